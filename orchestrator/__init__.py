@@ -1,0 +1,3 @@
+"""milabench: plans, runs, records and reports machine learning benchmarks."""
+
+__version__ = "0.1.0"

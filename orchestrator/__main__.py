@@ -1,0 +1,5 @@
+"""`python -m orchestrator` is `milabench`."""
+
+from orchestrator.cli import main
+
+main()

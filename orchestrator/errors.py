@@ -1,0 +1,85 @@
+"""Every way for a command to end other than well: the text a person reads and the exit code (docs/protocol.md, section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DONE = 0
+STEPS_FAILED = 1
+INTERRUPTED = 130
+
+
+class MilabenchError(Exception):
+    """An ending that is explained in one or a few lines; `str(error)` is what the user reads."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong with an input file.
+
+    `where` is `file:line:column`, or the name of an option; `path` the dotted key; `replaces` the place of the value that this
+    one replaced, if any.
+    """
+
+    where: str
+    path: str
+    what: str
+    way_out: str = ""
+    replaces: str = ""
+
+    def __str__(self) -> str:
+        head = ": ".join(part for part in (self.where, self.path, self.what) if part)
+        text = f"{head}; {self.way_out}" if self.way_out else head
+        return f"{text}\n       {self.replaces}" if self.replaces else text
+
+
+class ConfigError(MilabenchError):
+    """The suite, the system file, an override or an option cannot be understood; carries every problem found."""
+
+    exit_code = 2
+
+    def __init__(self, problems: str | Problem | tuple[Problem, ...] | list[Problem]) -> None:
+        if isinstance(problems, str):
+            self.problems: tuple[Problem, ...] = ()
+            super().__init__(problems)
+        else:
+            self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+            super().__init__("\nerror: ".join(str(problem) for problem in self.problems))
+
+
+class UsageError(MilabenchError):
+    """The command line asks for something that cannot be."""
+
+    exit_code = 2
+
+
+class NothingSelected(MilabenchError):
+    """No benchmark, run or step matched."""
+
+    exit_code = 3
+
+
+class EnvironmentFailed(MilabenchError):
+    """An environment, a source, packages or data could not be made ready, or is not ready for a run."""
+
+    exit_code = 4
+
+
+class Unreachable(MilabenchError):
+    """A node, an agent or an engine could not be reached, or is held by somebody else."""
+
+    exit_code = 5
+
+
+class RecordError(MilabenchError):
+    """A run directory, a store or a bundle cannot be read or written, or was altered."""
+
+    exit_code = 6
+
+
+class Interrupted(MilabenchError):
+    """The user ended the command."""
+
+    exit_code = INTERRUPTED

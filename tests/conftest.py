@@ -1,0 +1,23 @@
+"""Guards around every test: no inherited settings, a home of its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+INHERITED = ("MILABENCH_", "CUDA_", "SLURM_", "VOIR", "DATA_FD", "HF_")
+
+
+@pytest.fixture(autouse=True)
+def _a_clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    for name in list(os.environ):
+        if name.startswith(INHERITED):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return Path(__file__).resolve().parent.parent
