@@ -1,0 +1,1 @@
+"""YAML suites and system files, turned into values that remember where they came from."""

@@ -1,0 +1,136 @@
+"""Text with fields in braces, `bs{batch-size}` or `{system[nodes][0][ip]}`: found, not evaluated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+# A field is a name with steps into it. Everything else in braces, such as {"image": 10}, is text.
+_FIELD: Final = re.compile(
+    r"\{(?P<name>[A-Za-z_*][\w*-]*)(?P<steps>(?:\[[^\[\]{}]*\]|\.[\w-]+)*)(?::(?P<spec>[^{}\[\]\"'/\\]{0,16}))?\}"
+)
+_STEP: Final = re.compile(r"\[([^\[\]{}]*)\]|\.([\w-]+)")
+_SPEC: Final = re.compile(r"[<>=^]?[-+ ]?#?0?\d{0,3}[,_]?(?:\.\d{1,2})?[bcdeEfFgGnosxX%]?\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field: its name, the steps into that value, a format as in `{x:03d}`, and the text as it was written."""
+
+    name: str
+    steps: tuple[str, ...]
+    spec: str
+    text: str
+
+
+Part: TypeAlias = str | Field
+
+
+class FieldError(LookupError):
+    """A field whose value is not there; `name` is what was looked for, `known` what there is at that point."""
+
+    def __init__(self, field: Field, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"{field.text} cannot be resolved")
+        self.field = field
+        self.name = name
+        self.known = known
+
+
+@lru_cache(maxsize=16_384)
+def parts(text: str) -> tuple[Part, ...]:
+    """The text and the fields that it is made of, in order; doubled braces are still doubled."""
+    if "{" not in text:
+        return (text,) if text else ()
+    found: list[Part] = []
+    literal: list[str] = []
+    position = 0
+    while position < len(text):
+        here = text[position]
+        if here == "{":
+            if text.startswith("{{", position):
+                literal.append("{{")
+                position += 2
+                continue
+            # `${...}` belongs to OmegaConf, or to whatever reads the text later.
+            after_dollar = position > 0 and text[position - 1] == "$"
+            match = None if after_dollar else _FIELD.match(text, position)
+            spec = match["spec"] or "" if match else ""
+            if match and _SPEC.match(spec):
+                if literal:
+                    found.append("".join(literal))
+                    literal = []
+                steps = tuple(first or second for first, second in _STEP.findall(match["steps"]))
+                found.append(Field(name=match["name"], steps=steps, spec=spec, text=match[0]))
+                position = match.end()
+                continue
+        stop = text.find("{", position + 1)
+        stop = len(text) if stop < 0 else stop
+        literal.append(text[position:stop])
+        position = stop
+    if literal:
+        found.append("".join(literal))
+    return tuple(found)
+
+
+def has_fields(text: str) -> bool:
+    """Whether there is at least one field in the text."""
+    return any(not isinstance(part, str) for part in parts(text))
+
+
+def value_of(field: Field, names: Mapping[str, Any]) -> Any:
+    """The value that a field stands for. Raises FieldError."""
+    if field.name not in names:
+        raise FieldError(field, field.name, tuple(names))
+    value = names[field.name]
+    for step in field.steps:
+        if isinstance(value, Mapping):
+            if step not in value:
+                raise FieldError(field, step, tuple(str(key) for key in value))
+            value = value[step]
+        elif isinstance(value, Sequence) and not isinstance(value, str) and step.lstrip("-").isdigit():
+            index = int(step[:9])
+            if not -len(value) <= index < len(value):
+                raise FieldError(field, step, tuple(str(number) for number in range(min(len(value), 8))))
+            value = value[index]
+        else:
+            raise FieldError(field, step, ())
+    return value
+
+
+def text_of(field: Field, value: Any) -> str:
+    """A field's value as text. Raises ValueError where its format does not suit the value."""
+    if not field.spec:
+        return str(value)
+    try:
+        return format(value, field.spec)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def unescaped(text: str) -> str:
+    """Literal text with `{{` and `}}` as single braces.
+
+    A `}}` that closes single braces opened before it, as in {"a": {"b": 1}}, is two closing braces.
+    """
+    if "{{" not in text and "}}" not in text:
+        return text
+    made: list[str] = []
+    single = 0
+    position = 0
+    while position < len(text):
+        here = text[position]
+        pair = text[position : position + 2]
+        if pair == "{{" or (pair == "}}" and single == 0):
+            made.append(here)
+            position += 2
+            continue
+        if here == "{":
+            single += 1
+        elif here == "}" and single:
+            single -= 1
+        made.append(here)
+        position += 1
+    return "".join(made)
