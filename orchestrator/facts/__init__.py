@@ -1,0 +1,1 @@
+"""What a machine is: its processors, memory and accelerators, as frozen values."""

@@ -1,0 +1,56 @@
+"""What a set of machines is, as frozen values that a test can write down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Arch = Literal["cuda", "rocm", "xpu", "hpu", "cpu"]
+ARCHS: tuple[Arch, ...] = ("cuda", "rocm", "xpu", "hpu", "cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One accelerator; on a machine without any, one slot of the processor."""
+
+    index: int
+    uuid: str
+    name: str
+    arch: Arch
+    memory_mib: int = 0
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One machine: how it is reached and what it has. `cpu_count` is what affinity and cgroups leave us, at least 1."""
+
+    name: str = "local"
+    ip: str = "127.0.0.1"
+    port: int = 22
+    user: str = ""
+    main: bool = True
+    local: bool = True
+    hostname: str = ""
+    cpu_model: str = ""
+    cpu_count: int = 1
+    memory_mib: int = 0
+    os: str = ""
+    kernel: str = ""
+    python: str = ""
+    devices: tuple[Device, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemFacts:
+    """All the machines that a plan may use; the main node comes first."""
+
+    arch: Arch
+    nodes: tuple[Node, ...]
+
+    @property
+    def main(self) -> Node:
+        """The node that holds rank 0 and everything that runs once."""
+        return self.nodes[0]
