@@ -1,0 +1,38 @@
+"""One emit to many sinks; a sink that fails is dropped, said once, and the run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Fanout(Generic[T]):
+    """Hands each thing to every sink, in the order given.
+
+    A sink that raises is dropped, and `warn` is told once, in one line, under the sink's name; `warn` itself may fail
+    unheard, for there is nobody left to tell.
+    """
+
+    def __init__(self, sinks: Mapping[str, Callable[[T], object]], warn: Callable[[str], object]) -> None:
+        self._sinks = dict(sinks)
+        self._warn = warn
+
+    def __call__(self, thing: T) -> None:
+        for name, sink in tuple(self._sinks.items()):
+            try:
+                sink(thing)
+            except Exception as error:  # whatever it is: telling must not end what is told about
+                del self._sinks[name]
+                self._say(f"{name}: dropped, the run goes on: {type(error).__name__}: {error}")
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """The names of the sinks that are still fed."""
+        return tuple(self._sinks)
+
+    def _say(self, text: str) -> None:
+        with suppress(Exception):
+            self._warn(text)

@@ -1,0 +1,136 @@
+"""What can happen in a step, as frozen values; the names of docs/protocol.md, section 4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Pipe = Literal["stdout", "stderr", "data"] | None
+OutcomeName = Literal["passed", "failed", "skipped", "cancelled", "missing"]
+Why = Literal[
+    "exit",
+    "signal",
+    "timeout",
+    "silent",
+    "no-data",
+    "probe",
+    "invalid",
+    "lost-node",
+    "out-of-memory",
+    "no-space",
+    "environment",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What every event has: the step it belongs to, and when the agent received it (unix seconds; absent in old files).
+
+    `extra` holds the keys of the record that this version does not know, those of its payload under `data`: a record
+    that is read and written again loses nothing.
+    """
+
+    step: str
+    t: float | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config(Recorded):
+    """The resolved benchmark configuration that the step ran with."""
+
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meta(Recorded):
+    """The machine and the software."""
+
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start(Recorded):
+    """A process was started; `data` holds command, env, cwd, time."""
+
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase(Recorded):
+    """The runner entered a phase: init, parse_args, load_script, run_script, finalize."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line(Recorded):
+    """One line of output, with its line end."""
+
+    text: str
+    pipe: Pipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data(Recorded):
+    """One measurement, in the keys of docs/protocol.md, section 4."""
+
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message(Recorded):
+    """Something a person should know that is no measurement and no failure."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Error(Recorded):
+    """An exception in the benchmark or its instruments."""
+
+    type: str
+    message: str
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict(Recorded):
+    """What a check found."""
+
+    check: str
+    verdict: Literal["pass", "warn", "fail"]
+    numbers: Mapping[str, Any]
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop(Recorded):
+    """The benchmark had all the observations it wanted and was ended early."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End(Recorded):
+    """The step attempt is over; exactly one, last, also when the process was killed."""
+
+    outcome: OutcomeName
+    why: Why | None = None
+    detail: str = ""
+    return_code: int | None = None
+    time: float | None = None
+    command: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Other(Recorded):
+    """A record of a kind that this version does not know; kept untouched."""
+
+    event: str
+    data: Any
+    pipe: Pipe = None
+
+
+Event = Config | Meta | Start | Phase | Line | Data | Message | Error | Verdict | Stop | End | Other
