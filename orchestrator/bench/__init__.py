@@ -1,0 +1,1 @@
+"""What a benchmark folder declares about itself in its benchfile.py."""

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.bench.api import Benchmark, PyPI
+from orchestrator.bench.load import load
+from orchestrator.errors import ConfigError
+
+IMPORT = "from orchestrator.bench.api import Benchmark, Git, PyPI\n"
+
+
+def benchfile(folder: Path, text: str) -> Path:
+    (folder / "benchfile.py").write_text(IMPORT + text)
+    return folder
+
+
+def message(folder: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_the_benchmark_of_the_file_comes_back(tmp_path: Path) -> None:
+    source = f"PyPI('trl', '1.16.0', file='trl-1.16.0-py3-none-any.whl', sha256='{'0' * 64}')"
+    benchfile(tmp_path, f"benchmark = Benchmark(source={source}, module='trl.scripts.sft')\n")
+    expected = PyPI("trl", "1.16.0", file="trl-1.16.0-py3-none-any.whl", sha256="0" * 64)
+    assert load(tmp_path) == Benchmark(source=expected, module="trl.scripts.sft")
+
+
+def test_loading_leaves_no_bytecode_and_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    benchfile(tmp_path, "print('hello')\nbenchmark = Benchmark(script='main.py')\n")
+    load(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["benchfile.py"]
+    assert capsys.readouterr().out == ""
+
+
+def test_a_missing_folder_and_a_missing_file_are_told_apart(tmp_path: Path) -> None:
+    assert "no-bench: no such folder" in message(tmp_path / "no-bench")
+    assert "benchfile.py: no such file" in message(tmp_path)
+
+
+def test_a_syntax_error_is_named_with_its_line(tmp_path: Path) -> None:
+    assert "benchfile.py:2:" in message(benchfile(tmp_path, "benchmark = = 1\n"))
+
+
+def test_an_exception_in_the_file_is_named_with_its_line(tmp_path: Path) -> None:
+    assert "benchfile.py:3: ZeroDivisionError" in message(benchfile(tmp_path, "a = 0\nb = 1 / a\n"))
+
+
+def test_a_file_that_exits_is_an_error(tmp_path: Path) -> None:
+    assert "benchfile.py:2: SystemExit: 3" in message(benchfile(tmp_path, "raise SystemExit(3)\n"))
+
+
+def test_an_unknown_field_is_an_error(tmp_path: Path) -> None:
+    assert "unexpected keyword argument 'skript'" in message(benchfile(tmp_path, "benchmark = Benchmark(skript='x')\n"))
+
+
+def test_a_missing_or_foreign_benchmark_says_what_to_write(tmp_path: Path) -> None:
+    assert "defines no `benchmark`; write `benchmark = Benchmark(...)`" in message(benchfile(tmp_path, "bench = 1\n"))
+    assert "`benchmark` is a dict" in message(benchfile(tmp_path, "benchmark = {}\n"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ("", "exactly one of `script` and `module`"),
+        ("script='a.py', module='a'", "exactly one of `script` and `module`"),
+        ("script='../a.py'", "benchmark.script: expected a path inside the folder, got '../a.py'"),
+        ("script='/a.py'", "benchmark.script: expected a path inside the folder"),
+        ("script='a.py', cwd='home'", "benchmark.cwd: expected one of data, source, definition, got 'home'"),
+        ("script='a.py', cwd='source'", "benchmark.cwd: 'source' needs a `source`"),
+        ("script='a.py', python_path=('src',)", "benchmark.python_path"),
+        ("module='a', source=PyPI('a', '1', file='a-1.whl', sha256='12')", "benchmark.source.sha256"),
+        ("module='a', source=PyPI('a', '1', file='a-1.rpm', sha256='0' * 64)", "expected a wheel or an sdist"),
+        ("module='a', source=Git('https://example.org/a.git', 'main')", "expected a full commit hash, got 'main'"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(tmp_path: Path, fields: str, what: str) -> None:
+    assert what in message(benchfile(tmp_path, f"benchmark = Benchmark({fields})\n"))
