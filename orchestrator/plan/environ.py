@@ -1,0 +1,59 @@
+"""The environment variables of a step, as docs/protocol.md, section 7, promises them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from orchestrator.bench.api import Benchmark
+from orchestrator.config.schema import BenchmarkConfig
+from orchestrator.plan.dirs import Dirs
+from orchestrator.plan.placement import VISIBLE_DEVICES, Placement
+
+# Names of variables whose values are kept out of every record.
+SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|APIKEY|API_KEY|ACCESS_KEY|CREDENTIALS?)(S|_|$)", re.IGNORECASE)
+
+
+def secret_names(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The names among `env` that hold secrets, by what they are called."""
+    return tuple(sorted(name for name in env if SECRET.search(name)))
+
+
+def program_environment(
+    bench: BenchmarkConfig, declared: Benchmark, *, dirs: Dirs, source: str, venv: str
+) -> dict[str, str]:
+    """What both prepare.py and the program see: folders, caches, the venv, the benchfile's and the suite's own variables."""
+    python_path = [str(PurePath(source, folder)) for folder in declared.python_path]
+    if declared.source is not None and declared.module is not None:
+        python_path.insert(0, source)
+    return {
+        **dirs.environment(),
+        "MILABENCH_BENCH_CONFIG": "@config",
+        "MILABENCH_NAME": bench.name,
+        "VIRTUAL_ENV": venv,
+        "PATH": f"{venv}/bin:@path",
+        "PYTHONPATH": ":".join(python_path),
+        # Fetched programs stay byte for byte what was published; venvs were compiled when they were made.
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        **declared.env,
+        **bench.env,
+    }
+
+
+def placed_environment(place: Placement, *, arch: str, threads: int) -> dict[str, str]:
+    """What depends on where a step runs: its devices and its share of the processor's threads."""
+    env = {
+        "MILABENCH_SINK": "@sink",
+        "MILABENCH_DEVICES_HELD": ",".join(device.uuid for device in place.devices),
+        "OMP_NUM_THREADS": str(max(1, threads)),
+    }
+    variable = VISIBLE_DEVICES.get(arch)
+    if variable is not None:
+        indices = ",".join(str(device.index) for device in place.devices)
+        env[variable] = f"level_zero:{indices}" if arch == "xpu" else indices
+    if arch == "cuda":
+        # CUDA's own default order is by speed; ours is the order of the tools that people compare with.
+        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    return env

@@ -1,0 +1,106 @@
+"""The plan: everything that will be done, as one frozen value; its JSON form is docs/protocol.md, section 6."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+PhaseName = Literal["install", "prepare", "run"]
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One process to start on one node.
+
+    `env` holds the variables that we set, on top of what the agent inherits; values known only at the start (`@sink`, `@config`,
+    `@port`, `@run`) are filled in by the agent and stay outside the hashes. `config` is the benchmark's resolved configuration,
+    handed to the process as a JSON file. `needs_data` says that ending well without one observation is a failure.
+    """
+
+    id: str
+    bench: str
+    phase: PhaseName
+    argv: tuple[str, ...]
+    stem: str = ""
+    tag: str = ""
+    repeat: int = 0
+    group: str = ""
+    node: str = "local"
+    devices: tuple[int, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: tuple[str, ...] = ()
+    cwd: str = ""
+    venv: str = ""
+    container: str | None = None
+    timeout_s: float | None = None
+    max_silence_s: float | None = None
+    after: tuple[str, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
+    needs_data: bool = True
+
+    @property
+    def hash(self) -> str:
+        """sha256 over everything that decides what this step does."""
+        return digest({key: value for key, value in asdict(self).items() if key not in ("id", "stem")})
+
+    def to_json(self) -> dict[str, Any]:
+        """The step as docs/protocol.md, section 6, spells it."""
+        return {**asdict(self), "hash": self.hash}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedBench:
+    """A benchmark that is in the suite but not in the plan, and why."""
+
+    bench: str
+    why: str
+
+    def to_json(self) -> dict[str, str]:
+        """`{"bench", "why"}`."""
+        return {"bench": self.bench, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The steps of one phase, in the order in which they are carried out.
+
+    Steps that share a `group` run together; groups run one after the other.
+    """
+
+    phase: PhaseName
+    steps: tuple[Step, ...]
+    skipped: tuple[SkippedBench, ...] = ()
+    system: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def hash(self) -> str:
+        """sha256 over the steps' hashes and the skipped benchmarks."""
+        return digest([[step.hash for step in self.steps], [skip.to_json() for skip in self.skipped]])
+
+    def groups(self) -> tuple[tuple[Step, ...], ...]:
+        """The steps that run together, group by group, in order."""
+        found: dict[str, list[Step]] = {}
+        for step in self.steps:
+            found.setdefault(step.group or step.id, []).append(step)
+        return tuple(tuple(steps) for steps in found.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as docs/protocol.md, section 6, spells it."""
+        return {
+            "schema": SCHEMA,
+            "hash": self.hash,
+            "phase": self.phase,
+            "system": dict(self.system),
+            "steps": [step.to_json() for step in self.steps],
+            "skipped": [skip.to_json() for skip in self.skipped],
+        }
+
+
+def digest(value: Any) -> str:
+    """sha256, in hexadecimal, of a value's canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,95 @@
+"""Which node and which devices a benchmark's processes get, and the facts a plan is made for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from orchestrator.config.schema import BenchmarkConfig, SystemConfig
+from orchestrator.facts.model import Arch, Device, Node, SystemFacts
+
+VISIBLE_DEVICES = {
+    "cuda": "CUDA_VISIBLE_DEVICES",
+    "rocm": "ROCR_VISIBLE_DEVICES",
+    "xpu": "ONEAPI_DEVICE_SELECTOR",
+    "hpu": "HABANA_VISIBLE_MODULES",
+}
+COLLECTIVES = {"cuda": "nccl", "rocm": "rccl", "xpu": "ccl", "hpu": "hccl", "cpu": "gloo"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """One process of a benchmark: where it runs, what it sees, and the tag that tells it from its siblings."""
+
+    node: Node
+    node_rank: int
+    devices: tuple[Device, ...]
+    tag: str
+
+
+def system_facts(system: SystemConfig, local: Node, arch: Arch) -> SystemFacts:
+    """The machines that a plan is made for: those of the system file, or this one.
+
+    `system.gpu.count` and `.capacity` override what was detected; where there is no accelerator, slots of the processor stand in.
+    """
+    if not system.nodes:
+        return SystemFacts(arch=arch, nodes=(_with_devices(local, system, arch),))
+    nodes = []
+    for entry in sorted(system.nodes, key=lambda node: not node.main):
+        here = _is_here(entry.ip, entry.hostname or entry.name, local, alone=len(system.nodes) == 1)
+        known = local if here else Node(cpu_count=entry.cpu_count or 1)
+        node = replace(
+            known, name=entry.name, ip=entry.ip, port=entry.port, user=entry.user, main=entry.main, local=here
+        )
+        nodes.append(_with_devices(node, system, arch))
+    return SystemFacts(arch=arch, nodes=tuple(nodes))
+
+
+def _is_here(ip: str, hostname: str, local: Node, *, alone: bool) -> bool:
+    names = {local.hostname, local.ip, "localhost", *local.details.get("addresses", ())}
+    return ip in names or (alone and hostname in names)
+
+
+def _with_devices(node: Node, system: SystemConfig, arch: Arch) -> Node:
+    count, capacity = system.gpu.count, system.gpu.capacity_mib
+    found = tuple(device for device in node.devices if device.arch == arch)
+    if count is None:
+        count = len(found) or 1
+    kept = found[:count]
+    made = tuple(
+        Device(
+            index=index,
+            uuid=f"{arch}-{node.hostname or node.name}-{index}",
+            name=(node.cpu_model or "processor") if arch == "cpu" else arch,
+            arch=arch,
+        )
+        for index in range(len(kept), count)
+    )
+    devices = tuple(replace(device, memory_mib=capacity or device.memory_mib) for device in kept + made)
+    return replace(node, devices=devices)
+
+
+def why_not(bench: BenchmarkConfig, facts: SystemFacts) -> str | None:
+    """The reason why a benchmark cannot be placed on these machines, or None."""
+    if bench.num_machines > len(facts.nodes):
+        return f"needs {bench.num_machines} machines, the system has {len(facts.nodes)}"
+    return None
+
+
+def placements(bench: BenchmarkConfig, facts: SystemFacts) -> tuple[Placement, ...]:
+    """The processes of one replicate of a benchmark, in rank order."""
+    nodes = tuple(enumerate(facts.nodes[: bench.num_machines]))
+    match bench.plan.method:
+        case "per_gpu":
+            return tuple(
+                Placement(node=node, node_rank=rank, devices=(device,), tag=f"D{device.index}")
+                for rank, node in nodes
+                for device in node.devices
+            )
+        case "njobs":
+            return tuple(
+                Placement(node=node, node_rank=rank, devices=node.devices, tag=str(job))
+                for rank, node in nodes
+                for job in range(bench.plan.n)
+            )
+        case "multigpu" | "multinode":
+            return tuple(Placement(node=node, node_rank=rank, devices=node.devices, tag="") for rank, node in nodes)

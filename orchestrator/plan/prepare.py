@@ -1,0 +1,104 @@
+"""Which prepare.py must run before the benchmarks can: one step each, and the marker that says it was done."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from orchestrator.bench.api import Benchmark
+from orchestrator.plan.model import Plan, SkippedBench, Step, digest
+
+ALREADY = "already prepared"
+MARKERS = ".prepared"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """A prepare step and the name of the file, under `base/data/.prepared`, that exists once it passed."""
+
+    step: Step
+    marker: str
+
+
+def prepare_step(
+    bench: str,
+    benchmark: Benchmark,
+    definition: PurePath,
+    *,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    venv: str,
+    cwd: str,
+    config: Mapping[str, Any] | None = None,
+    timeout_s: float | None = None,
+) -> Step | None:
+    """The step that runs the benchmark's prepare.py in its venv with the run's arguments; None when it has none to run.
+
+    `argv` and `env` are those of the run, already rendered; `venv` is the environment's folder.
+    """
+    if benchmark.prepare is None:
+        return None
+    return Step(
+        id=bench,
+        bench=bench,
+        phase="prepare",
+        argv=(f"{venv}/bin/python", str(definition / benchmark.prepare), *argv),
+        stem=quote(bench, safe="+"),
+        env=dict(env),
+        cwd=cwd,
+        venv=venv,
+        config=dict(config or {}),
+        timeout_s=timeout_s,
+        needs_data=False,
+    )
+
+
+def prepare_digest(step: Step, files: Mapping[str, bytes], *, venv: str = "", source: str = "") -> str:
+    """sha256 over all that decides what a preparation makes.
+
+    `files` are those that it is made of (prepare.py and what it reads beside it), `venv` the digest of the
+    environment, `source` the revision of the fetched program. The configuration and limits of the step are left out:
+    they do not reach the data, except through argv and env.
+    """
+    return digest(
+        {
+            "argv": step.argv,
+            "env": {name: value for name, value in step.env.items() if not value.startswith("@")},
+            "cwd": step.cwd,
+            "options": step.config.get("options", {}),
+            "files": {name: hashlib.sha256(content).hexdigest() for name, content in sorted(files.items())},
+            "venv": venv,
+            "source": source,
+        }
+    )
+
+
+def marker_name(bench: str, prepared: str) -> str:
+    """The marker's file name, for the digest of `prepare_digest`."""
+    return f"{quote(bench, safe='+')}-{prepared[:16]}"
+
+
+def plan_prepare(
+    preparations: Sequence[Preparation],
+    *,
+    markers: Collection[str] = (),
+    force: bool = False,
+    skipped: Sequence[SkippedBench] = (),
+    system: Mapping[str, Any] | None = None,
+) -> Plan:
+    """The preparations still to do: those without a marker, or all with `force`; the others are skipped.
+
+    Every step is a group of its own, so that they run one after the other.
+    """
+    todo = [each for each in preparations if force or each.marker not in markers]
+    done = [SkippedBench(bench=each.step.bench, why=ALREADY) for each in preparations if each not in todo]
+    return Plan(
+        phase="prepare",
+        steps=tuple(replace(each.step, group=each.step.group or each.step.id) for each in todo),
+        skipped=(*skipped, *done),
+        system=dict(system or {}),
+    )
