@@ -1,0 +1,90 @@
+"""Centres, spreads and dependence of a list of numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+
+def mean(values: Sequence[float]) -> float:
+    """Arithmetic mean; raises ValueError when there is no value."""
+    if not values:
+        raise ValueError("the mean of nothing")
+    return math.fsum(values) / len(values)
+
+
+def geometric_mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
+    """exp of the (weighted) mean of the logarithms; every value above zero, the weights not all zero."""
+    if weights is None:
+        return math.exp(mean([math.log(value) for value in values]))
+    logs = math.fsum(weight * math.log(value) for value, weight in zip(values, weights, strict=True))
+    return math.exp(logs / math.fsum(weights))
+
+
+def stdev(values: Sequence[float]) -> float:
+    """Sample standard deviation (n-1), in two passes: the naive sum of squares fails NIST's NumAcc3 and 4."""
+    if len(values) < 2:
+        raise ValueError("the spread of fewer than two values")
+    centre = mean(values)
+    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+
+
+def variation(values: Sequence[float]) -> float | None:
+    """Coefficient of variation, stdev / |mean|; None below two values or around zero."""
+    if len(values) < 2:
+        return None
+    centre = mean(values)
+    return stdev(values) / abs(centre) if centre else None
+
+
+def log_stdev(values: Sequence[float]) -> float | None:
+    """Standard deviation of the natural logarithms: a relative spread that is the same for a rate and its inverse.
+
+    None below two values.
+    """
+    return stdev([math.log(value) for value in values]) if len(values) >= 2 else None
+
+
+def pooled_log_stdev(groups: Iterable[Sequence[float]]) -> float | None:
+    """Spread of logarithms within groups, pooled by degrees of freedom; None when no group has two values."""
+    squares, freedom = 0.0, 0
+    for group in groups:
+        if len(group) >= 2:
+            spread = stdev([math.log(value) for value in group])
+            squares += spread * spread * (len(group) - 1)
+            freedom += len(group) - 1
+    return math.sqrt(squares / freedom) if freedom else None
+
+
+def lag1(values: Sequence[float]) -> float | None:
+    """Autocorrelation of neighbours; None below three values or when they are all equal."""
+    if len(values) < 3:
+        return None
+    centre = mean(values)
+    away = [value - centre for value in values]
+    total = math.fsum(item * item for item in away)
+    if not total:
+        return None
+    return math.fsum(left * right for left, right in pairwise(away)) / total
+
+
+def effective_n(n: int, correlation: float) -> float:
+    """How many independent values `n` neighbours of an AR(1) series are worth: n(1-r)/(1+r)."""
+    return n * (1 - correlation) / (1 + correlation)
+
+
+def quantile(values: Sequence[float], q: float) -> float:
+    """The q-quantile by linear interpolation (R7, numpy's default); raises ValueError when there is no value."""
+    if not values:
+        raise ValueError("a quantile of nothing")
+    ordered = sorted(values)
+    place = q * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+def median(values: Sequence[float]) -> float:
+    """The 0.5-quantile."""
+    return quantile(values, 0.5)

@@ -1,0 +1,130 @@
+"""The steps of a run as they were planned and as they ended; also those of milabench 1.3, which wrote no plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast, get_args
+
+from orchestrator.analysis.measure import Measurement, measure, number
+from orchestrator.events.model import Error, OutcomeName
+from orchestrator.events.rundir import Run, parts_of
+from orchestrator.events.text import one_line
+
+_OUTCOMES = get_args(OutcomeName)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStep:
+    """What the plan, or for a run of milabench 1.3 the names of its files and its records, says of a step."""
+
+    id: str
+    bench: str
+    tag: str = ""
+    repeat: int = 0
+    node: str = "local"
+    devices: tuple[int, ...] = ()
+    method: str = ""
+    weight: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """One step as it ended: the outcome of its last attempt, and what it measured (without the single observations)."""
+
+    step: PlannedStep
+    outcome: OutcomeName
+    why: str = ""
+    detail: str = ""
+    log: str | None = None
+    reasons: tuple[str, ...] = ()
+    measured: Measurement
+
+
+def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
+    """The steps that should have run: those of the plan, or those that left a file where there is no plan."""
+    steps = mapping(run.manifest.get("plan")).get("steps")
+    if isinstance(steps, list):
+        return tuple(_planned(mapping(step)) for step in steps)
+    found = []
+    for stem in run.files:
+        parts = parts_of(stem)
+        device = (int(parts.tag[1:]),) if parts.tag.startswith("D") else ()
+        node = parts.node or "local"
+        found.append(
+            PlannedStep(id=stem, bench=parts.bench, tag=parts.tag, repeat=parts.repeat, node=node, devices=device)
+        )
+    return tuple(found)
+
+
+def step_result(run: Run, planned: PlannedStep) -> StepResult:
+    """How a step ended and what it measured. Raises RecordError when its records cannot be read."""
+    # Only the totals are needed from here on; a run may hold millions of observations.
+    measured = replace(measure(planned.id, run.events(planned.id)), series=())
+    if not run.manifest:
+        planned = _with_config(planned, measured.config)
+    ended = next(
+        (entry for entry in reversed(run.journal) if entry.get("step") == planned.id and entry.get("state") == "ended"),
+        None,
+    )
+    outcome, why, detail, told = _ending(run, ended, measured)
+    log = run.log(planned.id)
+    return StepResult(
+        step=planned,
+        outcome=outcome,
+        why=why,
+        detail=one_line(detail or _first_error(measured.errors)),
+        log=None if log is None else str(log),
+        reasons=tuple(str(reason) for reason in told) if isinstance(told, list | tuple) else (),
+        measured=measured,
+    )
+
+
+def _ending(run: Run, ended: Mapping[str, Any] | None, measured: Measurement) -> tuple[OutcomeName, str, str, Any]:
+    """Outcome, why, detail, reasons for doubt: from the journal, else from the last record, else there was no end."""
+    if ended is not None and ended.get("outcome") in _OUTCOMES:
+        outcome = cast(OutcomeName, ended["outcome"])
+        return outcome, str(ended.get("why") or ""), str(ended.get("detail") or ""), ended.get("reasons")
+    end = measured.end
+    if end is None:
+        return "missing", "", "did not end" if measured.start else "did not start", None
+    if not run.journal and end.outcome == "passed" and _first_error(measured.errors):
+        return "failed", "exit", "", None  # milabench 1.3 recorded errors beside a return code of 0
+    return end.outcome, end.why or "", end.detail, mapping(end.extra.get("data")).get("reasons")
+
+
+def _first_error(errors: Sequence[Error]) -> str:
+    for error in errors:
+        if not (error.type == "SystemExit" and error.message in ("", "0", "None")):
+            return f"{error.type}: {error.message}".splitlines()[0]
+    return ""
+
+
+def _planned(step: Mapping[str, Any]) -> PlannedStep:
+    config = mapping(step.get("config"))
+    devices, repeat = step.get("devices"), step.get("repeat")
+    planned = PlannedStep(
+        id=str(step.get("id", "")),
+        bench=str(step.get("bench", "")),
+        tag=str(step.get("tag") or ""),
+        repeat=repeat if isinstance(repeat, int) else 0,
+        node=str(step.get("node") or "local"),
+        devices=tuple(device for device in devices if isinstance(device, int)) if isinstance(devices, list) else (),
+    )
+    return _with_config(planned, {key: value for key, value in config.items() if key != "name"})
+
+
+def _with_config(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep:
+    """The step with what its benchmark's configuration says of it."""
+    weight, name = number(config.get("weight")), config.get("name")
+    return replace(
+        planned,
+        bench=name if isinstance(name, str) and name else planned.bench,
+        method=str(mapping(config.get("plan")).get("method") or planned.method),
+        weight=planned.weight if weight is None else weight,
+    )
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value when it is a mapping, else an empty one: what a file holds may have any shape."""
+    return value if isinstance(value, Mapping) else {}

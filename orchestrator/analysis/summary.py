@@ -1,0 +1,442 @@
+"""A run directory -> what the run came to, benchmark by benchmark; its JSON form is docs/protocol.md, section 6.
+
+A replicate is a fresh process: an instance of a `per_gpu` or `njobs` benchmark, or all the processes of a job that
+spans devices or nodes, each time it is repeated. Steps inside a process are sub-samples and never widen the sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from orchestrator.analysis.intervals import Interval, log_t_interval
+from orchestrator.analysis.machine import described_system, versions
+from orchestrator.analysis.measure import Direction, Measurement, Metric, Throughput, number
+from orchestrator.analysis.score import Entry, Score, score
+from orchestrator.analysis.spread import geometric_mean, log_stdev, median, pooled_log_stdev
+from orchestrator.analysis.steps import StepResult, mapping, planned_steps, step_result
+from orchestrator.events.model import OutcomeName
+from orchestrator.events.rundir import Run
+from orchestrator.events.text import one_line
+
+SCHEMA = 1
+Validity = Literal["valid", "suspect", "invalid"]
+
+# Methods whose steps of one replicate are one job; the steps of the others are instances of their own.
+_ONE_JOB = ("multigpu", "multinode")
+_COUNTED = ("planned", "passed", "failed", "skipped", "missing", "cancelled")
+# The worst that happened to a step is what happened to its benchmark.
+_WORST_FIRST: tuple[OutcomeName, ...] = ("failed", "cancelled", "missing", "passed", "skipped")
+_MESSAGES_KEPT = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One replicate that passed: the steps it consists of, where it ran, its rate."""
+
+    steps: tuple[str, ...]
+    place: str
+    repeat: int
+    throughput: Throughput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A step that failed, was cancelled or never ended, and the file in which to look."""
+
+    step: str
+    why: str
+    detail: str
+    log: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """A step, or a whole benchmark (`step` is None), that was not run on purpose, and the reason."""
+
+    step: str | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchSummary:
+    """What one benchmark came to.
+
+    `perf` is the rate of one instance, the geometric mean over `processes`: one device for `per_gpu`, one of the n for
+    `njobs`, the whole job for `multigpu` and `multinode`. `score` is perf times the `instances` that ran side by side:
+    what the system did; None unless everything planned passed. `counts` are steps. Spreads are relative: `within` a
+    process (between its observations), between `devices` (the means of the places), between `processes` at the same
+    place; `spread` between all processes, which is what `ci95` stands on.
+    """
+
+    bench: str
+    outcome: OutcomeName
+    counts: Mapping[str, int]
+    ngpu: int = 0
+    instances: int = 0
+    processes: tuple[Process, ...] = ()
+    perf: float | None = None
+    units: str = ""
+    direction: Direction = "higher"
+    ci95: Interval | None = None
+    spread: float | None = None
+    spread_within: float | None = None
+    spread_devices: float | None = None
+    spread_processes: float | None = None
+    memory_peak_mib: float | None = None
+    energy_j: float | None = None
+    first_step_s: float | None = None
+    weight: float | None = None
+    score: float | None = None
+    validity: Validity | None = None
+    reasons: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    skipped: tuple[Skip, ...] = ()
+    metrics: tuple[Mapping[str, Any], ...] = ()
+    messages: tuple[str, ...] = ()
+
+    @property
+    def sem(self) -> float | None:
+        """Relative standard error of the mean over processes; None below three of them."""
+        n = len(self.processes)
+        return self.spread / math.sqrt(n) if self.spread is not None and n >= 3 else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The benchmark as docs/protocol.md, section 6, spells it."""
+        return {
+            "bench": self.bench,
+            "outcome": self.outcome,
+            "counts": dict(self.counts),
+            "ngpu": self.ngpu,
+            "processes": len(self.processes),
+            "perf": self.perf,
+            "units": self.units,
+            "direction": self.direction,
+            "ci95": None if self.ci95 is None else list(self.ci95),
+            "spread_within": self.spread_within,
+            "spread_devices": self.spread_devices,
+            "spread_processes": self.spread_processes,
+            "memory_peak_MiB": self.memory_peak_mib,
+            "energy_J": self.energy_j,
+            "first_step_s": self.first_step_s,
+            "weight": self.weight,
+            "score": self.score,
+            "validity": self.validity,
+            "reasons": list(self.reasons),
+            "failures": [
+                {"step": one.step, "why": one.why, "detail": one.detail, "log": one.log} for one in self.failures
+            ],
+            "skipped": [{"step": one.step, "detail": one.detail} for one in self.skipped],
+            "metrics": [dict(one) for one in self.metrics],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a run came to; everything that a report shows.
+
+    `argv` is the command line that made the run, `software` versions by name, as far as recorded. `verdict` is passed
+    when every planned step passed or was skipped. `overhead` is what control plane and agents cost: `control_cpu_s`,
+    `agent_cpu_s`, and `wall_s` of the steps.
+    """
+
+    run: str
+    verdict: Literal["passed", "failed", "interrupted"]
+    benchmarks: tuple[BenchSummary, ...]
+    score: Score
+    system: Mapping[str, Any] = field(default_factory=dict)
+    profile: str = ""
+    is_ended: bool = True
+    created: str = ""
+    version: str = ""
+    argv: tuple[str, ...] = ()
+    software: Mapping[str, str] = field(default_factory=dict)
+    overhead: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary as docs/protocol.md, section 6, spells it."""
+        return {
+            "schema": SCHEMA,
+            "run": self.run,
+            "system": dict(self.system),
+            "profile": self.profile,
+            "verdict": self.verdict,
+            "benchmarks": [bench.to_json() for bench in self.benchmarks],
+            "score": {
+                "value": self.score.value,
+                "ci95": None if self.score.ci95 is None else list(self.score.ci95),
+                "reference": self.score.reference,
+                "complete": list(self.score.complete),
+                "weighted": self.score.is_weighted,
+            },
+        }
+
+
+def summarise(run: Run) -> Summary:
+    """What a run came to, from its records, wherever they stop. Raises RecordError when they cannot be read."""
+    results = [step_result(run, planned) for planned in planned_steps(run)]
+    measured = [result.measured for result in results]
+    profile = str(run.manifest.get("profile") or "")
+    by_bench: dict[str, list[StepResult]] = {}
+    for result in results:
+        by_bench.setdefault(result.step.bench, []).append(result)
+    arch = mapping(run.manifest.get("system")).get("arch")
+    benches = [
+        bench_summary(name, found, is_short=profile == "quick", has_accelerators=arch != "cpu")
+        for name, found in by_bench.items()
+    ]
+    benches += [skipped_bench(name, why, _weight_in_suite(run, name)) for name, why in _skipped_benches(run)]
+    last: Mapping[str, Any] = next((entry for entry in reversed(run.journal) if entry.get("run") == "ended"), {})
+    overhead = {
+        name: known for name, cost in mapping(last.get("overhead")).items() if (known := number(cost)) is not None
+    }
+    argv = run.manifest.get("argv")
+    return Summary(
+        run=run.name,
+        verdict=_verdict(benches, was_interrupted=last.get("verdict") == "interrupted"),
+        benchmarks=tuple(benches),
+        score=score([_entry(bench) for bench in benches]),
+        system=described_system(run.manifest, measured),
+        profile=profile,
+        is_ended=run.is_ended,
+        created=str(run.manifest.get("created") or ""),
+        version=str(run.manifest.get("version") or ""),
+        argv=tuple(str(word) for word in argv) if isinstance(argv, list) else (),
+        software=versions(measured),
+        overhead=overhead,
+    )
+
+
+def _verdict(benches: Sequence[BenchSummary], *, was_interrupted: bool) -> Literal["passed", "failed", "interrupted"]:
+    if was_interrupted:
+        return "interrupted"
+    return "passed" if benches and all(bench.outcome in ("passed", "skipped") for bench in benches) else "failed"
+
+
+def bench_summary(
+    name: str, results: Sequence[StepResult], *, is_short: bool = False, has_accelerators: bool = True
+) -> BenchSummary:
+    """What one benchmark's steps came to together.
+
+    `is_short`: measured with the quick profile, so that its number is only an indication.
+    """
+    processes = tuple(_processes(results))
+    passed = [result for result in results if result.outcome == "passed"]
+    outcome = next(name for name in _WORST_FIRST if any(result.outcome == name for result in results))
+    first = processes[0].throughput if processes else None
+    alike = [one for one in processes if first and one.throughput.units == first.units]
+    rates = [one.throughput.value for one in alike]
+    is_mixed = len(alike) < len(processes)
+    perf = geometric_mean(rates) if rates and not is_mixed else None
+    instances = len({one.place for one in processes})
+    direction = first.direction if first else "higher"
+    reasons = {reason for result in passed for reason in result.reasons}
+    reasons |= {"mixed"} if is_mixed else set()
+    reasons |= {"short"} if is_short and perf is not None else set()
+    reasons |= {"no-steady-state"} if any(one.throughput.basis == "warm-up" for one in processes) else set()
+    validity: Validity | None = None
+    if perf is not None or is_mixed:
+        validity = "invalid" if is_mixed else "suspect" if reasons else "valid"
+    return BenchSummary(
+        bench=name,
+        outcome=outcome,
+        counts=_counts(results),
+        ngpu=len({(r.step.node, device) for r in results for device in r.step.devices}) if has_accelerators else 0,
+        instances=instances,
+        processes=processes,
+        perf=perf,
+        units=first.units if first else "",
+        direction=direction,
+        ci95=log_t_interval(rates) if perf is not None else None,
+        spread=log_stdev(rates) if perf is not None else None,
+        spread_within=_pooled(one.throughput.spread_within for one in processes),
+        spread_devices=_between_places(alike) if perf is not None else None,
+        spread_processes=pooled_log_stdev(_by_place(alike).values()) if perf is not None else None,
+        memory_peak_mib=max(_known(result.measured.memory_peak_mib for result in passed), default=None),
+        energy_j=_total([result.measured.energy_j for result in passed]),
+        first_step_s=_median(result.measured.first_step_s for result in passed),
+        weight=next((result.step.weight for result in results if result.step.weight is not None), None),
+        score=_bench_score(perf, instances, direction) if outcome == "passed" else None,
+        validity=validity,
+        reasons=tuple(sorted(reasons)),
+        failures=tuple(
+            Failure(step=one.step.id, why=one.why or one.outcome, detail=one.detail, log=one.log)
+            for one in results
+            if one.outcome in ("failed", "cancelled", "missing")
+        ),
+        skipped=tuple(Skip(step=one.step.id, detail=one.detail) for one in results if one.outcome == "skipped"),
+        metrics=(*(_rate_json(one) for one in processes), *_metrics_json(results)),
+        messages=_messages(results),
+    )
+
+
+def skipped_bench(name: str, why: str, weight: float | None) -> BenchSummary:
+    """A benchmark of the suite that the plan left out, and why."""
+    return BenchSummary(
+        bench=name,
+        outcome="skipped",
+        counts={**dict.fromkeys(_COUNTED, 0), "planned": 1, "skipped": 1},
+        weight=weight,
+        skipped=(Skip(step=None, detail=one_line(why)),),
+    )
+
+
+def _processes(results: Sequence[StepResult]) -> Iterable[Process]:
+    """The replicates in which every step passed and that have a number."""
+    jobs: dict[tuple[str, int], list[StepResult]] = {}
+    for result in results:
+        step = result.step
+        place = "" if step.method in _ONE_JOB else f"{step.node}/{step.tag}"
+        jobs.setdefault((place, step.repeat), []).append(result)
+    for (place, repeat), members in jobs.items():
+        if all(member.outcome == "passed" for member in members):
+            throughput = _job_throughput([member.measured for member in members])
+            if throughput is not None and throughput.value > 0:
+                steps = tuple(member.step.id for member in members)
+                yield Process(steps=steps, place=place, repeat=repeat, throughput=throughput)
+
+
+def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
+    """The rate of a job: of one step its own; of several the items of all ranks over the seconds of the slowest."""
+    found = [member.throughput for member in members if member.throughput is not None]
+    if len(found) <= 1:
+        return found[0] if found else None
+    totals = [total for one in found for total in one.totals]
+    if not totals:
+        return replace(found[0], value=math.fsum(one.value for one in found))
+    slowest = max(found, key=lambda one: max((total.seconds for total in one.totals), default=0.0))
+    return replace(
+        slowest,
+        value=math.fsum(total.items for total in totals) / max(total.seconds for total in totals),
+        observations=sum(one.observations for one in found),
+        totals=tuple(totals),
+    )
+
+
+def _counts(results: Sequence[StepResult]) -> dict[str, int]:
+    counts = dict.fromkeys(_COUNTED, 0)
+    counts["planned"] = len(results)
+    for result in results:
+        counts[result.outcome] += 1
+    return counts
+
+
+def _by_place(processes: Iterable[Process]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for one in processes:
+        found.setdefault(one.place, []).append(one.throughput.value)
+    return found
+
+
+def _between_places(processes: Iterable[Process]) -> float | None:
+    return log_stdev([geometric_mean(rates) for rates in _by_place(processes).values()])
+
+
+def _bench_score(perf: float | None, instances: int, direction: Direction) -> float | None:
+    """perf times instances; of a metric where lower is better the inverse, so that more is better in every score."""
+    if perf is None or direction == "none":
+        return None
+    return perf * instances if direction == "higher" else instances / perf
+
+
+def _entry(bench: BenchSummary) -> Entry:
+    counts = bench.validity != "invalid"
+    return Entry(
+        value=bench.score if counts else None,
+        weight=bench.weight,
+        log_spread=bench.spread,
+        n=len(bench.processes),
+    )
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _pooled(spreads: Iterable[float | None]) -> float | None:
+    """Root mean square of what is known."""
+    known = _known(spreads)
+    return math.sqrt(math.fsum(value * value for value in known) / len(known)) if known else None
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    """The sum, None as soon as a part of it is not known."""
+    known = _known(values)
+    return math.fsum(known) if known and len(known) == len(values) else None
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = _known(values)
+    return median(known) if known else None
+
+
+def _rate_json(process: Process) -> dict[str, Any]:
+    rate = process.throughput
+    return {
+        "step": process.steps[0],
+        "metric": "rate",
+        "value": rate.value,
+        "units": rate.units,
+        "direction": rate.direction,
+        "basis": rate.basis,
+        "place": process.place,
+        "repeat": process.repeat,
+        "observations": rate.observations,
+        "spread_within": rate.spread_within,
+        "lag1": rate.lag1,
+    }
+
+
+def _metrics_json(results: Iterable[StepResult]) -> Iterable[dict[str, Any]]:
+    for result in results:
+        if result.outcome != "passed":
+            continue
+        measured = result.measured
+        for name, value in (("loss_first", measured.losses.first), ("loss_last", measured.losses.last)):
+            if value is not None:
+                loss = Metric(name=name, value=value, direction="lower")
+                yield _metric_json(result.step.id, loss)
+        for metric in measured.metrics:
+            yield _metric_json(result.step.id, metric)
+
+
+def _metric_json(step: str, metric: Metric) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "step": step,
+        "metric": metric.name,
+        "value": metric.value,
+        "units": metric.units,
+        "direction": metric.direction,
+    }
+    optional = {"case": metric.case, "part": metric.part, "params": dict(metric.params)}
+    found.update({key: value for key, value in optional.items() if value})
+    if metric.rank is not None:
+        found["rank"] = metric.rank
+    return found
+
+
+def _messages(results: Iterable[StepResult]) -> tuple[str, ...]:
+    """What a person should know: said by the steps, or found by checks; each once."""
+    found: dict[str, None] = {}  # a set that keeps its order
+    for result in results:
+        measured = result.measured
+        if result.outcome == "passed" and measured.task and measured.throughput is None:
+            found["no observation after warm-up: there is no rate"] = None
+        for verdict in measured.verdicts:
+            if verdict.verdict != "pass":
+                found[one_line(f"{verdict.check}: {verdict.message or verdict.verdict}")] = None
+        found.update(dict.fromkeys(map(one_line, measured.messages)))
+    return tuple(found)[:_MESSAGES_KEPT]
+
+
+def _skipped_benches(run: Run) -> Iterable[tuple[str, str]]:
+    skipped = mapping(run.manifest.get("plan")).get("skipped")
+    for entry in skipped if isinstance(skipped, list) else ():
+        yield str(mapping(entry).get("bench", "")), str(mapping(entry).get("why", ""))
+
+
+def _weight_in_suite(run: Run, bench: str) -> float | None:
+    """The weight of a benchmark that has no step, from the resolved suite in the manifest."""
+    return number(mapping(mapping(run.manifest.get("suite")).get(bench)).get("weight"))

@@ -1,0 +1,1 @@
+"""Folds over events that end in a verdict."""

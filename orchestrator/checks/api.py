@@ -1,0 +1,27 @@
+"""What a check is: a fold over one step's events that ends in a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from orchestrator.events.model import Event, Verdict
+
+
+class Check(Protocol):
+    """Sees every event of one step, in order; its verdict may be asked for at any time."""
+
+    def see(self, event: Event) -> None:
+        """Take one event into account."""
+
+    def verdict(self) -> Verdict:
+        """What the events seen so far come to."""
+
+
+def verdicts(step: str, events: Iterable[Event], checks: Iterable[Callable[[str], Check]]) -> tuple[Verdict, ...]:
+    """The verdict of each check on a step, in one pass over its events."""
+    folds = [check(step) for check in checks]
+    for event in events:
+        for fold in folds:
+            fold.see(event)
+    return tuple(fold.verdict() for fold in folds)

@@ -1,0 +1,44 @@
+"""Is the loss a number, and does it move."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from orchestrator.events.model import Data, Event, Verdict
+
+# Fewer equal losses in a row can be chance (a plateau, few digits).
+_ENOUGH = 5
+
+
+class LossCheck:
+    """Fails on a loss that is not finite, warns about one that stays the same; passes where none is reported."""
+
+    def __init__(self, step: str) -> None:
+        self._step = step
+        self._count = 0
+        self._nonfinite = 0
+        self._low = math.inf
+        self._high = -math.inf
+
+    def see(self, event: Event) -> None:
+        """Take a loss into account."""
+        if not isinstance(event, Data) or "loss" not in event.data:
+            return
+        self._count += 1
+        loss = event.data["loss"]
+        if isinstance(loss, bool) or not isinstance(loss, int | float) or not math.isfinite(loss):
+            self._nonfinite += 1
+        else:
+            self._low, self._high = min(self._low, loss), max(self._high, loss)
+
+    def verdict(self) -> Verdict:
+        """Fail, warn or pass, with how many losses there were."""
+        numbers: dict[str, Any] = {"count": self._count, "nonfinite": self._nonfinite}
+        if self._nonfinite:
+            message = f"{self._nonfinite} of {self._count} losses are not finite"
+            return Verdict(step=self._step, check="loss", verdict="fail", numbers=numbers, message=message)
+        if self._count >= _ENOUGH and self._low == self._high:
+            message = f"the loss did not move in {self._count} reports: {self._low:g}"
+            return Verdict(step=self._step, check="loss", verdict="warn", numbers=numbers, message=message)
+        return Verdict(step=self._step, check="loss", verdict="pass", numbers=numbers)

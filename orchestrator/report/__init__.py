@@ -1,0 +1,1 @@
+"""Numbers, turned into text. Pure."""

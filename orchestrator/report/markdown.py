@@ -1,0 +1,54 @@
+"""A summary as Markdown, for an issue, a pull request or a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orchestrator.analysis.summary import Summary
+from orchestrator.report import model
+
+
+def render(summaries: Sequence[Summary]) -> str:
+    """The reports of some runs, one after the other."""
+    return "\n".join("\n".join(_lines(summary)) + "\n" for summary in summaries)
+
+
+def _lines(summary: Summary) -> list[str]:
+    (_, run), *system = model.system_lines(summary)
+    lines = [f"# {_escaped(run)}", "", *(f"- **{name}**: {_escaped(value)}" for name, value in system), ""]
+    if not summary.is_ended:
+        lines += ["**This run was cut off, or is still going: what follows is what is known.**", ""]
+    headings = [column.heading for column in model.COLUMNS]
+    is_text = [column.is_text for column in model.COLUMNS]
+    lines += [*_table(headings, model.cells(summary.benchmarks), is_text), ""]
+    lines += [f"**Score**: {model.score_line(summary)}", "", *(f"- {line}" for line in model.LEGEND)]
+    failures = model.failures(summary)
+    if failures:
+        lines += ["", "## Failures", ""]
+    for bench, failure in failures:
+        lines.append(f"- **{_escaped(failure.step)}**: {_escaped(model.reason(failure))}")
+        if failure.log:
+            lines.append(f"  - log: `{failure.log}`")
+        lines.append(f"  - rerun: `{model.rerun_line(summary, bench.bench)}`")
+    for heading, entries in (("Skipped", model.skips(summary)), ("Messages", model.messages(summary))):
+        if entries:
+            lines += ["", f"## {heading}", ""]
+            lines += [f"- **{_escaped(name)}**: {_escaped(text)}" for name, text in entries]
+    metrics = model.other_metrics(summary)
+    if metrics:
+        rows = _table(["bench", "metric", "median", "units", "n"], metrics, [True, True, False, True, False])
+        lines += ["", "## Other metrics", "", *rows]
+    return lines
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: Sequence[bool]) -> list[str]:
+    rule = [":---" if text else "---:" for text in is_text]
+    body = ([_escaped(cell) for cell in row] for row in rows)
+    return [f"| {' | '.join(cells)} |" for cells in (headings, rule, *body)]
+
+
+def _escaped(text: str) -> str:
+    """The text on one line, with nothing in it that Markdown would read as its own."""
+    for sign in "\\`*_|<>":
+        text = text.replace(sign, f"\\{sign}")
+    return " ".join(text.split())

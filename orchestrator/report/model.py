@@ -1,0 +1,234 @@
+"""What every report shows, in words: the table's cells, the description of the system, the failures and the way out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.analysis.spread import median
+from orchestrator.analysis.summary import BenchSummary, Failure, Summary
+
+# Options of `run` that say which benchmarks and how often; a line that reruns one benchmark says the first anew.
+_SELECTING = ("--select", "--exclude", "--run-name")
+_METRICS_ELSEWHERE = ("rate", "first_step")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of the main table: its heading, and the cell of a benchmark (empty where there is nothing to say)."""
+
+    heading: str
+    cell: Callable[[BenchSummary], str]
+    is_text: bool = False
+
+
+def number(value: float | None) -> str:
+    """A number in at least four digits, short enough to read; empty when there is none."""
+    if value is None:
+        return ""
+    size = abs(value)
+    if value == 0:
+        return "0"
+    if size >= 1e7 or size < 1e-3:
+        return f"{value:.4g}"
+    if size >= 1000:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if size >= 10 else f"{value:.4f}"
+
+
+def readable(value: float, units: str) -> tuple[float, str]:
+    """A value in the unit that people read it in: bytes in MiB, all else as it is."""
+    return (value / 2**20, "MiB") if units in ("B", "bytes") else (value, units)
+
+
+def percent(fraction: float | None) -> str:
+    """A fraction in per cent, without the sign; empty when there is none."""
+    return "" if fraction is None else f"{100 * fraction:.1f}"
+
+
+def standing(bench: BenchSummary) -> str:
+    """Whether the number of a benchmark can be believed, or why there is none that counts."""
+    if bench.outcome != "passed":
+        return bench.outcome
+    if bench.validity is None:
+        return "no rate"
+    return f"{bench.validity}({', '.join(bench.reasons)})" if bench.reasons else bench.validity
+
+
+def not_passed(bench: BenchSummary) -> int:
+    """How many of a benchmark's steps failed, were cancelled or never ended."""
+    return sum(bench.counts.get(outcome, 0) for outcome in ("failed", "cancelled", "missing"))
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column(heading="bench", cell=lambda b: b.bench, is_text=True),
+    Column(heading="fail", cell=lambda b: str(not_passed(b))),
+    Column(heading="n", cell=lambda b: str(len(b.processes))),
+    Column(heading="ngpu", cell=lambda b: str(b.ngpu)),
+    Column(heading="perf", cell=lambda b: number(b.perf)),
+    Column(heading="units", cell=lambda b: b.units, is_text=True),
+    Column(heading="sem%", cell=lambda b: percent(b.sem)),
+    Column(heading="std%", cell=lambda b: percent(b.spread)),
+    Column(heading="within%", cell=lambda b: percent(b.spread_within)),
+    Column(heading="peak_memory", cell=lambda b: "" if b.memory_peak_mib is None else f"{b.memory_peak_mib:.0f}"),
+    Column(heading="first_step", cell=lambda b: "" if b.first_step_s is None else f"{b.first_step_s:.2f}"),
+    Column(heading="score", cell=lambda b: number(b.score)),
+    Column(heading="weight", cell=lambda b: "" if b.weight is None else f"{b.weight:g}"),
+    Column(heading="validity", cell=standing, is_text=True),
+)
+
+LEGEND = (
+    "fail: steps that did not pass; n: processes; perf: rate of one instance (a device, a job), geometric mean over n",
+    "sem%, std%: over processes (sem from 3 on); within%: between the steps of a process; peak_memory in MiB;"
+    " first_step in s",
+    "score: perf x instances side by side",
+)
+
+
+def ordered(benches: Sequence[BenchSummary]) -> list[BenchSummary]:
+    """The benchmarks by name, those without any number last: the order of a run is shuffled and says nothing."""
+    return sorted(benches, key=lambda bench: (bench.outcome == "skipped", bench.bench))
+
+
+def cells(benches: Sequence[BenchSummary]) -> list[list[str]]:
+    """The main table, row by row."""
+    return [[column.cell(bench) for column in COLUMNS] for bench in ordered(benches)]
+
+
+def system_lines(summary: Summary) -> list[tuple[str, str]]:
+    """The run, its machines and its software, as name and value."""
+    lines = [("run", summary.run)]
+    if summary.created:
+        lines.append(("created", summary.created))
+    profile = summary.profile or "not recorded"
+    lines.append(("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile))
+    nodes = summary.system.get("nodes")
+    nodes = [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
+    for node in nodes:
+        lines += _node_lines(node, name=str(node.get("name", "")) if len(nodes) > 1 else "")
+    if not nodes:
+        lines.append(("system", "not recorded"))
+    software = {"milabench": summary.version, **summary.software}
+    told = ", ".join(f"{name} {version}" for name, version in software.items() if version)
+    if told:
+        lines.append(("software", told))
+    return lines + _overhead_lines(summary.overhead)
+
+
+def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
+    """What the harness itself took while benchmarks ran, as a share of one core."""
+    wall, control, agent = (overhead.get(name) for name in ("wall_s", "control_cpu_s", "agent_cpu_s"))
+    if not wall or control is None or agent is None:
+        return []
+    share = percent_of_core((control + agent) / wall)
+    return [("harness", f"{share} % of a core: control plane {control:.2f} s, agent {agent:.2f} s, in {wall:.1f} s")]
+
+
+def percent_of_core(fraction: float) -> str:
+    """A small share in per cent, with the digits that matter there."""
+    return f"{100 * fraction:.2f}"
+
+
+def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
+    suffix = f" ({name})" if name else ""
+    found = node.get("cpu")
+    cpu: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    lines = []
+    if cpu.get("model") or cpu.get("count"):
+        count = f"{cpu['count']} x " if cpu.get("count") else ""
+        lines.append((f"cpu{suffix}", f"{count}{cpu.get('model') or 'unknown model'}"))
+    memory = node.get("memory_MiB")
+    if isinstance(memory, int | float) and memory:
+        lines.append((f"memory{suffix}", f"{memory / 1024:.1f} GiB"))
+    devices = node.get("devices")
+    if isinstance(devices, list) and devices:
+        lines.append((f"devices{suffix}", _devices(devices)))
+    system = " ".join(str(part) for part in (node.get("os"), node.get("kernel")) if part)
+    if system:
+        lines.append((f"os{suffix}", system))
+    return lines
+
+
+def _devices(devices: Sequence[Any]) -> str:
+    """`8 x NVIDIA H100 (81559 MiB)`, and so for each kind."""
+    kinds: dict[str, int] = {}
+    for device in devices:
+        if not isinstance(device, dict):
+            continue
+        kind = str(device.get("name") or "unknown")
+        if device.get("arch") == "cpu":
+            kind = f"processor slot ({kind})"
+        elif device.get("memory_MiB"):
+            kind += f" ({device['memory_MiB']} MiB)"
+        kinds[kind] = kinds.get(kind, 0) + 1
+    return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
+
+
+def failures(summary: Summary) -> list[tuple[BenchSummary, Failure]]:
+    """Everything that should have passed and did not."""
+    return [(bench, failure) for bench in ordered(summary.benchmarks) for failure in bench.failures]
+
+
+def reason(failure: Failure) -> str:
+    """Why a step did not pass, on one line."""
+    return f"{failure.why}: {failure.detail}" if failure.detail else failure.why
+
+
+def skips(summary: Summary) -> list[tuple[str, str]]:
+    """What was not run on purpose (a step's id, or a benchmark), and why."""
+    benches = ordered(summary.benchmarks)
+    return [(skip.step or bench.bench, skip.detail) for bench in benches for skip in bench.skipped]
+
+
+def messages(summary: Summary) -> list[tuple[str, str]]:
+    """What the benchmarks and the checks want a person to know."""
+    return [(bench.bench, text) for bench in ordered(summary.benchmarks) for text in bench.messages]
+
+
+def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
+    """What was measured besides the rate: benchmark, metric, median over processes, units, how many reported it."""
+    rows = []
+    for bench in ordered(summary.benchmarks):
+        groups: dict[tuple[str, str], list[float]] = {}
+        for metric in bench.metrics:
+            if metric["metric"] in _METRICS_ELSEWHERE:
+                continue
+            params = metric.get("params") or {}
+            qualifiers = [metric.get("case"), metric.get("part"), *(f"{key}={value}" for key, value in params.items())]
+            name = " ".join(str(part) for part in (metric["metric"], *qualifiers) if part)
+            value, units = readable(float(metric["value"]), str(metric["units"]))
+            groups.setdefault((name, units), []).append(value)
+        for (name, units), values in groups.items():
+            rows.append((bench.bench, name, number(median(values)), units, str(len(values))))
+    return rows
+
+
+def score_line(summary: Summary) -> str:
+    """The score in a sentence: its value, its interval, what it covers and what it is relative to."""
+    score = summary.score
+    counted, wanted = score.complete
+    covers = f"{counted} of {wanted} benchmarks" + ("" if counted == wanted else ", INCOMPLETE")
+    if score.value is None:
+        return f"none ({covers})"
+    interval = "" if score.ci95 is None else f" [{number(score.ci95[0])}, {number(score.ci95[1])}]"
+    mean = "weighted geometric mean" if score.is_weighted else "unweighted geometric mean, all weights are zero"
+    relative = f"relative to {score.reference}" if score.reference else "raw rates, no reference"
+    return f"{number(score.value)}{interval} ({mean}, {relative}; {covers})"
+
+
+def rerun_line(summary: Summary, bench: str) -> str:
+    """The command that runs one benchmark again as this run did."""
+    words = list(summary.argv)
+    words = words[words.index("run") + 1 :] if "run" in words else []
+    kept: list[str] = []
+    skip_value = False
+    for word in words:
+        if skip_value:
+            skip_value = False
+        elif word in _SELECTING:
+            skip_value = True
+        elif not word.startswith(tuple(f"{option}=" for option in _SELECTING)):
+            kept.append(word)
+    return shlex.join(["milabench", "run", *kept, "--select", bench])

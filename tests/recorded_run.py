@@ -1,0 +1,124 @@
+"""A run directory written down in a test: steps with sensible defaults, their records, how they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from orchestrator.events import rundir, wire
+from orchestrator.events.model import Data, End, Event, Line, Message, Start
+
+NOON = datetime(2026, 3, 14, 12, 0, 0)
+SYSTEM: dict[str, Any] = {
+    "arch": "cuda",
+    "nodes": [
+        {
+            "name": "local",
+            "hostname": "box",
+            "cpu": {"model": "EPYC 9354", "count": 32},
+            "memory_MiB": 262144,
+            "os": "Debian 12",
+            "kernel": "6.1.0",
+            "python": "3.11.7",
+            "devices": [
+                {"index": i, "uuid": f"GPU-{i}", "name": "H100", "arch": "cuda", "memory_MiB": 81559} for i in range(2)
+            ],
+        }
+    ],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """One step of a recorded run; `outcome=None`: nothing says how it ended."""
+
+    bench: str = "digits"
+    tag: str = "D0"
+    repeat: int = 0
+    node: str = "local"
+    devices: tuple[int, ...] = (0,)
+    method: str = "per_gpu"
+    weight: float = 1.0
+    outcome: str | None = "passed"
+    why: str | None = None
+    detail: str = ""
+    reasons: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+    stderr: str = ""
+
+    @property
+    def id(self) -> str:
+        parts = (
+            self.bench,
+            self.tag,
+            f"R{self.repeat}" if self.repeat else "",
+            self.node if self.node != "local" else "",
+        )
+        return ".".join(part for part in parts if part)
+
+    def planned(self) -> dict[str, Any]:
+        config = {"name": self.bench, "weight": self.weight, "plan": {"method": self.method}}
+        return {
+            "id": self.id,
+            "bench": self.bench,
+            "phase": "run",
+            "tag": self.tag,
+            "repeat": self.repeat,
+            "node": self.node,
+            "devices": list(self.devices),
+            "config": config,
+        }
+
+
+def data(**values: Any) -> Event:
+    return Data(step="", data=values)
+
+
+def rates(*values: float, units: str = "images/s", **more: Any) -> tuple[Event, ...]:
+    """Observations of one second each."""
+    return tuple(data(task="train", rate=v, units=units, elapsed=1.0, n=v, t0_ns=-1, **more) for v in values)
+
+
+def message(text: str) -> Event:
+    return Message(step="", text=text)
+
+
+def record(
+    base: Path,
+    *steps: Recorded,
+    name: str = "quick",
+    manifest: Mapping[str, Any] | None = None,
+    skipped: Iterable[Mapping[str, str]] = (),
+    is_ended: bool = True,
+) -> rundir.Run:
+    """Write the run below `base` and open it."""
+    times = iter(float(second) for second in range(10_000))
+    writer = rundir.create(base, name, NOON, clock=lambda: next(times))
+    plan = {"steps": [step.planned() for step in steps], "skipped": list(skipped)}
+    files = {step.id: step.id for step in steps}
+    told: dict[str, Any] = {"phase": "run", "name": name, "version": "2.0.0", "system": SYSTEM}
+    told["created"] = "2026-03-14T12:00:00+00:00"
+    argv = ["milabench", "run", "--config", "my suite.yaml", "--select", "digits", "--repeat", "3"]
+    writer.write_manifest(
+        {**told, "argv": argv, "plan": plan, "files": files, "profile": "default", **(manifest or {})}
+    )
+    for step in steps:
+        writer.journal({"step": step.id, "state": "planned"})
+    for step in steps:
+        events: list[Event] = [Start(step="", data={"command": ["python", "main.py"]}), *step.events]
+        writer.append(step.id, b"".join(wire.encode(event, t=1.0) for event in events))
+        if step.stderr:
+            writer.append_lines(step.id, wire.encode(Line(step="", text=step.stderr, pipe="stderr"), t=2.0))
+        if step.outcome is not None:
+            end: Any = End(step="", outcome=step.outcome, why=step.why, detail=step.detail, return_code=0)  # type: ignore[arg-type]
+            writer.append(step.id, wire.encode(end, t=3.0))
+            entry = {"outcome": step.outcome, "why": step.why, "detail": step.detail, "reasons": list(step.reasons)}
+            writer.journal({"step": step.id, "state": "ended", **{key: value for key, value in entry.items() if value}})
+    if is_ended:
+        overhead = {"control_cpu_s": 0.12, "agent_cpu_s": 0.18, "wall_s": 150.0}
+        writer.journal({"run": "ended", "verdict": "passed", "overhead": overhead})
+    writer.close()
+    return rundir.open_run(writer.path)

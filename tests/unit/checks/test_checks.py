@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from orchestrator.checks.api import verdicts
+from orchestrator.checks.error import ErrorCheck
+from orchestrator.checks.loss import LossCheck
+from orchestrator.checks.rate import RateCheck
+from orchestrator.events.model import Data, Error, Event, Message, Other, Verdict
+
+
+def data(**values: Any) -> Event:
+    return Data(step="s", data=values)
+
+
+def losses(*values: Any) -> list[Event]:
+    return [data(task="train", loss=value) for value in values]
+
+
+def of(check: Any, *events: Event) -> Verdict:
+    (found,) = verdicts("s", events, [check])
+    return found
+
+
+def test_an_exception_fails_and_the_first_one_is_told() -> None:
+    found = of(
+        ErrorCheck,
+        Error(step="s", type="ValueError", message="bad\nmore"),
+        Error(step="s", type="KeyError", message="x"),
+    )
+    assert found == Verdict(step="s", check="error", verdict="fail", numbers={"count": 2}, message="ValueError: bad")
+
+
+def test_a_failed_instrument_fails() -> None:
+    event = Other(step="s", event="overseer_error", data={"type": "SelectorError", "message": "no such function"})
+    assert of(ErrorCheck, event).verdict == "fail"
+
+
+@pytest.mark.parametrize("code", ["0", "None", ""])
+def test_a_good_exit_is_no_error(code: str) -> None:
+    assert of(ErrorCheck, Error(step="s", type="SystemExit", message=code)).verdict == "pass"
+
+
+def test_a_bad_exit_is_an_error() -> None:
+    assert of(ErrorCheck, Error(step="s", type="SystemExit", message="2")).verdict == "fail"
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, "nan", True])
+def test_a_loss_that_is_no_finite_number_fails(value: Any) -> None:
+    found = of(LossCheck, *losses(2.0, value, 1.0))
+    assert (found.verdict, found.numbers) == ("fail", {"count": 3, "nonfinite": 1})
+
+
+def test_a_loss_that_never_moves_is_a_warning() -> None:
+    assert of(LossCheck, *losses(*[2.5] * 5)).verdict == "warn"
+
+
+def test_few_equal_losses_may_be_chance() -> None:
+    assert of(LossCheck, *losses(*[2.5] * 4)).verdict == "pass"
+
+
+def test_a_loss_that_moves_passes_in_either_direction() -> None:
+    assert of(LossCheck, *losses(1.0, 2.0, 3.0, 2.0, 1.0)).verdict == "pass"
+
+
+def test_a_program_without_a_loss_passes() -> None:
+    assert of(LossCheck, data(task="train", rate=1.0)).verdict == "pass"
+
+
+def test_nothing_measured_fails() -> None:
+    found = of(RateCheck, Message(step="s", text="hello"))
+    assert (found.verdict, found.message) == ("fail", "nothing was measured")
+
+
+def test_one_metric_is_something_measured() -> None:
+    assert of(RateCheck, data(metric="tflops", value=1.0)).verdict == "pass"
+
+
+def test_an_observation_without_a_usable_rate_is_a_warning() -> None:
+    found = of(RateCheck, data(rate=1.0), data(rate=0.0), data(rate=None))
+    assert (found.verdict, found.numbers) == ("warn", {"count": 1, "unusable": 2, "metrics": 0})
+
+
+def test_all_checks_see_the_events_in_one_pass() -> None:
+    events = iter([data(rate=1.0), data(loss=1.0)])
+    found = verdicts("s", events, [ErrorCheck, LossCheck, RateCheck])
+    assert [(one.check, one.verdict) for one in found] == [("error", "pass"), ("loss", "pass"), ("rate", "pass")]

@@ -1,0 +1,130 @@
+"""The golden files are read in review like code; UPDATE_GOLDEN=1 writes them anew."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from orchestrator.analysis.summary import Summary, summarise
+from orchestrator.events.model import Event, Meta
+from orchestrator.events.rundir import Run
+from orchestrator.report import csv as csv_report
+from orchestrator.report import json as json_report
+from orchestrator.report import model, text
+from tests.recorded_run import Recorded, data, message, rates, record
+
+ENDINGS = {"text": "txt", "markdown": "md", "json": "json", "csv": "csv"}
+META = Meta(step="", data={"python": "3.11.7", "packages": {"torch": "2.13.0", "numpy": "2.4.0", "click": "8.5"}})
+
+
+def told(*, rate: float) -> tuple[Event, ...]:
+    return (
+        META,
+        *rates(rate * 0.98, rate, rate * 1.02),
+        data(metric="first_step", value=1.234, units="s", direction="lower"),
+        data(metric="memory_reserved_peak", value=2 * 2**30, units="B", direction="lower", part="run"),
+        data(metric="accuracy", value=0.975, units="", direction="higher"),
+        data(task="train", loss=2.3),
+        data(task="train", loss=0.4),
+        message("no power sensor: energy is not known"),
+    )
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory: pytest.TempPathFactory) -> Summary:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("recorded"))  # so that the paths in the report are the same everywhere
+        return summarise(recorded())
+
+
+def recorded() -> Run:
+    digits = [
+        Recorded(tag=f"D{device}", devices=(device,), repeat=repeat, events=told(rate=800.0 + 10 * repeat + device))
+        for repeat in range(3)
+        for device in range(2)
+    ]
+    cases = [
+        data(metric="tflops", value=value, units="TFLOP/s", direction="higher", main=True, case=case)
+        for case, value in (("fp32", 50.0), ("bf16", 800.0))
+    ]
+    return record(
+        Path("base"),
+        *digits,
+        Recorded(bench="flops", tag="", events=tuple(cases), weight=0.0),
+        Recorded(
+            bench="ppo|cleanrl",
+            outcome="failed",
+            why="exit",
+            detail="ValueError: \x1b[31mbad *batch*\x1b[0m",
+            stderr="Traceback ...\n",
+        ),
+        Recorded(bench="sft", tag="", method="multigpu", devices=(0, 1), outcome=None, weight=2.0),
+        skipped=[{"bench": "llama", "why": "not fetched"}],
+        manifest={"suite": {"llama": {"weight": 1.0}}},
+    )
+
+
+def rounded(report: str) -> str:
+    """The report with ten digits of each number: the last ones are the mathematical library's."""
+    return re.sub(r"\d+\.\d{9,}", lambda match: f"{float(match[0]):.10g}", report)
+
+
+@pytest.mark.parametrize("form", list(ENDINGS))
+def test_a_report_is_what_the_golden_file_shows(summary: Summary, form: str, root: Path) -> None:
+    found = rounded(importlib.import_module(f"orchestrator.report.{form}").render([summary]))
+    golden = root / "tests" / "golden" / f"report.{ENDINGS[form]}"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(found)
+    assert found == golden.read_text()
+
+
+def test_several_runs_are_reported_one_after_the_other(summary: Summary) -> None:
+    one = text.render([summary])
+    assert text.render([summary, summary]) == one + "\n" + one
+    assert [run["run"] for run in json.loads(json_report.render([summary, summary]))["runs"]] == [summary.run] * 2
+    rows = list(csv.DictReader(io.StringIO(csv_report.render([summary, summary]))))
+    assert len(rows) == 2 * len(summary.benchmarks)
+
+
+def test_the_json_report_of_a_run_is_its_summary(summary: Summary) -> None:
+    assert json.loads(json_report.render([summary])) == json.loads(json.dumps(summary.to_json()))
+
+
+def test_the_line_that_reruns_a_benchmark_keeps_the_options_and_selects_it_alone(summary: Summary) -> None:
+    assert model.rerun_line(summary, "ppo") == "milabench run --config 'my suite.yaml' --repeat 3 --select ppo"
+
+
+def test_an_unfinished_run_says_so_first(tmp_path: Path) -> None:
+    found = summarise(record(tmp_path, Recorded(events=rates(5.0)), is_ended=False))
+    assert "cut off, or is still going" in text.render([found])
+
+
+def test_a_run_of_nothing_is_still_a_report(tmp_path: Path) -> None:
+    found = summarise(record(tmp_path, manifest={"system": {}, "profile": "quick"}))
+    shown = text.render([found])
+    assert "not recorded" in shown
+    assert "none (0 of 0 benchmarks)" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, ""),
+        (0.0, "0"),
+        (0.00001234, "1.234e-05"),
+        (0.5, "0.5000"),
+        (12.345, "12.35"),
+        (823.037128, "823.04"),
+        (12345.67, "12345.7"),
+        (1.5e9, "1.5e+09"),
+    ],
+)
+def test_numbers_are_short_and_have_four_digits_or_more(value: float | None, shown: str) -> None:
+    assert model.number(value) == shown
