@@ -1,0 +1,1 @@
+"""Events, shown on a terminal while they happen."""

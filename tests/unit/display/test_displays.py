@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator.display.choose import Display, Silent, choose_display
+from orchestrator.display.live import ROWS, Live
+from orchestrator.display.plain import Plain
+from orchestrator.events import wire
+from orchestrator.events.model import Line
+from orchestrator.plan.model import Plan, SkippedBench, Step
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def step(number: int = 0) -> Step:
+    return Step(id=f"digits.D{number}", bench="digits", phase="run", argv=("python",))
+
+
+def plan(steps: int = 2) -> Plan:
+    skipped = (SkippedBench(bench="llama", why="not fetched"),)
+    return Plan(phase="run", steps=tuple(step(number) for number in range(steps)), skipped=skipped)
+
+
+def output(text: str) -> bytes:
+    return wire.encode(Line(step="digits.D0", text=text, pipe="stdout"))
+
+
+def a_run(display: Display, clock: Clock) -> None:
+    display.on_plan(plan())
+    display.on_start("digits.D0")
+    for second in range(25):
+        clock.now += 1
+        last = {"task": "train", "rate": 800.0 + second, "units": "images/s", "progress": [second + 1, 60]}
+        display.on_progress("digits.D0", last)
+    display.on_line("digits.D0", output("epoch 1 \x1b[31mdone\n"))
+    display.on_end("digits.D0", "passed", "")
+    display.on_end("digits.D1", "failed", "environment: no\nvenv")
+    display.on_message("waiting: held by 42")
+    display.close()
+
+
+EXPECTED = """\
+[    0.0s] run: 2 steps of 1 benchmarks
+[    0.0s] llama: skipped: not fetched
+[    0.0s] 0/2 digits.D0: started
+[    1.0s] 0/2 digits.D0: first observation, 1/60, 800.00 images/s
+[   11.0s] 0/2 digits.D0: 11/60, 810.00 images/s
+[   21.0s] 0/2 digits.D0: 21/60, 820.00 images/s
+[   25.0s] 1/2 digits.D0: passed, last 824.00 images/s, 25.0 s
+[   25.0s] 2/2 digits.D1: failed: environment: no venv
+[   25.0s] waiting: held by 42
+[   25.0s] 2/2 done: 1 passed, 1 failed
+"""
+
+
+def test_plain_lines_tell_each_change_and_a_little_in_between() -> None:
+    stream, clock = io.StringIO(), Clock()
+    a_run(Plain(stream, clock=clock), clock)
+    assert stream.getvalue() == EXPECTED
+
+
+def test_the_output_of_steps_is_shown_when_asked_for_without_control_sequences() -> None:
+    stream, clock = io.StringIO(), Clock()
+    a_run(Plain(stream, is_verbose=True, clock=clock), clock)
+    assert "digits.D0| epoch 1 done\n" in stream.getvalue()
+
+
+def test_progress_without_a_rate_or_a_goal_is_shown_as_far_as_it_is_known() -> None:
+    stream = io.StringIO()
+    display = Plain(stream, clock=Clock())
+    display.on_progress("a", {})
+    display.on_progress("b", {"progress": [7, 0]})
+    assert stream.getvalue() == "[    0.0s] 0/0 b: first observation, 7\n"
+
+
+@pytest.mark.parametrize("kind", [Plain, Live])
+def test_closing_a_display_whose_terminal_is_gone_is_no_error(kind: type[Plain] | type[Live]) -> None:
+    stream = Terminal()
+    display = kind(stream)
+    display.on_plan(plan(1))
+    stream.close()
+    display.close()
+
+
+def test_the_live_view_is_redrawn_at_most_once_a_second() -> None:
+    stream, clock = Terminal(), Clock()
+    display = Live(stream, clock=clock, size=(80, 24))
+    display.on_plan(plan())
+    clock.now += 1
+    display.on_start("digits.D0")
+    drawn = stream.tell()
+    for number in range(50):
+        display.on_progress("digits.D0", {"rate": float(number)})
+    assert stream.tell() == drawn
+    clock.now += 1
+    display.tick()
+    assert "49.00" in stream.getvalue()[drawn:]
+    drawn = stream.tell()
+    clock.now += 10
+    display.tick()
+    assert stream.tell() == drawn  # nothing changed
+    display.close()
+
+
+@pytest.mark.parametrize(("lines", "rows"), [(24, 21), (80, ROWS)])
+def test_the_live_view_shows_no_more_rows_than_fit_and_never_more_than_its_limit(lines: int, rows: int) -> None:
+    stream, clock = Terminal(), Clock()
+    display = Live(stream, clock=clock, size=(80, lines))
+    display.on_plan(plan(200))
+    for number in range(200):
+        display.on_start(f"digits.D{number}")
+    start = stream.tell()
+    clock.now += 1
+    display.tick()
+    shown = stream.getvalue()[start:]
+    assert shown.count("digits.D") == rows
+    assert f"and {200 - rows} more" in shown
+    display.close()
+
+
+def test_the_live_view_leaves_every_ending_on_the_screen() -> None:
+    stream, clock = Terminal(), Clock()
+    a_run(Live(stream, clock=clock, size=(100, 24)), clock)
+    shown = stream.getvalue()
+    for text in ("skipped: not fetched", "passed  824.00 images/s  25.0 s", "environment: no venv", "held by 42"):
+        assert shown.count(text) == 1
+    assert shown.rstrip().endswith("2/2 done: 1 passed, 1 failed")
+
+
+@pytest.mark.parametrize(
+    ("choice", "is_terminal", "term", "kind"),
+    [
+        ("auto", True, "xterm", Live),
+        ("auto", True, "dumb", Plain),
+        ("auto", False, "xterm", Plain),
+        ("live", False, "xterm", Plain),
+        ("plain", True, "xterm", Plain),
+        ("none", True, "xterm", Silent),
+    ],
+)
+def test_a_display_that_is_redrawn_needs_a_terminal_that_can(
+    choice: str, is_terminal: bool, term: str, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    display = choose_display(choice, Terminal() if is_terminal else io.StringIO())
+    assert type(display) is kind
+    display.close()
+
+
+def test_plain_lines_need_no_rich(root: Path) -> None:
+    program = "import sys; from orchestrator.display.choose import *; choose_display('auto', sys.stderr)"
+    check = "print('rich' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}; {check}"], capture_output=True, text=True, check=True, cwd=root
+    )
+    assert done.stdout == "False\n"
