@@ -1,0 +1,7 @@
+"""A small convolutional network on scikit-learn's handwritten digits, with a program of our own."""
+
+from __future__ import annotations
+
+from orchestrator.bench.api import Benchmark
+
+benchmark = Benchmark(script="main.py")

@@ -1,0 +1,7 @@
+"""Matrix multiplication by precision, with a program of our own."""
+
+from __future__ import annotations
+
+from orchestrator.bench.api import Benchmark
+
+benchmark = Benchmark(script="main.py")

@@ -1,0 +1,26 @@
+"""Supervised fine-tuning of a small llama by TRL's own script, unmodified, from its wheel."""
+
+from __future__ import annotations
+
+from orchestrator.bench.api import Benchmark, PyPI
+
+benchmark = Benchmark(
+    source=PyPI(
+        "trl",
+        "1.16.0",
+        file="trl-1.16.0-py3-none-any.whl",
+        sha256="c4726e139dd40e1a41661511c639c8a68416782b2e3e8c0befebd77bb7ba0396",
+    ),
+    module="trl.scripts.sft",
+    env={
+        # Nothing is asked of the hub: model, tokenizer and text are made by prepare.py.
+        "HF_HUB_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    },
+    options={
+        # What prepare.py makes; the suite gives each recipe a folder of its own.
+        "model": {"hidden_size": 128, "layers": 4, "heads": 4, "vocabulary": 2048, "positions": 2048},
+        "documents": 1000,
+    },
+)
