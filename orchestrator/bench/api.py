@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+COMMIT_DIGITS = 40
+
+
 @dataclass(frozen=True, slots=True)
 class PyPI:
     """A release file on the user's package index: exact project, version, file name and sha256."""
@@ -34,7 +37,7 @@ class PyPI:
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """A revision of a git repository (a full commit hash)."""
+    """A revision of a git repository: a full commit hash, or a branch or tag, which may move."""
 
     url: str
     rev: str
@@ -43,7 +46,8 @@ class Git:
     def folder(self) -> str:
         """Where it lies under `base/code`: `<source>-<revision>`."""
         name = self.url.rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
-        return f"{name}-{self.rev[:12]}"
+        is_commit = len(self.rev) == COMMIT_DIGITS and not set(self.rev) - set("0123456789abcdef")
+        return f"{name}-{self.rev[:12] if is_commit else self.rev.replace('/', '-')}"
 
 
 Source = PyPI | Git

@@ -1,0 +1,1 @@
+"""Carries plans out: processes, environments, files, nodes."""

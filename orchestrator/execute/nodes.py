@@ -1,0 +1,470 @@
+"""Speaks with the agent of a node, over any pair of streams; starts the local one over pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from orchestrator.errors import Unreachable
+from orchestrator.events.model import Why
+from orchestrator.execute.api import (
+    Cancelled,
+    Emit,
+    Exit,
+    Failed,
+    Frame,
+    Holder,
+    Order,
+    Outcome,
+    Passed,
+    Started,
+    Waiting,
+)
+
+AGENT = Path(__file__).with_name("agent.py")
+ANSWER_S = 60.0  # an agent that is asked answers at once; only facts take seconds
+LEAVE_S = 15.0
+
+
+class LostError(Exception):
+    """The agent is gone; the text says how."""
+
+
+class Reader(Protocol):
+    """What we read an agent from; asyncio.StreamReader is one."""
+
+    async def readline(self) -> bytes:
+        """One line, or what is left at the end."""
+
+    async def readexactly(self, n: int) -> bytes:
+        """So many bytes; raises EOFError at the end."""
+
+
+class Writer(Protocol):
+    """What we write to an agent; asyncio.StreamWriter is one."""
+
+    def write(self, data: bytes) -> None:
+        """Queues bytes."""
+
+    async def drain(self) -> None:
+        """Waits until they can go."""
+
+    def close(self) -> None:
+        """Ends the agent's lease."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A step that an agent runs for us."""
+
+    emit: Emit
+    ended: asyncio.Future[Mapping[str, Any]]
+
+
+class AgentLink:
+    """The conversation with one agent: requests and their replies, and the frames of its steps."""
+
+    def __init__(self, reader: Reader, writer: Writer, how_it_ended: Callable[[], Awaitable[str]]) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._how_it_ended = how_it_ended
+        self._numbers = 0
+        self._replies: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._waiting: dict[int, Callable[[Sequence[Mapping[str, Any]]], object]] = {}
+        self._steps: dict[str, _Watched] = {}
+        self.hello: Mapping[str, Any] = {}
+        self.lost: str | None = None
+        self._greeted = asyncio.get_running_loop().create_future()
+        self._reading = asyncio.create_task(self._read())
+
+    async def greeting(self) -> Mapping[str, Any]:
+        """What the agent says about itself. Raises LostError when it ended instead."""
+        await self._greeted
+        if self.lost is not None:
+            raise LostError(self.lost)
+        return self.hello
+
+    async def request(
+        self,
+        verb: str,
+        fields: Mapping[str, object] | None = None,
+        *,
+        within_s: float | None = ANSWER_S,
+        waiting: Callable[[Sequence[Mapping[str, Any]]], object] | None = None,
+    ) -> Mapping[str, Any]:
+        """The reply to a request, `{"ok", ...}`. Raises LostError when there will be none."""
+        if self.lost is not None:
+            raise LostError(self.lost)
+        self._numbers += 1
+        number = self._numbers
+        future = asyncio.get_running_loop().create_future()
+        self._replies[number] = future
+        if waiting is not None:
+            self._waiting[number] = waiting
+        try:
+            self._writer.write(json.dumps({"id": number, "verb": verb, **(fields or {})}).encode() + b"\n")
+            with contextlib.suppress(OSError):  # the reader notices the loss, and says more about it
+                await self._writer.drain()
+            return cast("Mapping[str, Any]", await asyncio.wait_for(future, within_s))
+        except TimeoutError:
+            self._writer.close()  # an agent that does not answer must not go on by itself: this ends its lease
+            raise LostError(f"the agent did not answer '{verb}' within {within_s:g} s") from None
+        finally:
+            self._replies.pop(number, None)
+            self._waiting.pop(number, None)
+
+    async def start(self, step: str, emit: Emit, fields: Mapping[str, object]) -> tuple[Mapping[str, Any], _Watched]:
+        """The reply to a start, and the step as it is watched from then on."""
+        watched = _Watched(emit=emit, ended=asyncio.get_running_loop().create_future())
+        self._steps[step] = watched
+        try:
+            reply = await self.request("start", {"step": step, **fields})
+        except BaseException:
+            self._steps.pop(step, None)
+            raise
+        if not reply.get("ok"):
+            self._steps.pop(step, None)
+        return reply, watched
+
+    def close(self) -> None:
+        """Ends the lease: the agent ends everything and exits."""
+        self._writer.close()
+
+    async def closed(self) -> None:
+        """Returns when the agent has said its last word."""
+        await asyncio.wait({self._reading})
+
+    async def _read(self) -> None:
+        try:
+            while line := await self._reader.readline():
+                header = json.loads(line)
+                payload = await self._reader.readexactly(header["n"])
+                self._take(header, payload)
+            how = await self._how_it_ended()
+        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+            self._writer.close()
+            how = await self._how_it_ended()
+            if isinstance(error, ValueError):
+                how = f"what the agent sent cannot be understood: {error}; {how}"
+        except BaseException:
+            self._lose("internal error")  # a defect of ours must not become a hang
+            raise
+        self._lose(how)
+
+    def _take(self, header: Mapping[str, Any], payload: bytes) -> None:
+        match header["k"]:
+            case "line" | "rec" | "obs" as kind:
+                watched = self._steps.get(header["step"])
+                if watched is not None:
+                    last = header.get("last") or {}
+                    count = header.get("count", 0)
+                    watched.emit(Frame(kind=kind, step=header["step"], payload=payload, count=count, last=last))
+            case "ended":
+                watched = self._steps.pop(header["step"], None)
+                if watched is not None and not watched.ended.done():
+                    watched.ended.set_result(json.loads(payload))
+            case "reply":
+                reply = json.loads(payload)
+                future = self._replies.get(reply["id"])
+                if future is not None and not future.done():
+                    future.set_result(reply)
+            case "waiting":
+                told = json.loads(payload)
+                if told["id"] in self._waiting:
+                    self._waiting[told["id"]](told["holders"])
+            case "hello":
+                self.hello = json.loads(payload)
+                if not self._greeted.done():
+                    self._greeted.set_result(None)
+            case _:
+                pass  # a newer agent may say more
+
+    def _lose(self, how: str) -> None:
+        self.lost = how
+        lost = LostError(how)
+        watched = [watched.ended for watched in self._steps.values()]
+        for future in (*self._replies.values(), *watched):
+            if not future.done():
+                future.set_exception(lost)
+                future.exception()  # whoever waits sees it; whoever left must not cause a warning
+        self._steps.clear()
+        if not self._greeted.done():
+            self._greeted.set_result(None)
+
+
+class AgentNode:
+    """An Executor over an agent; what opens the link and what sweeps after a lost one depends on where the node is.
+
+    A link that was lost is opened anew for the next step.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_link: Callable[[], Awaitable[AgentLink]],
+        sweep: Callable[[], Coroutine[Any, Any, str]],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._name = name
+        self._open_link = open_link
+        self._sweep = sweep
+        self._clock = clock
+        self._link: AgentLink | None = None
+        self._opening = asyncio.Lock()
+        self._swept: dict[int, asyncio.Task[str]] = {}
+        self._locks: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The node's name in the plan."""
+        return self._name
+
+    async def run(self, order: Order, emit: Emit) -> Outcome:
+        """Carries out one step; see Executor."""
+        step, link = order.step.id, None
+        try:
+            link = await self._linked()
+            reply, watched = await link.start(step, emit, _request(order))
+            if not reply.get("ok"):
+                return self._refused(order, emit, str(reply.get("error")))
+            if reply.get("pid") is not None:
+                known = {key: reply.get(key) for key in ("pid", "pgid", "pid_start")}
+                emit(Started(step=step, node=self._name, **known))
+            try:
+                ended = await asyncio.shield(watched.ended)
+            except asyncio.CancelledError:
+                await self.end(step)
+                await watched.ended
+                raise
+        except (LostError, Unreachable) as lost:
+            return await self._lost(order, emit, link, str(lost))
+        return _outcome(order, ended)
+
+    async def end(self, step: str, *, grace_s: float | None = None) -> None:
+        """Ends a running step; see Executor."""
+        if self._link is not None and self._link.lost is None:
+            with contextlib.suppress(LostError):  # then nothing runs there any more, and run() says so
+                await self._link.request("end", {"step": step, "detail": "cancelled", "grace_s": grace_s})
+
+    async def signal(self, step: str, number: int) -> None:
+        """Signals the process group of a running step."""
+        if self._link is not None:
+            with contextlib.suppress(LostError):
+                await self._link.request("signal", {"step": step, "signal": number})
+
+    async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
+        """Holds the devices' locks; see Executor. Raises Unreachable when the node cannot be asked."""
+        if not names:
+            return ()
+
+        def waiting(holders: Sequence[Mapping[str, Any]]) -> None:
+            emit(Waiting(node=self._name, holders=tuple(map(_holder, holders))))
+
+        link = await self._linked()
+        try:
+            fields = {"devices": list(names), "wait": wait}
+            reply = await link.request("lock", fields, within_s=None, waiting=waiting)
+        except LostError as lost:
+            raise Unreachable(f"{self._name}: {lost}") from None
+        if reply.get("ok"):
+            self._locks = tuple(names)
+            return ()
+        if not reply.get("holders"):
+            raise Unreachable(f"{self._name}: device locks: {reply.get('error')}")
+        return tuple(_holder(holder) for holder in reply["holders"])
+
+    async def facts(self, disk: Sequence[str] = ()) -> Mapping[str, Any]:
+        """What the node is, as its agent tells. Raises Unreachable."""
+        link = await self._linked()
+        try:
+            reply = await link.request("facts", {"disk": list(disk)})
+        except LostError as lost:
+            raise Unreachable(f"{self._name}: {lost}") from None
+        if not reply.get("ok"):
+            raise Unreachable(f"{self._name}: {reply.get('error')}")
+        return cast("Mapping[str, Any]", reply["answer"])
+
+    async def cpu_s(self) -> float:
+        """CPU seconds that the agent has used; 0 when it cannot say."""
+        try:
+            return float((await (await self._linked()).request("usage")).get("cpu_s") or 0.0)
+        except (LostError, Unreachable):
+            return 0.0
+
+    async def close(self) -> None:
+        """Ends the agent's lease, waits until it has ended everything."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(link.closed(), LEAVE_S)
+        for sweeping in self._swept.values():
+            await sweeping
+
+    async def __aenter__(self) -> AgentNode:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _linked(self) -> AgentLink:
+        async with self._opening:
+            if self._link is None or self._link.lost is not None:
+                self._link = await self._open_link()
+                try:
+                    await self._link.greeting()
+                    if self._locks:  # those that fell with the agent before
+                        again = {"devices": list(self._locks), "wait": True}
+                        await self._link.request("lock", again, within_s=None)
+                except LostError as lost:
+                    raise Unreachable(f"{self._name}: the agent did not start: {lost}") from None
+            return self._link
+
+    def _refused(self, order: Order, emit: Emit, error: str) -> Outcome:
+        outcome = Failed(step=order.step.id, why="environment", detail=error, attempt=order.attempt)
+        emit(Frame(kind="rec", step=order.step.id, payload=self._end_record(order, outcome)))
+        return outcome
+
+    async def _lost(self, order: Order, emit: Emit, link: AgentLink | None, how: str) -> Outcome:
+        """The outcome when the agent went away: what it left is swept, and we write the last record in its place."""
+        detail = how
+        if link is not None:
+            if id(link) not in self._swept:  # once, however many steps it had
+                self._swept[id(link)] = asyncio.create_task(self._sweep())
+            swept = await asyncio.shield(self._swept[id(link)])
+            detail = f"{how}; {swept}" if swept else how
+        outcome = Failed(step=order.step.id, why="lost-node", detail=detail, attempt=order.attempt)
+        emit(Frame(kind="rec", step=order.step.id, payload=self._end_record(order, outcome)))
+        return outcome
+
+    def _end_record(self, order: Order, outcome: Failed) -> bytes:
+        now = round(self._clock(), 6)
+        data = {
+            "command": list(order.step.argv),
+            "time": now,
+            "return_code": None,
+            "outcome": "failed",
+            "why": outcome.why,
+            "detail": outcome.detail,
+        }
+        return (
+            json.dumps({"event": "end", "data": data, "pipe": None, "t": now}, separators=(",", ":")).encode() + b"\n"
+        )
+
+
+def local_node(
+    run_id: str, *, name: str = "local", grace_s: float = 5.0, locks: Path | None = None, python: str = sys.executable
+) -> AgentNode:
+    """The machine we are on. `run_id` marks every process of the run, so it must be unlike any other's."""
+    words = ["serve", "--run-id", run_id, "--grace", str(grace_s), *(["--locks", str(locks)] if locks else [])]
+
+    async def open_link() -> AgentLink:
+        try:
+            # A session of its own: the terminal's Ctrl-C is for us, who end the steps in order.
+            process = await asyncio.create_subprocess_exec(
+                *(python, "-u", "-I", "-S", str(AGENT), *words),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                limit=1 << 20,
+            )
+        except OSError as error:
+            raise Unreachable(f"{name}: the agent cannot be started: {error}") from None
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        async def how_it_ended() -> str:
+            return f"the agent {_ending(await process.wait())}"
+
+        return AgentLink(process.stdout, process.stdin, how_it_ended)
+
+    async def sweep() -> str:
+        return await _sweep_here(python, run_id, grace_s)
+
+    return AgentNode(name, open_link, sweep)
+
+
+async def _sweep_here(python: str, run_id: str, grace_s: float) -> str:
+    """Ends what an agent of this run left on this machine; one line about it."""
+    process = await asyncio.create_subprocess_exec(
+        *(python, "-I", "-S", str(AGENT), "sweep", run_id, "--grace", str(grace_s)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    output, _ = await process.communicate()
+    try:
+        answer = json.loads(output)
+    except ValueError:
+        return f"what it left could not be swept (exit code {process.returncode})"
+    left = [f"{one['pid']} ({one['command']})" for one in answer["left"]]
+    if left:
+        return f"these of its processes are still there: {', '.join(left)}"
+    return f"{len(answer['ended'])} of its processes were ended" if answer["ended"] else "it left no process"
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _request(order: Order) -> dict[str, object]:
+    step = order.step
+    return {
+        "argv": list(step.argv),
+        "env": {**step.env, **order.env},
+        "secret_env": [*step.secret_env, *order.secret_env],
+        "cwd": step.cwd or None,
+        "config": dict(step.config),
+        "timeout_s": step.timeout_s,
+        "max_silence_s": step.max_silence_s,
+        "grace_s": order.grace_s,
+        "needs_data": step.needs_data,
+        "group": step.group or step.id,
+        "group_size": order.group_size,
+        "makedirs": list(order.makedirs),
+        "values": dict(order.values),
+    }
+
+
+def _outcome(order: Order, ended: Mapping[str, Any]) -> Outcome:
+    counts = ended.get("counts") or {}
+    seen = Exit(
+        return_code=ended.get("return_code"),
+        observations=int(counts.get("observations") or 0),
+        counts=counts,
+        rusage=ended.get("rusage") or {},
+        agent_cpu_s=float(ended.get("agent_cpu_s") or 0.0),
+    )
+    step, attempt, detail = order.step.id, order.attempt, str(ended.get("detail") or "")
+    match ended["outcome"]:
+        case "passed":
+            return Passed(step=step, attempt=attempt, exit=seen)
+        case "cancelled":
+            return Cancelled(step=step, detail=detail, attempt=attempt, exit=seen)
+        case _:
+            why = cast("Why", ended.get("why") or "exit")
+            return Failed(step=step, why=why, detail=detail, attempt=attempt, exit=seen)
+
+
+def _holder(said: Mapping[str, Any]) -> Holder:
+    return Holder(
+        name=str(said.get("name") or ""),
+        run=str(said.get("run") or ""),
+        pid=int(said.get("pid") or 0),
+        host=str(said.get("host") or ""),
+        user=str(said.get("user") or ""),
+        since=float(said.get("since") or 0.0),
+    )

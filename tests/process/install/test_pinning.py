@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import EnvironmentFailed
+from orchestrator.execute.current_env import check_current_env, installed_packages
+from orchestrator.execute.pinning import Pinned, benchmate_requirements, pin_locks
+from orchestrator.plan.pin import PinInput, pin_specs
+from orchestrator.plan.requirements import RequirementFile, parse
+from tests.process.install.places import Place
+
+
+def pin(place: Place, folder: Path, wanted: dict[str, str], constraints: str = "") -> tuple[Pinned, ...]:
+    inputs = []
+    for bench, text in wanted.items():
+        (folder / f"{bench}.in").write_text(text)
+        inputs.append(
+            (
+                "g",
+                PinInput(
+                    bench=bench, requirements=str(folder / f"{bench}.in"), lock=str(folder / f"{bench}.{{variant}}.txt")
+                ),
+            )
+        )
+    (folder / "constraints.txt").write_text(constraints)
+    specs = pin_specs(
+        inputs,
+        ["cpu"],
+        python="3.11",
+        benchmate=benchmate_requirements(place.benchmate),
+        constraints={"cpu": (str(folder / "constraints.txt"), constraints)},
+    )
+    pip = {"find-links": str(place.wheels), "no-index": "1"}
+    return pin_locks(specs, environ=place.environ, report=place.said.append, pip=pip)
+
+
+def test_a_lock_holds_the_benchmark_the_instruments_and_no_path(place: Place, tmp_path: Path) -> None:
+    pin(place, tmp_path, {"a": "tool\n"}, constraints="tool<2\n")
+    text = (tmp_path / "a.cpu.txt").read_text()
+    lock = parse(text)
+    assert lock.header == {"python": "3.11", "platform": "linux x86_64", "variant": "cpu", "made by": "milabench pin"}
+    assert [each.line for each in lock.pins] == ["tool==1", "voir==1"]
+    assert lock.is_hashed
+    assert str(tmp_path) not in text
+
+
+def test_a_second_time_changes_nothing(place: Place, tmp_path: Path) -> None:
+    (first,) = pin(place, tmp_path, {"a": "tool\n"})
+    (second,) = pin(place, tmp_path, {"a": "tool\n"})
+    assert (first.has_changed, second.has_changed) == (True, False)
+
+
+def test_benchmarks_that_share_an_environment_get_the_same_versions(place: Place, tmp_path: Path) -> None:
+    pin(place, tmp_path, {"a": "tool\n", "b": "tool<2\n"})
+    assert [parse((tmp_path / f"{bench}.cpu.txt").read_text()).pins[0].line for bench in "ab"] == ["tool==1", "tool==1"]
+
+
+def test_a_lock_that_was_made_installs(place: Place, tmp_path: Path) -> None:
+    pin(place, tmp_path, {"a": "tool\n"})
+    (outcome,) = place.install(place.spec((tmp_path / "a.cpu.txt").read_text()))
+    assert outcome.group == "g"
+    assert not hasattr(outcome, "why"), outcome
+
+
+def test_what_cannot_be_resolved_is_named_and_the_old_lock_stays(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "a.cpu.txt").write_text("old\n")
+    with pytest.raises(EnvironmentFailed, match=r"g \(cpu\): requirement nosuch does not exist"):
+        pin(place, tmp_path, {"a": "nosuch\n"})
+    assert (tmp_path / "a.cpu.txt").read_text() == "old\n"
+
+
+def test_the_running_interpreter_is_asked_what_it_has() -> None:
+    version = installed_packages()["pytest"]
+    lock = RequirementFile(name="a.txt", text=f"pytest=={version}\nhypothesis==0.0.1\nnosuch-package==1\n")
+    said = [str(each) for each in check_current_env([lock], {**installed_packages(), "benchmate": "0.1"})]
+    assert said == [
+        f"hypothesis==0.0.1: {installed_packages()['hypothesis']} is installed",
+        "nosuch-package==1: not installed",
+    ]
+    assert [str(each) for each in check_current_env([], {})] == ["benchmate: not installed"]

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from orchestrator.bench.api import Git, PyPI, Source
+from orchestrator.errors import EnvironmentFailed
+from orchestrator.execute import sources
+from orchestrator.execute.sources import (
+    SourceBroken,
+    SourceOutcome,
+    SourceReady,
+    fetch_sources,
+    is_fetched,
+    require_fetched,
+    source_folder,
+)
+from tests.process.install.places import Index, Place
+
+
+def fetch(
+    place: Place, *wanted: Source, pip: Mapping[str, str] | None = None, force: bool = False
+) -> tuple[SourceOutcome, ...]:
+    settings = {"find-links": str(place.wheels), "no-index": "1"} if pip is None else pip
+    return fetch_sources(wanted, place.dirs, environ=place.environ, report=place.said.append, pip=settings, force=force)
+
+
+def release(place: Place, file: str, project: str = "tool") -> PyPI:
+    sha256 = hashlib.sha256((place.wheels / file).read_bytes()).hexdigest()
+    return PyPI(project, "1", file=file, sha256=sha256)
+
+
+def sdist(place: Place, members: Mapping[str, str], *, link: str | None = None) -> PyPI:
+    with tarfile.open(place.wheels / "tool-1.tar.gz", "w:gz") as tar:
+        for name, text in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text)
+            tar.addfile(info, io.BytesIO(text.encode()))
+        if link:
+            info = tarfile.TarInfo("tool-1/link")
+            info.type, info.linkname = tarfile.SYMTYPE, link
+            tar.addfile(info)
+    return release(place, "tool-1.tar.gz")
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def why(outcome: SourceOutcome) -> str:
+    assert isinstance(outcome, SourceBroken), outcome
+    assert "\n" not in outcome.why
+    return outcome.why
+
+
+def test_a_wheel_is_unpacked_as_it_is(place: Place, tmp_path: Path) -> None:
+    source = release(place, "tool-1-py3-none-any.whl")
+    (outcome,) = fetch(place, source)
+    assert outcome == SourceReady(folder="tool-1", path=place.base / "code" / "tool-1", is_new=True)
+    with zipfile.ZipFile(place.wheels / source.file) as published:
+        published.extractall(tmp_path / "published")
+    assert tree(place.base / "code" / "tool-1") == tree(tmp_path / "published")
+
+
+def test_an_sdist_loses_its_outer_folder_only(place: Place) -> None:
+    source = sdist(place, {"tool-1/setup.py": "1", "tool-1/examples/train.py": "2"})
+    fetch(place, source)
+    assert tree(source_folder(place.dirs, source)) == {"setup.py": b"1", "examples/train.py": b"2"}
+
+
+def test_a_second_fetch_and_one_without_any_index_find_it_there(place: Place) -> None:
+    source = release(place, "tool-1-py3-none-any.whl")
+    fetch(place, source)
+    (again,) = fetch(place, source, pip={"no-index": "1"})
+    (forced,) = fetch(place, source, pip={"no-index": "1"}, force=True)
+    assert isinstance(again, SourceReady)
+    assert isinstance(forced, SourceReady)
+    assert (again.is_new, forced.is_new) == (False, True)
+
+
+def test_a_file_from_an_index_is_fetched_over_the_network(place: Place, index: Index) -> None:
+    source = release(place, "tool-1-py3-none-any.whl")
+    (outcome,) = fetch(place, source, pip={"index-url": index.url})
+    assert isinstance(outcome, SourceReady)
+    assert (outcome.path / "tool" / "__init__.py").is_file()
+
+
+def test_a_file_with_another_hash_is_refused_with_both_hashes(place: Place) -> None:
+    source = release(place, "tool-1-py3-none-any.whl")
+    wrong = PyPI("tool", "1", file=source.file, sha256="f" * 64)
+    (outcome,) = fetch(place, wrong)
+    assert source.sha256 in why(outcome)
+    assert "f" * 64 in why(outcome)
+    assert not is_fetched(place.dirs, wrong)
+    assert not source_folder(place.dirs, wrong).exists()
+
+
+def test_one_that_is_missing_does_not_keep_the_others_from_being_fetched(place: Place) -> None:
+    missing = PyPI("nosuch", "1", file="nosuch-1.tar.gz", sha256="0" * 64)
+    good = release(place, "tool-1-py3-none-any.whl")
+    outcomes = fetch(place, missing, good)
+    assert "nosuch 1 (nosuch-1.tar.gz): no such file on the configured indexes" in why(outcomes[0])
+    assert isinstance(outcomes[1], SourceReady)
+    with pytest.raises(EnvironmentFailed, match="nosuch-1: nosuch 1"):
+        require_fetched(outcomes)
+
+
+def test_an_index_that_cannot_be_reached_is_named_without_credentials(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "_PAUSES_S", ())
+    source = release(place, "tool-1-py3-none-any.whl")
+    (outcome,) = fetch(place, source, pip={"index-url": "http://somebody:hunter2@127.0.0.1:9/simple"})
+    assert "not in the cache, and http://***@127.0.0.1:9/simple cannot be reached" in why(outcome)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/tmp/outside"])
+def test_a_member_outside_the_folder_is_refused(place: Place, name: str) -> None:
+    (outcome,) = fetch(place, sdist(place, {"tool-1/a": "1", name: "2"}))
+    # The library strips a leading slash, which keeps the member inside.
+    if isinstance(outcome, SourceBroken):
+        assert "cannot be unpacked" in outcome.why
+    assert not (place.base / "code" / "outside").exists()
+    assert not (place.base / "outside").exists()
+
+
+def test_a_link_out_of_the_folder_is_refused(place: Place) -> None:
+    (outcome,) = fetch(place, sdist(place, {"tool-1/a": "1"}, link="../../../etc/passwd"))
+    assert "cannot be unpacked" in why(outcome)
+
+
+def test_a_wheel_with_a_member_outside_is_refused(place: Place) -> None:
+    with zipfile.ZipFile(place.wheels / "tool-1-py3-none-any.whl", "w") as packed:
+        packed.writestr("../outside", "1")
+    (outcome,) = fetch(place, release(place, "tool-1-py3-none-any.whl"))
+    assert "would land outside" in why(outcome)
+
+
+def test_what_an_interrupted_fetch_left_is_replaced(place: Place) -> None:
+    source = sdist(place, {"tool-1/a": "1"})
+    folder = source_folder(place.dirs, source)
+    folder.mkdir(parents=True)
+    (folder / "half").touch()
+    fetch(place, source)
+    assert tree(folder) == {"a": b"1"}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> tuple[Path, str]:
+    folder = tmp_path / "repository.git"
+    folder.mkdir()
+
+    def git(*argv: str) -> str:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+        return subprocess.run(
+            ["git", *identity, *argv], cwd=folder, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    git("init", "--quiet")
+    (folder / "train.py").write_text("first")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "first")
+    revision = git("rev-parse", "HEAD")
+    (folder / "train.py").write_text("second")
+    git("commit", "--quiet", "-am", "second")
+    return folder, revision
+
+
+def test_a_git_source_is_checked_out_at_its_revision(place: Place, repository: tuple[Path, str]) -> None:
+    source = Git(str(repository[0]), repository[1])
+    (outcome,) = fetch(place, source)
+    assert isinstance(outcome, SourceReady), outcome
+    assert (outcome.path / "train.py").read_text() == "first"
+
+
+def test_a_git_revision_that_is_not_there_is_named(place: Place, repository: tuple[Path, str]) -> None:
+    (outcome,) = fetch(place, Git(str(repository[0]), "0" * 40))
+    assert "has no revision " + "0" * 40 in why(outcome)

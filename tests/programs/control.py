@@ -1,0 +1,45 @@
+"""A control plane without a command line: carries out the steps given as JSON, tells what happens on stdout, a line each."""
+
+import asyncio, json, sys
+from datetime import datetime
+from pathlib import Path
+
+from orchestrator.events.rundir import create
+from orchestrator.execute.api import Ended, Frame, Notice, Started, Waiting
+from orchestrator.execute.engine import Settings, execute, name_of
+from orchestrator.execute.nodes import local_node
+from orchestrator.plan.model import Plan, Step
+
+
+def tell(*words):
+    print(*words, flush=True)
+
+
+def progress(thing):
+    if isinstance(thing, Started):
+        tell("started", thing.step, thing.pid)
+    elif isinstance(thing, Frame) and thing.kind == "line":
+        for line in thing.payload[:10_000].splitlines()[:10]:
+            tell("line", thing.step, json.loads(line)["data"].rstrip("\n"))
+    elif isinstance(thing, Ended):
+        why = getattr(thing.outcome, "why", "-")
+        tell("ended", thing.step, name_of(thing.outcome), why, getattr(thing.outcome, "detail", ""))
+    elif isinstance(thing, Notice):
+        tell("notice", thing.text)
+    elif isinstance(thing, Waiting):
+        tell("waiting", thing.holders[0].name)
+
+
+async def main(base, run_id, steps, settings):
+    writer = create(Path(base), "test", datetime.now())
+    tell("run", writer.path)
+    plan = Plan(phase="run", steps=tuple(Step(bench="b", phase="run", needs_data=False, **step) for step in steps))
+    locks = settings.pop("lock_folder", None)
+    async with local_node(run_id, grace_s=settings["grace_s"], locks=Path(locks) if locks else None) as node:
+        await node.cpu_s()
+        tell("agent", node._link.hello["pid"], node._link.hello["folder"])
+        done = await execute(plan, {"local": node}, writer, progress, Settings(**settings))
+    tell("done", "interrupted" if done.interrupted else "finished", json.dumps(done.overhead.to_json()))
+
+
+asyncio.run(main(*json.loads(sys.argv[1])))

@@ -1,0 +1,283 @@
+"""The engine on fake nodes: order, dependencies, interruption, what is recorded, and what happens when it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from orchestrator.errors import Unreachable
+from orchestrator.execute.api import Ended, Frame, Notice, Progress, Skipped, Started, Waiting
+from orchestrator.execute.engine import Done, Engine, Settings, name_of
+from orchestrator.execute.fake import FakeLocks, FakeNode
+from orchestrator.plan.model import Plan, Step
+
+
+class Records:
+    """A recorder in memory, which may fail."""
+
+    def __init__(self, fails: Callable[[str, str], OSError | None] = lambda verb, name: None) -> None:
+        self.entries: list[dict[str, Any]] = []
+        self.files: dict[str, bytes] = {}
+        self.finished: list[str] = []
+        self._fails = fails
+
+    def _may_fail(self, verb: str, name: str) -> None:
+        error = self._fails(verb, name)
+        if error is not None:
+            raise error
+
+    def journal(self, entry: Mapping[str, Any]) -> None:
+        self._may_fail("journal", str(entry.get("step")))
+        self.entries.append(dict(entry))
+
+    def append(self, stem: str, payload: bytes) -> None:
+        self._may_fail("append", stem)
+        self.files[stem] = self.files.get(stem, b"") + payload
+
+    def append_lines(self, stem: str, payload: bytes) -> None:
+        self.append(stem, payload)
+
+    def finish(self, stem: str) -> None:
+        self._may_fail("finish", stem)
+        self.finished.append(stem)
+
+
+def step(name: str, *argv: str, group: str = "", after: tuple[str, ...] = (), node: str = "local") -> Step:
+    return Step(id=name, bench=name, phase="run", argv=argv or ("true",), group=group, after=after, node=node)
+
+
+def carry_out(
+    *steps: Step,
+    node: FakeNode | None = None,
+    records: Records | None = None,
+    settings: Settings | None = None,
+    on: Callable[[Progress, Engine], object] = lambda thing, engine: None,
+) -> tuple[Done, list[Progress]]:
+    """Carries the steps out; `on` sees everything that is told, as it is told."""
+    seen: list[Progress] = []
+
+    async def run() -> Done:
+        def progress(thing: Progress) -> None:
+            seen.append(thing)
+            on(thing, engine)
+
+        plan = Plan(phase="run", steps=steps)
+        local = node or FakeNode()
+        engine = Engine(plan, {local.name: local}, records or Records(), progress, settings or Settings())
+        return await asyncio.wait_for(engine.carry_out(), 30)
+
+    return asyncio.run(run()), seen
+
+
+def outcomes(done: Done) -> dict[str, str]:
+    return {name: name_of(outcome) for name, outcome in done.outcomes.items()}
+
+
+def test_every_step_has_an_outcome() -> None:
+    done, _ = carry_out(step("a"), step("b", "false"), step("c", "nope"))
+    assert outcomes(done) == {"a": "passed", "b": "failed", "c": "failed"}
+    assert not done.all_passed
+
+
+def test_groups_run_one_after_the_other() -> None:
+    node = FakeNode()
+    carry_out(step("a", group="1"), step("b", group="2"), step("c", group="1"), node=node)
+    assert sorted(node.started[:2]) == ["a", "c"]
+    assert node.started[2] == "b"
+
+
+def test_the_steps_of_a_group_run_together() -> None:
+    node = FakeNode()
+
+    def lose_both_when_both_run(thing: Progress, engine: Engine) -> None:
+        if node.started == ["a", "b"]:
+            asyncio.get_running_loop().call_soon(node.lose)
+
+    done, _ = carry_out(
+        step("a", "sleep", group="g"), step("b", "sleep", group="g"), node=node, on=lose_both_when_both_run
+    )
+    assert outcomes(done) == {"a": "failed", "b": "failed"}
+    assert [order.group_size for order in node.orders] == [2, 2]
+
+
+def test_a_step_after_one_that_did_not_pass_is_skipped_with_the_reason() -> None:
+    done, _ = carry_out(step("a", "false"), step("b", after=("a",)), step("c", after=("b",)), step("d", after=("x",)))
+    assert done.outcomes["b"] == Skipped(step="b", reason="a failed (exit: exit code 1 without a word on stderr)")
+    assert isinstance(done.outcomes["c"], Skipped)
+    assert done.outcomes["d"] == Skipped(step="d", reason="x was not run")
+
+
+def test_a_step_after_one_that_passed_runs() -> None:
+    done, _ = carry_out(step("a"), step("b", after=("a",)))
+    assert outcomes(done) == {"a": "passed", "b": "passed"}
+    assert done.all_passed
+
+
+def test_a_step_on_an_unknown_node_fails() -> None:
+    done, _ = carry_out(step("a", node="elsewhere"))
+    assert outcomes(done) == {"a": "failed"}
+
+
+def test_the_journal_tells_each_change_of_state() -> None:
+    records = Records()
+    carry_out(step("a"), step("b", "false"), records=records)
+    assert [(entry.get("step"), entry.get("state"), entry.get("outcome")) for entry in records.entries] == [
+        ("a", "started", None),
+        ("a", "ended", "passed"),
+        ("b", "started", None),
+        ("b", "ended", "failed"),
+        (None, None, None),
+    ]
+    assert records.entries[0]["pid"] == 1001
+    assert records.entries[-1]["run"] == "ended"
+    assert records.entries[-1]["verdict"] == "failed"
+    assert records.entries[-1]["overhead"].keys() == {"control_cpu_s", "agent_cpu_s", "wall_s", "share"}
+
+
+def test_records_go_to_the_file_of_their_step_behind_its_preamble() -> None:
+    records = Records()
+    settings = Settings(preamble=lambda step: f"config of {step.id}\n".encode())
+    carry_out(step("a", "echo", "hello"), records=records, settings=settings)
+    first, *_, last = records.files["a"].splitlines()
+    assert first == b"config of a"
+    assert b'"event": "end"' in last
+    assert b"hello" in records.files["a"]
+    assert records.finished == ["a"]
+
+
+def test_everything_is_told_as_it_happens() -> None:
+    _, seen = carry_out(step("a", "echo", "hello"))
+    assert [type(thing).__name__ for thing in seen] == ["Frame", "Started", "Frame", "Frame", "Ended"]
+
+
+def test_an_interrupt_ends_what_runs_and_cancels_the_rest() -> None:
+    node = FakeNode()
+
+    def interrupt(thing: Progress, engine: Engine) -> None:
+        if isinstance(thing, Started) and thing.step == "b":
+            engine.interrupt()
+
+    done, seen = carry_out(
+        step("a", "sleep", group="g"), step("b", "sleep", group="g"), step("c"), node=node, on=interrupt
+    )
+    assert done.interrupted
+    assert outcomes(done) == dict.fromkeys("abc", "cancelled")
+    assert {grace for _, grace in node.ended} == {None}
+    assert [thing for thing in seen if isinstance(thing, Notice)]
+
+
+def test_a_second_interrupt_kills() -> None:
+    node = FakeNode()
+
+    def interrupt(thing: Progress, engine: Engine) -> None:
+        if isinstance(thing, Started):
+            engine.interrupt()
+            engine.interrupt()
+
+    done, _ = carry_out(step("a", "sleep"), node=node, on=interrupt)
+    assert outcomes(done) == {"a": "cancelled"}
+    assert ("a", 0.0) in node.ended
+
+
+def test_an_interrupt_between_the_order_and_the_start_is_not_forgotten() -> None:
+    node = FakeNode()
+
+    def interrupt(thing: Progress, engine: Engine) -> None:
+        if isinstance(thing, Frame) and not node.started:  # the start record comes before the process
+            engine.interrupt()
+
+    done, _ = carry_out(step("a", "sleep"), node=node, on=interrupt)
+    assert outcomes(done) == {"a": "cancelled"}
+
+
+def test_a_lost_node_is_an_outcome() -> None:
+    node = FakeNode()
+
+    def lose(thing: Progress, engine: Engine) -> None:
+        if node.started == ["a"]:
+            asyncio.get_running_loop().call_soon(node.lose)
+
+    done, _ = carry_out(step("a", "sleep"), step("b"), node=node, on=lose)
+    assert done.outcomes["a"].why == "lost-node"  # type: ignore[union-attr]
+    assert outcomes(done)["b"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/runs/x/a.data"), "no-space"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "no-space"),
+        (FileNotFoundError(errno.ENOENT, "No such file or directory", "/runs/x/a.data"), "environment"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["append", "finish", "journal"])
+def test_a_step_that_cannot_be_recorded_fails_and_it_is_said_once(verb: str, error: OSError, why: str) -> None:
+    records = Records(lambda called, name: error if called == verb and name in "ab" else None)
+    done, seen = carry_out(step("a"), step("b", "echo"), step("c"), records=records)
+    assert outcomes(done) == {"a": "failed", "b": "failed", "c": "passed"}
+    assert done.outcomes["a"].why == why  # type: ignore[union-attr]
+    assert len([thing for thing in seen if isinstance(thing, Notice)]) == 1
+
+
+def test_a_step_whose_records_are_lost_is_ended_at_once() -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    node = FakeNode()
+    done, _ = carry_out(
+        step("a", "sleep"), node=node, records=Records(lambda verb, _: full if verb == "append" else None)
+    )
+    assert outcomes(done) == {"a": "failed"}
+    assert {name for name, _ in node.ended} == {"a"}
+
+
+def test_a_step_whose_first_records_cannot_be_written_is_not_started() -> None:
+    full = OSError(errno.ENOSPC, "No space left on device")
+    node = FakeNode()
+    settings = Settings(preamble=lambda step: b"config\n")
+    done, _ = carry_out(
+        step("a"), node=node, settings=settings, records=Records(lambda verb, _: full if verb == "append" else None)
+    )
+    assert outcomes(done) == {"a": "failed"}
+    assert node.started == []
+
+
+def locked(wait: bool, on: Callable[[Progress, Engine], object] = lambda thing, engine: None) -> Any:
+    locks = FakeLocks(holders={"cuda-1": "somebody's run"})
+
+    def free(thing: Progress, engine: Engine) -> None:
+        on(thing, engine)
+        if isinstance(thing, Waiting) and on.__name__ == "<lambda>":
+            locks.holders.clear()
+            locks.changed.set()
+
+    settings = Settings(locks={"local": ["cuda-1"]}, wait=wait)
+    return carry_out(step("a"), node=FakeNode(locks=locks), settings=settings, on=free)
+
+
+def test_a_device_that_is_held_stops_the_run_before_it_starts() -> None:
+    with pytest.raises(Unreachable, match=r"device cuda-1 is held by run somebody's run .*--wait"):
+        locked(wait=False)
+
+
+def test_a_device_that_is_held_is_waited_for_when_told_to() -> None:
+    done, seen = locked(wait=True)
+    assert done.all_passed
+    assert isinstance(seen[0], Waiting)
+
+
+def test_an_interrupt_while_waiting_for_a_device_cancels_everything() -> None:
+    def interrupt(thing: Progress, engine: Engine) -> None:
+        if isinstance(thing, Waiting):
+            engine.interrupt()
+
+    done, _ = locked(wait=True, on=interrupt)
+    assert done.interrupted
+    assert outcomes(done) == {"a": "cancelled"}
+
+
+def test_ended_is_told_for_steps_that_were_never_started() -> None:
+    _, seen = carry_out(step("a", "false"), step("b", after=("a",)))
+    assert [thing.step for thing in seen if isinstance(thing, Ended)] == ["a", "b"]

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import pytest
+
+from orchestrator.execute.installer import Pip, Uv, meaning, pulls_cuda
+from orchestrator.plan.requirements import RequirementFile
+from orchestrator.plan.venvs import VenvSpec
+
+
+def spec(text: str, variant: str = "cpu") -> VenvSpec:
+    return VenvSpec(
+        group="g",
+        variant=variant,
+        python="3.11",
+        platform="linux-x86_64",
+        benches=("a",),
+        requirements=(RequirementFile(name="a.txt", text=text),),
+        constraints=None,
+        benchmate="bm",
+    )
+
+
+HASHED = "torch==2.13.0+cpu --hash=sha256:11\n"
+
+
+def attempts(
+    text: str, *, reachable: bool, variant: str = "cpu", upgrade: bool = False
+) -> list[tuple[str, dict[str, str]]]:
+    uv = Uv(path="uv", is_reachable=lambda _: reachable)
+    made = uv.install(spec(text, variant), "/v", "/r.txt", "/c.txt", upgrade)
+    return [(" ".join(each.argv), dict(each.env)) for each in made]
+
+
+def test_a_hashed_lock_is_looked_for_in_the_cache_first() -> None:
+    sync = "uv pip sync --python /v/bin/python --compile-bytecode --require-hashes /r.txt"
+    cpu = {"UV_TORCH_BACKEND": "cpu"}
+    assert attempts(HASHED, reachable=True) == [(f"{sync} --offline", {}), (f"{sync} --offline", cpu), (sync, cpu)]
+    assert attempts(HASHED, reachable=False)[-1] == (sync, {})
+
+
+def test_what_is_not_hashed_is_resolved_under_the_constraints() -> None:
+    install = "uv pip install --python /v/bin/python --compile-bytecode"
+    assert attempts("numpy\n", reachable=True) == [(f"{install} --requirements /r.txt --constraints /c.txt", {})]
+    assert attempts("numpy\n", reachable=True, upgrade=True) == [
+        (f"{install} --upgrade --refresh --requirements /r.txt --constraints /c.txt", {})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "variant", "reachable", "rehearses"),
+    [
+        ("torch==2.13.0\n", "cpu", False, True),
+        ("torch==2.13.0\n", "cpu", True, False),
+        ("torch==2.13.0\n", "cuda", False, False),
+        (HASHED, "cpu", False, False),
+        ("numpy\n", "cpu", False, False),
+    ],
+)
+def test_only_an_open_cpu_environment_without_torchs_index_is_rehearsed(
+    text: str, variant: str, reachable: bool, rehearses: bool
+) -> None:
+    uv = Uv(path="uv", is_reachable=lambda _: reachable)
+    assert any(each.rehearse for each in uv.install(spec(text, variant), "/v", "/r.txt", None, False)) is rehearses
+
+
+def test_a_rehearsal_names_the_first_cuda_package() -> None:
+    assert pulls_cuda("Would install 2 packages\n + numpy==2\n + nvidia-cublas==13.1\n") == "nvidia-cublas==13.1"
+    assert pulls_cuda(" + numpy==2\n") is None
+
+
+def test_pip_is_given_the_hashes_and_torchs_index() -> None:
+    pip = Pip(python="py", is_reachable=lambda _: True)
+    (attempt,) = pip.install(spec(HASHED), "/v", "/r.txt", None, False)
+    assert attempt.argv[-2:] == ("--require-hashes", "--no-deps")
+    assert attempt.env == {"PIP_EXTRA_INDEX_URL": "https://download.pytorch.org/whl/cpu/"}
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        (
+            "error: No solution found when resolving dependencies\n  cause: Because nosuch was not found in the "
+            "package registry and you require nosuch==1, we can conclude that your requirements are unsatisfiable.",
+            "requirement nosuch does not exist on the configured indexes",
+        ),
+        (
+            "error: No solution found when resolving dependencies\n  cause: Because there is no version of "
+            "click==8.1.777 and you require click==8.1.777, we can conclude that your requirements are unsatisfiable.",
+            "requirement click==8.1.777 does not exist on the configured indexes",
+        ),
+        (
+            "error: Failed to download `click==8.1.7`\n  cause: Hash mismatch for `click==8.1.7`\n\n   Expected:\n",
+            "click==8.1.7: the file that the index gave does not have a hash of the lock; nothing was installed "
+            "from it",
+        ),
+        (
+            "error: No solution found when resolving dependencies\n  cause: Because click was not found in the cache "
+            "and you require click==8.1.7, we can conclude that your requirements are unsatisfiable.",
+            "the network cannot be reached and the cache does not hold click",
+        ),
+        (
+            "error: Request failed after 3 retries in 8.1s\n  cause: Failed to fetch: https://pypi.invalid/simple/click/\n"
+            "  cause: client error (Connect)\n  cause: dns error\n",
+            "cannot reach https://pypi.invalid/simple/click/, and the cache does not hold everything; "
+            "check the network or the index of `pip config`",
+        ),
+        (
+            "error: Failed to install: torch.whl\n  cause: failed to copy: No space left on device (os error 28)\n",
+            "no space left on the disk",
+        ),
+        (
+            "ERROR: No matching distribution found for nosuch==1\n",
+            "requirement nosuch==1 does not exist on the configured indexes",
+        ),
+        ("error: something new\n  cause: and why\n", "something new: and why"),
+        ("just this\n", "just this"),
+        ("", "ended without a word"),
+    ],
+)
+def test_complaints_become_one_line(output: str, line: str) -> None:
+    assert meaning(output) == line
