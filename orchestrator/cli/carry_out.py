@@ -1,0 +1,195 @@
+"""Carries a plan out and records it: run directory, agents, display, outcomes; shared by run and prepare."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, assert_never
+
+from orchestrator import __version__
+from orchestrator.cli.inputs import Inputs
+from orchestrator.display.choose import Display, choose_display
+from orchestrator.errors import RecordError, Unreachable
+from orchestrator.events.fanout import Fanout
+from orchestrator.events.model import Config, Meta
+from orchestrator.events.rundir import RunWriter, create, stems
+from orchestrator.events.wire import encode
+from orchestrator.execute.api import Ended, Failed, Frame, Notice, Outcome, Progress, Skipped, Started, Waiting
+from orchestrator.execute.engine import Done, Settings, execute, held_by, name_of
+from orchestrator.execute.nodes import local_node
+from orchestrator.plan.model import Plan, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """What a run directory tells beside the plan: the name, what the environments were made from, the suite as resolved."""
+
+    name: str
+    suite: Mapping[str, Any] = field(default_factory=dict)
+    locks: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """A plan that was carried out and recorded."""
+
+    path: Path
+    done: Done
+
+
+def carry_out(plan: Plan, inputs: Inputs, recording: Recording, *, display: str, wait: bool) -> Carried:
+    """Carry out the plan on this machine. Raises RecordError and Unreachable before anything is started."""
+    where = inputs.where
+    remote = [node.name for node in where.facts.nodes if not node.local]
+    used = {step.node for step in plan.steps}
+    if reached := sorted(used & set(remote)):
+        raise Unreachable(
+            f"{', '.join(reached)}: steps on other nodes cannot be carried out by this version; plan only"
+        )
+    named = stems(plan.steps)
+    plan = replace(plan, steps=tuple(replace(step, stem=named[step.id]) for step in plan.steps))
+    writer = create(Path(where.dirs.base), recording.name, datetime.now())
+    shown = choose_display(display, sys.stderr)
+    try:
+        _write_manifest(writer, plan, inputs, recording, named)
+        done = asyncio.run(_engine(plan, inputs, recording, writer, shown, wait=wait))
+        return Carried(path=writer.path, done=done)
+    finally:
+        shown.close()
+        writer.close()
+
+
+async def _engine(
+    plan: Plan, inputs: Inputs, recording: Recording, writer: RunWriter, shown: Display, *, wait: bool
+) -> Done:
+    """Start the agents, execute, and end the agents whatever happened."""
+    run_id = f"{writer.path.name}-{secrets.token_hex(4)}"
+    nodes = {node.name: local_node(run_id, name=node.name) for node in inputs.where.facts.nodes if node.local}
+    settings = Settings(
+        values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
+        makedirs=_folders,
+        locks=_device_locks(plan, inputs) if plan.phase == "run" else {},
+        wait=wait,
+        preamble=lambda step: _preamble(step, inputs, recording),
+    )
+    fanout = Fanout[Progress]({"display": lambda progress: _show(shown, progress)}, warn=print_warning)
+    shown.on_plan(plan)
+    try:
+        return await execute(plan, nodes, writer, fanout, settings)
+    finally:
+        await asyncio.gather(*(node.close() for node in nodes.values()))
+
+
+def print_warning(text: str) -> None:
+    """Say something beside the display that failed."""
+    print(f"warning: {text}", file=sys.stderr)
+
+
+def _show(shown: Display, progress: Progress) -> None:
+    match progress:
+        case Started():
+            shown.on_start(progress.step)
+        case Frame():
+            if progress.kind == "obs" and progress.last:
+                shown.on_progress(progress.step, progress.last)
+            elif progress.kind == "line":
+                shown.on_line(progress.step, progress.payload)
+        case Ended():
+            shown.on_end(progress.step, name_of(progress.outcome), reason_of(progress.outcome))
+        case Waiting():
+            shown.on_message(f"waiting: {'; '.join(held_by(holder) for holder in progress.holders)}")
+        case Notice():
+            shown.on_message(progress.text)
+        case _:
+            assert_never(progress)
+
+
+def reason_of(outcome: Outcome) -> str:
+    """Why a step did not pass, in one line; empty when it did."""
+    match outcome:
+        case Failed():
+            return f"{outcome.why}: {outcome.detail}"
+        case Skipped():
+            return outcome.reason
+        case _:
+            return ""
+
+
+def _folders(step: Step) -> tuple[str, ...]:
+    """The folders that a step expects to exist."""
+    names = ("MILABENCH_DIR_DATA", "MILABENCH_DIR_CACHE", "MILABENCH_DIR_EXTRA")
+    return tuple(dict.fromkeys([step.cwd, *(step.env[name] for name in names if name in step.env)]))
+
+
+def _device_locks(plan: Plan, inputs: Inputs) -> dict[str, Sequence[str]]:
+    """The names of the locks of the devices that are measured on, per node; slots of a processor share one lock."""
+    locks: dict[str, Sequence[str]] = {}
+    for node in inputs.where.facts.nodes:
+        used = {device for step in plan.steps if step.node == node.name for device in step.devices}
+        names = {
+            f"cpu-{node.hostname}" if device.arch == "cpu" else f"{device.arch}-{device.uuid}"
+            for device in node.devices
+            if device.index in used
+        }
+        if names:
+            locks[node.name] = sorted(names)
+    return locks
+
+
+def _preamble(step: Step, inputs: Inputs, recording: Recording) -> bytes:
+    """The records that open a step: its resolved configuration, then machine and software."""
+    node = next(node for node in inputs.where.facts.nodes if node.name == step.node)
+    meta = {
+        "version": __version__,
+        "date": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "cpu": {"model": node.cpu_model, "count": node.cpu_count},
+        "memory_MiB": node.memory_mib,
+        "os": node.os,
+        "kernel": node.kernel,
+        "hostname": node.hostname,
+        "python": platform.python_version(),
+        "accelerators": [
+            {"index": each.index, "uuid": each.uuid, "name": each.name, "memory_MiB": each.memory_mib, **each.details}
+            for each in node.devices
+            if each.arch != "cpu"
+        ],
+        "packages": dict(recording.packages.get(step.venv, {})),
+    }
+    return encode(Config(step=step.id, data=step.config)) + encode(Meta(step=step.id, data=meta))
+
+
+def _write_manifest(
+    writer: RunWriter, plan: Plan, inputs: Inputs, recording: Recording, named: Mapping[str, str]
+) -> None:
+    where = inputs.where
+    manifest = {
+        "phase": plan.phase,
+        "name": recording.name,
+        "created": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "version": __version__,
+        "argv": ["milabench", *sys.argv[1:]],
+        "cwd": str(Path.cwd()),
+        "suite": dict(recording.suite),
+        "suite_file": str(inputs.suite_file),
+        "system": dict(plan.system),
+        "plan": plan.to_json(),
+        "plan_hash": plan.hash,
+        "files": dict(named),
+        "seed": where.seed,
+        "profile": where.profile.name,
+        "locks": dict(recording.locks),
+    }
+    try:
+        writer.write_manifest(manifest)
+        for step in plan.steps:
+            writer.journal({"step": step.id, "attempt": 1, "state": "planned", "node": step.node})
+    except OSError as error:
+        raise RecordError(f"{writer.path}: cannot be written: {error.strerror}") from None

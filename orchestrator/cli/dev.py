@@ -1,0 +1,78 @@
+"""`milabench dev`: a shell, or one command, in a benchmark's environment."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from orchestrator.cli.inputs import read_inputs
+from orchestrator.cli.options import SuiteOptions, suite_options
+from orchestrator.cli.readiness import require_installed
+from orchestrator.cli.run import decide
+from orchestrator.errors import UsageError
+from orchestrator.plan.model import Step
+
+
+@click.command(
+    "dev",
+    help="Open a shell in a benchmark's environment; with a command, run it there and return its exit code.",
+    context_settings={"ignore_unknown_options": True},
+)
+@suite_options(selection=False, environment=True)
+@click.argument("bench")
+@click.argument("argv", nargs=-1, type=click.UNPROCESSED)
+def command(
+    options: SuiteOptions,
+    bench: str,
+    argv: tuple[str, ...],
+) -> int:
+    """Hand the command line's values on; see the help text above."""
+    inputs = read_inputs(options, repeats=1)
+    if len(inputs.benches) != 1:
+        names = ", ".join(ready.config.name for ready in inputs.benches)
+        raise UsageError(f"dev works in one benchmark; '{bench}' selects {names}")
+    plan = decide(inputs)
+    require_installed(inputs, options)
+    with tempfile.TemporaryDirectory(prefix="milabench-dev-") as folder:
+        return enter(plan.steps[0], argv, Path(folder), os.environ)
+
+
+def enter(step: Step, argv: tuple[str, ...], folder: Path, environ: Mapping[str, str]) -> int:
+    """Run the command, or the user's shell, as the step would be started; the exit code is the command's.
+
+    There is no agent here: the sink is left unset, so that instruments print a table.
+    """
+    import json
+
+    config = folder / "config.json"
+    config.write_text(json.dumps(step.config, indent=1))
+    env = {
+        **environ,
+        **{
+            name: value.replace("@config", str(config)).replace("@path", environ.get("PATH", os.defpath))
+            for name, value in step.env.items()
+            if value != "@sink"
+        },
+        "MILABENCH_DEV": step.bench,
+    }
+    Path(step.cwd).mkdir(parents=True, exist_ok=True)
+    print(f"# {step.id}: run would execute, in {step.cwd}:", file=sys.stderr)
+    print(shlex.join(step.argv), file=sys.stderr)
+    if not argv:
+        argv = (environ.get("SHELL") or "/bin/sh",)
+        print(f"# {argv[0]}; leave it with exit", file=sys.stderr)
+    try:
+        done = subprocess.run(argv, env=env, cwd=step.cwd, check=False)
+    except FileNotFoundError:
+        raise UsageError(f"{argv[0]}: no such command in {step.venv}/bin or on PATH") from None
+    except PermissionError:
+        raise UsageError(f"{argv[0]}: is not executable") from None
+    # A shell reports a command ended by signal N as 128 + N; so do we.
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode

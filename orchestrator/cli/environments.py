@@ -1,0 +1,112 @@
+"""Reads what shapes the environments (requirement files, constraints, benchmate's source) and plans the install from it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+
+from orchestrator.bench.api import Source
+from orchestrator.cli.inputs import ROOT, Inputs
+from orchestrator.errors import ConfigError, EnvironmentFailed, Problem
+from orchestrator.execute.venv import benchmate_digest
+from orchestrator.plan.install import InstallPlan, plan_install
+from orchestrator.plan.model import SkippedBench
+from orchestrator.plan.requirements import RequirementFile
+from orchestrator.plan.run import Ready
+from orchestrator.plan.venvs import UNPINNED, VenvRequest
+
+BENCHMATE = ROOT / "benchmate"
+CONSTRAINTS = ROOT / "constraints"
+
+
+def decide_install(inputs: Inputs) -> InstallPlan:
+    """The environments and sources of the selected benchmarks. Raises ConfigError for what is missing or contradicts itself."""
+    selected = {bench.config.name for bench in inputs.benches}
+    return plan_install(
+        venv_requests(inputs),
+        sources(inputs),
+        benchmate=benchmate_digest(BENCHMATE),
+        python=f"{sys.version_info.major}.{sys.version_info.minor}",
+        platform=f"{sys.platform}-{platform.machine()}",
+        selected=selected,
+        skipped=[
+            SkippedBench(bench=bench.config.name, why="not fetched")
+            for bench in inputs.benches
+            if bench.declared is None
+        ],
+    )
+
+
+def sources(inputs: Inputs) -> dict[str, Source | None]:
+    """Where each selected benchmark's program comes from; None for one that stands in the benchmark's own folder."""
+    return {bench.config.name: bench.declared.source for bench in inputs.benches if bench.declared is not None}
+
+
+def venv_requests(inputs: Inputs) -> tuple[VenvRequest, ...]:
+    """What the benchmarks that share an environment with a selected one ask of it."""
+    groups = {bench.config.install_group for bench in inputs.benches if bench.declared is not None}
+    selected = {bench.config.name: bench for bench in inputs.benches}
+    requests: list[VenvRequest] = []
+    problems: list[Problem] = []
+    for config in inputs.suite.benchmarks.values():
+        if config.install_group not in groups or not isinstance(config.definition, Path):
+            continue
+        if not config.enabled and config.name not in selected:
+            continue
+        file = requirement_file(config.definition, config.install_variant)
+        if file is None:
+            problems.append(
+                Problem(
+                    where=str(config.definition),
+                    path=config.name,
+                    what=f"has no {requirements_name(config.install_variant)}",
+                    way_out="write it with `milabench pin`, or choose another variant with install_variant",
+                )
+            )
+            continue
+        requests.append(
+            VenvRequest(
+                bench=config.name,
+                group=config.install_group,
+                variant=config.install_variant,
+                requirements=(file,),
+                constraints=constraints_for(inputs, config.install_variant),
+                pip={str(key): str(value) for key, value in config.pip.items()},
+                arch=inputs.where.facts.arch,
+            )
+        )
+    if problems:
+        raise ConfigError(problems)
+    return tuple(requests)
+
+
+def requirements_name(variant: str) -> str:
+    """The name of a variant's requirement file."""
+    return "requirements.in" if variant == UNPINNED else f"requirements.{variant}.txt"
+
+
+def requirement_file(folder: Path, variant: str) -> RequirementFile | None:
+    """A benchmark's requirement file for a variant, read; None when there is none."""
+    path = folder / requirements_name(variant)
+    return read_file(path) if path.is_file() else None
+
+
+def constraints_for(inputs: Inputs, variant: str) -> RequirementFile | None:
+    """`constraints/<variant>.txt`; what is unpinned is held by those of the system's arch."""
+    path = CONSTRAINTS / f"{inputs.where.facts.arch if variant == UNPINNED else variant}.txt"
+    return read_file(path) if path.is_file() else None
+
+
+def read_file(path: Path) -> RequirementFile:
+    """A requirement file, read. Raises EnvironmentFailed when it cannot be."""
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    try:
+        return RequirementFile(name=str(shown), text=path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvironmentFailed(f"{shown}: cannot be read: {error}") from None
+
+
+def requirements_of(bench: Ready, inputs: Inputs) -> RequirementFile | None:
+    """The requirement file that shapes a benchmark's environment."""
+    return requirement_file(Path(bench.folder), bench.config.install_variant)

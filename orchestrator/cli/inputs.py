@@ -1,0 +1,132 @@
+"""Reads what every verb that knows a suite starts from: the suite, the system, this machine, the benchmarks' folders."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from orchestrator.bench.load import load
+from orchestrator.cli.options import SuiteOptions
+from orchestrator.config.read import read_suite
+from orchestrator.config.schema import BenchmarkConfig, Suite
+from orchestrator.config.select import select
+from orchestrator.errors import ConfigError, UsageError
+from orchestrator.facts.model import Arch
+from orchestrator.facts.probe import probe_local
+from orchestrator.plan.dirs import Dirs, dirs_under
+from orchestrator.plan.placement import system_facts
+from orchestrator.plan.profile import PROFILES
+from orchestrator.plan.run import Circumstances, Ready
+
+# The checkout: config/, benchmarks/, constraints/ and benchmate/ stand beside the package.
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """The suite as read, the selected benchmarks with their folders, and everything else a plan depends on."""
+
+    suite: Suite
+    suite_file: Path
+    benches: tuple[Ready, ...]
+    where: Circumstances
+
+
+def base_folder(base: Path | None) -> Path:
+    """The folder that holds environments, data and runs: what was asked for, else `results` here."""
+    return (base or Path("results")).expanduser().absolute()
+
+
+def suite_file(asked: Path | None) -> Path:
+    """The suite to read: what was asked for, else config/standard.yaml, here or of the checkout."""
+    if asked is not None:
+        return asked
+    for folder in (Path.cwd(), ROOT):
+        if (found := folder / "config" / "standard.yaml").is_file():
+            return found
+    raise UsageError("no suite: give one with --config FILE or MILABENCH_CONFIG")
+
+
+def overrides(options: SuiteOptions) -> tuple[str, ...]:
+    """The overrides, `--arch` among them: what is said on the command line wins over the system file."""
+    return (*options.overrides, *((f"system.arch={options.arch}",) if options.arch is not None else ()))
+
+
+def read_inputs(
+    options: SuiteOptions,
+    *,
+    run_name: str = "",
+    repeats: int | None = None,
+    profile: str | None = None,
+    seed: int = 0,
+    environ: Mapping[str, str] = os.environ,
+) -> Inputs:
+    """Read everything; ConfigError and NothingSelected say what is wrong with the input."""
+    local = probe_local()
+    detected = local.devices[0].arch if local.devices else "cpu"
+    file = suite_file(options.config_file)
+    suite = read_suite(
+        [file],
+        system=options.system_file,
+        overrides=overrides(options),
+        env=environ,
+        detected_arch=detected,
+        declared=declared_options,
+    )
+    for warning in suite.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    arch = cast(Arch, suite.system.arch or detected)
+    name = profile or suite.profile
+    if name not in PROFILES:
+        raise ConfigError(f"profile: no profile '{name}'; known: {', '.join(PROFILES)}")
+    where = Circumstances(
+        facts=system_facts(suite.system, local, arch),
+        system=suite.system,
+        dirs=folders(options, suite),
+        profile=PROFILES[name],
+        run_name=run_name,
+        repeats=repeats,
+        seed=seed,
+        current_env=sys.prefix if options.use_current_env else None,
+    )
+    benches = tuple(ready(bench, where.dirs) for bench in select(suite, options.select, options.exclude))
+    return Inputs(suite=suite, suite_file=file, benches=benches, where=where)
+
+
+def read_suite_only(
+    options: SuiteOptions, environ: Mapping[str, str] = os.environ
+) -> tuple[Suite, tuple[BenchmarkConfig, ...]]:
+    """The suite and what is selected of it, without asking the machine what it is."""
+    suite = read_suite(
+        [suite_file(options.config_file)],
+        system=options.system_file,
+        overrides=overrides(options),
+        env=environ,
+        detected_arch="cpu",
+        declared=declared_options,
+    )
+    return suite, select(suite, options.select, options.exclude)
+
+
+def folders(options: SuiteOptions, suite: Suite) -> Dirs:
+    """The folders under the base, with those that the system file moves elsewhere."""
+    return dirs_under(str(base_folder(options.base)), suite.system.dirs)
+
+
+def declared_options(folder: Path) -> frozenset[str] | None:
+    """The extra suite keys that the benchmark in `folder` understands; None, unknown, while it is not fetched."""
+    return frozenset(load(folder).options) if folder.is_dir() else None
+
+
+def ready(bench: BenchmarkConfig, dirs: Dirs) -> Ready:
+    """A selected benchmark with what its folder declares."""
+    if isinstance(bench.definition, Path):
+        return Ready(config=bench, folder=str(bench.definition), declared=load(bench.definition))
+    if bench.definition is None:
+        raise ConfigError(f"{bench.name}: has no definition; give the folder with its benchfile.py")
+    folder = Path(dirs.code, bench.definition.folder)
+    return Ready(config=bench, folder=str(folder), declared=load(folder) if folder.is_dir() else None)

@@ -1,0 +1,143 @@
+"""`milabench install`: environments and programs, made once."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from orchestrator.bench.api import Git, Source
+from orchestrator.cli.environments import BENCHMATE, decide_install, requirements_of
+from orchestrator.cli.inputs import Inputs, read_inputs
+from orchestrator.cli.options import SuiteOptions, suite_options
+from orchestrator.config.schema import GitDefinition, PyPIDefinition
+from orchestrator.errors import EnvironmentFailed
+from orchestrator.execute.current_env import check_current_env
+from orchestrator.execute.lock import hold
+from orchestrator.execute.sources import SourceBroken, fetch_sources, is_fetched, release, require_fetched
+from orchestrator.execute.venv import InstallOptions, Progress, VenvBroken, install_venvs, is_ready
+from orchestrator.plan.dirs import Dirs
+from orchestrator.plan.install import InstallPlan
+
+
+@click.command("install", help="Make the environments of the selected benchmarks and fetch their programs.")
+@suite_options(environment=True)
+@click.option("--force", is_flag=True, help="Make anew what is already there.")
+@click.option("--update", is_flag=True, help="Make anew what is not pinned, with the newest packages.")
+@click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="How many at a time.")
+def command(options: SuiteOptions, force: bool, update: bool, jobs: int) -> int:
+    """Hand the command line's values on; see the help text above."""
+    inputs = read_inputs(options)
+    if any(bench.declared is None for bench in inputs.benches):
+        fetch_definitions(inputs)
+        inputs = read_inputs(options)
+    if options.use_current_env:
+        return check_only(inputs)
+    plan = decide_install(inputs)
+    return install(plan, inputs, force=force, update=update, jobs=jobs)
+
+
+def fetch_definitions(inputs: Inputs) -> None:
+    """Fetch the benchmarks' folders that are not here. Raises EnvironmentFailed with a line for each that cannot be."""
+    environ = dict(os.environ)
+    wanted: list[Source] = []
+    for bench in inputs.benches:
+        match bench.config.definition:
+            case GitDefinition(url=url, rev=rev, branch=branch) if bench.declared is None:
+                wanted.append(Git(url, rev or branch or "HEAD"))
+            case PyPIDefinition(project=project, version=version) if bench.declared is None:
+                wanted.append(release(project, version, environ=environ))
+            case _:
+                pass
+    with hold(Path(inputs.where.dirs.base), "install", say=print_note):
+        require_fetched(fetch_sources(tuple(dict.fromkeys(wanted)), inputs.where.dirs, environ=environ, report=show))
+
+
+def install(plan: InstallPlan, inputs: Inputs, *, force: bool, update: bool, jobs: int) -> int:
+    """Carry the plan out and say what was done. Raises EnvironmentFailed with a line for each thing that failed."""
+    dirs = inputs.where.dirs
+    if not (force or update) and is_installed(plan, dirs):
+        print(f"install: nothing to do, {said(plan)} are there", file=sys.stderr)
+        return 0
+    with hold(Path(dirs.base), "install", say=print_note):
+        return make(plan, dirs, force=force, update=update, jobs=jobs)
+
+
+def is_installed(plan: InstallPlan, dirs: Dirs) -> bool:
+    """Whether every program and every environment of the plan is there."""
+    return all(is_fetched(dirs, source) for source in plan.sources) and all(is_ready(dirs, venv) for venv in plan.venvs)
+
+
+def make(plan: InstallPlan, dirs: Dirs, *, force: bool, update: bool, jobs: int) -> int:
+    """Fetch and build what is missing. Raises EnvironmentFailed with a line for each thing that failed."""
+    began = time.monotonic()
+    environ = dict(os.environ)
+    fetched = fetch_sources(plan.sources, dirs, environ=environ, report=show, jobs=jobs, force=force)
+    made = install_venvs(
+        plan.venvs,
+        dirs,
+        InstallOptions(benchmate=BENCHMATE, environ=environ, jobs=jobs, force=force, update=update),
+        show,
+    )
+    for venv in made:
+        for note in () if isinstance(venv, VenvBroken) else venv.notes:
+            print_note(f"{venv.group}: {note}")
+    broken = [str(each) for each in (*fetched, *made) if isinstance(each, SourceBroken | VenvBroken)]
+    if broken:
+        raise EnvironmentFailed("\nerror: ".join(broken))
+    new = sum(each.is_new for each in (*fetched, *made) if not isinstance(each, SourceBroken | VenvBroken))
+    print(f"install: {new} made, {said(plan)} ready ({time.monotonic() - began:.0f} s)", file=sys.stderr)
+    for skip in plan.skipped:
+        print(f"skipped: {skip.bench}: {skip.why}", file=sys.stderr)
+    return 0
+
+
+def said(plan: InstallPlan) -> str:
+    """How much a plan makes ready."""
+    return f"{len(plan.venvs)} environments and {len(plan.sources)} programs"
+
+
+def print_note(text: str) -> None:
+    """Something that a person should know, beside the progress."""
+    print(f"note: {text}", file=sys.stderr)
+
+
+def show(progress: Progress) -> None:
+    """One line of progress."""
+    print(f"  {progress.subject}: {progress.stage}{f': {progress.detail}' if progress.detail else ''}", file=sys.stderr)
+
+
+def check_only(inputs: Inputs) -> int:
+    """Say what the active interpreter lacks for the selected benchmarks; fetch their programs all the same.
+
+    Raises EnvironmentFailed with everything that is missing.
+    """
+    plan_sources = {bench.config.name: bench.declared.source for bench in inputs.benches if bench.declared is not None}
+    wanted = tuple(dict.fromkeys(source for source in plan_sources.values() if source is not None))
+    fetched = fetch_sources(wanted, inputs.where.dirs, environ=dict(os.environ), report=show)
+    problems = [str(each) for each in fetched if isinstance(each, SourceBroken)]
+    for bench in inputs.benches:
+        file = requirements_of(bench, inputs)
+        lacking = check_current_env([file] if file is not None else [])
+        problems += [f"{bench.config.name}: {lack}" for lack in lacking]
+    if problems:
+        raise EnvironmentFailed("\nerror: ".join(problems))
+    print(f"install: {sys.prefix} has everything that {len(inputs.benches)} benchmarks need", file=sys.stderr)
+    return 0
+
+
+def install_text(plan: InstallPlan) -> str:
+    """The plan for a person: each environment and each program."""
+    lines = [f"install plan {plan.hash[:12]}: {len(plan.venvs)} environments, {len(plan.sources)} programs"]
+    for venv in plan.venvs:
+        hashed = "hash-checked" if venv.is_hashed else "not hash-checked"
+        lines.append(
+            f"venv/{venv.group} -> .store/{venv.folder}  python {venv.python}, {venv.variant}, "
+            f"{len(venv.lock.pins)} packages, {hashed}; for {', '.join(venv.benches)}"
+        )
+    lines += [f"code/{source.folder}" for source in plan.sources]
+    lines += [f"skipped: {skip.bench}: {skip.why}" for skip in plan.skipped]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,109 @@
+"""The options that several verbs share, each written once, and the value they become."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orchestrator.facts.model import ARCHS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteOptions:
+    """What the shared options said: which suite and system, where, which benchmarks, in which environments."""
+
+    config_file: Path | None = None
+    system_file: Path | None = None
+    base: Path | None = None
+    overrides: tuple[str, ...] = ()
+    arch: str | None = None
+    select: str | None = None
+    exclude: str | None = None
+    use_current_env: bool = False
+
+
+_SUITE = (
+    click.option(
+        "-c",
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path),
+        envvar="MILABENCH_CONFIG",
+        help="Suite file. Default: config/standard.yaml.",
+    ),
+    click.option(
+        "--system",
+        "system_file",
+        type=click.Path(path_type=Path),
+        envvar="MILABENCH_SYSTEM",
+        help="System file: nodes, accelerators, folders.",
+    ),
+    click.option(
+        "--base",
+        type=click.Path(path_type=Path),
+        envvar="MILABENCH_BASE",
+        help="Folder for environments, data and runs. Default: ./results.",
+    ),
+    click.option(
+        "-s", "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replace a value of the suite."
+    ),
+    click.option(
+        "--arch",
+        type=click.Choice(list(ARCHS)),
+        envvar="MILABENCH_GPU_ARCH",
+        help="Kind of accelerator. Default: what the system file says, else what is found.",
+    ),
+)
+_SELECTION = (
+    click.option(
+        "--select",
+        envvar="MILABENCH_SELECT",
+        metavar="EXPR",
+        help="Names, globs, groups or tags; comma lists, or and/or/not.",
+    ),
+    click.option(
+        "--exclude", envvar="MILABENCH_EXCLUDE", metavar="EXPR", help="The same language; what matches is left out."
+    ),
+)
+_ENVIRONMENT = (
+    click.option(
+        "--use-current-env",
+        is_flag=True,
+        envvar="MILABENCH_USE_CURRENT_ENV",
+        help="Use the active interpreter as every benchmark's environment; install nothing.",
+    ),
+)
+
+
+def suite_options(
+    *, selection: bool = True, environment: bool = False
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a verb the shared options; its function receives them as one `options: SuiteOptions`."""
+
+    def decorate(function: Callable[..., int]) -> Callable[..., int]:
+        @functools.wraps(function)
+        def collected(**values: Any) -> int:
+            shared = {field.name: values.pop(field.name) for field in fields(SuiteOptions) if field.name in values}
+            return function(options=SuiteOptions(**shared), **values)
+
+        wanted = _SUITE + (_SELECTION if selection else ()) + (_ENVIRONMENT if environment else ())
+        for option in reversed(wanted):
+            collected = option(collected)
+        return collected
+
+    return decorate
+
+
+display_option = click.option(
+    "--display",
+    type=click.Choice(["auto", "live", "plain", "none"]),
+    default="auto",
+    show_default=True,
+    envvar="MILABENCH_DISPLAY",
+    help="How progress is shown: a table that is redrawn, lines, or nothing. auto: a table on a terminal.",
+)

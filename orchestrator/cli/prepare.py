@@ -1,0 +1,143 @@
+"""`milabench prepare`: each benchmark's prepare.py, once, in its environment, with the arguments of the run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path, PurePath
+
+import click
+
+from orchestrator.cli.carry_out import Recording, carry_out, reason_of
+from orchestrator.cli.environments import decide_install
+from orchestrator.cli.inputs import Inputs, read_inputs
+from orchestrator.cli.install import print_note
+from orchestrator.cli.options import SuiteOptions, display_option, suite_options
+from orchestrator.cli.readiness import environment_records, require_installed
+from orchestrator.errors import INTERRUPTED, EnvironmentFailed
+from orchestrator.execute.api import Passed
+from orchestrator.execute.lock import hold
+from orchestrator.plan.model import Plan, SkippedBench
+from orchestrator.plan.prepare import (
+    ALREADY,
+    MARKERS,
+    Preparation,
+    marker_name,
+    plan_prepare,
+    prepare_digest,
+    prepare_step,
+)
+from orchestrator.plan.run import Ready, preparation_of
+
+TAIL_LINES = 15
+
+
+@click.command("prepare", help="Make or fetch the data and models that the selected benchmarks need.")
+@suite_options(environment=True)
+@click.option("--force", is_flag=True, help="Prepare anew what was prepared already.")
+@display_option
+def command(options: SuiteOptions, force: bool, display: str) -> int:
+    """Hand the command line's values on; see the help text above."""
+    inputs = read_inputs(options)
+    require_installed(inputs, options)
+    plan = decide(inputs, force=force)
+    done = sum(skip.why == ALREADY for skip in plan.skipped)
+    if not plan.steps:
+        print(f"prepare: nothing to do, {done} benchmarks are prepared", file=sys.stderr)
+        return 0
+    with hold(Path(inputs.where.dirs.base), "prepare", say=print_note):
+        return prepare(plan, inputs, display=display)
+
+
+def decide(inputs: Inputs, *, force: bool = False) -> Plan:
+    """The preparations that have not passed with these arguments, program and environment."""
+    markers = marker_folder(inputs)
+    try:
+        found = {path.name for path in markers.iterdir()}
+    except OSError:
+        found = set()
+    benches = [bench for bench in inputs.benches if bench.declared is not None]
+    skipped = [
+        SkippedBench(bench=bench.config.name, why="not fetched") for bench in inputs.benches if bench.declared is None
+    ]
+    return plan_prepare(preparations(inputs, benches), markers=found, force=force, skipped=skipped)
+
+
+def preparations(inputs: Inputs, benches: list[Ready]) -> list[Preparation]:
+    """The prepare steps with their markers."""
+    digests = {}
+    if inputs.where.current_env is None:
+        digests = {bench: venv.digest for venv in decide_install(inputs).venvs for bench in venv.benches}
+    found = []
+    for bench in benches:
+        assert bench.declared is not None
+        if bench.declared.prepare is None:
+            continue
+        script = Path(bench.folder, bench.declared.prepare)
+        if not script.is_file():
+            raise EnvironmentFailed(
+                f"{bench.config.name}: {script}: no such file; its benchfile says prepare.py stands there"
+            )
+        argv, env, cwd, venv, config = preparation_of(bench, inputs.where)
+        step = prepare_step(
+            bench.config.name,
+            bench.declared,
+            PurePath(bench.folder),
+            argv=argv,
+            env=env,
+            venv=venv,
+            cwd=cwd,
+            config=config,
+            timeout_s=bench.config.max_duration,
+        )
+        assert step is not None
+        source = bench.declared.source.folder if bench.declared.source is not None else ""
+        digest = prepare_digest(
+            step, {script.name: script.read_bytes()}, venv=digests.get(bench.config.name, ""), source=source
+        )
+        found.append(Preparation(step=step, marker=marker_name(bench.config.name, digest)))
+    return found
+
+
+def marker_folder(inputs: Inputs) -> Path:
+    """Where the markers of what was prepared stand."""
+    return Path(inputs.where.dirs.data, MARKERS)
+
+
+def prepare(plan: Plan, inputs: Inputs, *, display: str) -> int:
+    """Carry the plan out; leave a marker for each preparation that passed. Raises EnvironmentFailed for those that did not."""
+    locks, packages = environment_records(inputs)
+    recording = Recording(name="prepare", locks=locks, packages=packages)
+    carried = carry_out(plan, inputs, recording, display=display, wait=True)
+    benches = [bench for bench in inputs.benches if bench.declared is not None]
+    markers = {each.step.id: each.marker for each in preparations(inputs, benches)}
+    failures = []
+    for step in plan.steps:
+        outcome = carried.done.outcomes[step.id]
+        if isinstance(outcome, Passed):
+            mark(marker_folder(inputs), markers[step.id])
+        else:
+            failures.append(f"{step.bench}: prepare failed: {reason_of(outcome)}{log_tail(carried.path, step.id)}")
+    if carried.done.interrupted:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    if failures:
+        raise EnvironmentFailed("\nerror: ".join(failures))
+    print(f"prepare: {len(plan.steps)} benchmarks prepared", file=sys.stderr)
+    return 0
+
+
+def mark(folder: Path, name: str) -> None:
+    """Say that a preparation is complete; markers of the same benchmark with other arguments stay, their data is still there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).touch()
+
+
+def log_tail(run: Path, step: str) -> str:
+    """The end of what a step said, and where all of it is."""
+    from orchestrator.events.rundir import open_run
+
+    path = open_run(run).log(step)
+    if path is None:
+        return f" (it said nothing; records in {run})"
+    lines = path.read_text(errors="backslashreplace").splitlines()
+    return "".join(f"\n  | {line}" for line in lines[-TAIL_LINES:]) + f"\n  (all of it: {path})"

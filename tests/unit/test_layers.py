@@ -1,0 +1,104 @@
+"""The arrows of docs/architecture.md, held against the imports that the code really has."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# package -> the packages of orchestrator that it may import, besides itself and errors
+MAY_IMPORT = {
+    "errors": set(),
+    "config": set(),
+    "facts": set(),
+    "events": set(),
+    "bench": {"config", "facts"},
+    "plan": {"bench", "config", "facts"},
+    "checks": {"events"},
+    "analysis": {"events"},
+    "report": {"analysis"},
+    "execute": {"plan", "facts", "events", "bench"},
+    "display": {"events", "plan"},
+    "cli": {"config", "facts", "events", "bench", "plan", "checks", "analysis", "report", "execute", "display"},
+}
+EFFECTS = {"os", "sys", "subprocess", "asyncio", "socket", "time", "random", "shutil", "rich", "asyncssh"}
+EDGES = {"config/read.py", "facts/probe.py", "bench/load.py", "events/rundir.py", "events/replay.py"}
+DOING = {"execute", "display", "cli"}
+ONLY_HERE = {"omegaconf": {"config"}, "yaml": {"config"}, "asyncssh": {"execute"}, "rich": {"display", "cli"}}
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted((ROOT / "orchestrator").rglob("*.py")):
+        yield path.relative_to(ROOT / "orchestrator").as_posix(), path
+
+
+MODULES = list(modules())
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def package_of(name: str) -> str:
+    return name.split("/", maxsplit=1)[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize(("name", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_a_module_imports_only_what_its_layer_may(name: str, path: Path) -> None:
+    package = package_of(name)
+    if package.startswith("__"):
+        return
+    allowed = MAY_IMPORT[package] | {package, "errors"}
+    reached = {
+        parts[1] for found in imports(path) if (parts := found.split("."))[0] == "orchestrator" and len(parts) > 1
+    } - {"__version__"}
+    assert reached <= allowed, f"{name} imports {sorted(reached - allowed)}"
+
+
+@pytest.mark.parametrize(("name", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_deciding_has_no_effects(name: str, path: Path) -> None:
+    if package_of(name) in DOING or name in EDGES or name.startswith("__"):
+        return
+    reached = {found.split(".")[0] for found in imports(path)} & EFFECTS
+    assert not reached, f"{name} imports {sorted(reached)}"
+
+
+@pytest.mark.parametrize(("name", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_a_dependency_lives_in_its_one_place(name: str, path: Path) -> None:
+    for dependency, packages in ONLY_HERE.items():
+        if package_of(name) not in packages:
+            assert dependency not in {found.split(".")[0] for found in imports(path)}, f"{name} imports {dependency}"
+
+
+@pytest.mark.parametrize(("name", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_the_control_plane_never_imports_the_instruments(name: str, path: Path) -> None:
+    assert not {found.split(".")[0] for found in imports(path)} & {"benchmate", "torch", "voir", "ptera"}
+
+
+def test_the_instruments_never_import_the_control_plane() -> None:
+    for path in (ROOT / "benchmate").rglob("*.py"):
+        assert "orchestrator" not in {found.split(".")[0] for found in imports(path)}, path
+
+
+def test_benchmarks_import_only_what_they_may() -> None:
+    for path in (ROOT / "benchmarks").rglob("*.py"):
+        reached = {found.split(".")[0] for found in imports(path)} & {"orchestrator", "benchmate"}
+        allowed = {"orchestrator"} if path.name == "benchfile.py" else {"benchmate"}
+        assert reached <= allowed, path
+
+
+def test_the_agent_is_one_file_of_the_standard_library() -> None:
+    import sys
+
+    path = ROOT / "orchestrator" / "execute" / "agent.py"
+    assert {found.split(".")[0] for found in imports(path)} <= set(sys.stdlib_module_names)
