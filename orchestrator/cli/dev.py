@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -28,13 +29,9 @@ from orchestrator.plan.model import Step
 @suite_options(selection=False, environment=True)
 @click.argument("bench")
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
-def command(
-    options: SuiteOptions,
-    bench: str,
-    argv: tuple[str, ...],
-) -> int:
+def command(options: SuiteOptions, bench: str, argv: tuple[str, ...]) -> int:
     """Hand the command line's values on; see the help text above."""
-    inputs = read_inputs(options, repeats=1)
+    inputs = read_inputs(replace(options, select=bench), repeats=1)
     if len(inputs.benches) != 1:
         names = ", ".join(ready.config.name for ready in inputs.benches)
         raise UsageError(f"dev works in one benchmark; '{bench}' selects {names}")

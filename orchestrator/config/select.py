@@ -16,7 +16,7 @@ from orchestrator.errors import NothingSelected, UsageError
 
 MAX_LENGTH: Final = 10_000
 MAX_DEPTH: Final = 50
-_TOKEN: Final = re.compile(r"\s*([(),]|[^\s(),]+)")
+_TOKEN: Final = re.compile(r"""('[^']*'|"[^"]*"|[(),]|[^\s(),]+)""")
 _WORDS: Final = frozenset(["and", "or", "not"])
 
 Test = Callable[[BenchmarkConfig], bool]
@@ -39,7 +39,9 @@ def select(suite: Suite, select: str | None = None, exclude: str | None = None) 
     everything = tuple(suite.benchmarks.values())
     chosen = tuple(bench for bench in everything if bench.enabled)
     disabled: list[str] = []
-    if select is not None and select.strip():
+    if select is not None and select in suite.benchmarks:  # whatever characters it has, a name alone is that name
+        chosen = (suite.benchmarks[select],)
+    elif select is not None and select.strip():
         selector = _parse(select, "--select")
         _check_words(selector.positive, everything)
         matched = [bench for bench in everything if selector.test(bench)]
@@ -121,7 +123,7 @@ def _tokens(text: str) -> Iterator[str]:
     for found in _TOKEN.finditer(text):
         is_comma = found[1] == ","
         if not (is_comma and after_comma):
-            yield found[1]
+            yield found[1].strip("'\"")  # a name with a space stands in quotes
         after_comma = is_comma
 
 

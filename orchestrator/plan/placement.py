@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from orchestrator.config.schema import BenchmarkConfig, SystemConfig
+from orchestrator.config.schema import BenchmarkConfig, GpuConfig, SystemConfig
 from orchestrator.facts.model import Arch, Device, Node, SystemFacts
 
 VISIBLE_DEVICES = {
@@ -32,15 +32,24 @@ def system_facts(system: SystemConfig, local: Node, arch: Arch) -> SystemFacts:
     `system.gpu.count` and `.capacity` override what was detected; where there is no accelerator, slots of the processor stand in.
     """
     if not system.nodes:
-        return SystemFacts(arch=arch, nodes=(_with_devices(local, system, arch),))
+        node = replace(local, cpu_count=system.cpu_count or local.cpu_count)
+        return SystemFacts(arch=arch, nodes=(_with_devices(node, system.gpu, arch),))
     nodes = []
     for entry in sorted(system.nodes, key=lambda node: not node.main):
         here = _is_here(entry.ip, entry.hostname or entry.name, local, alone=len(system.nodes) == 1)
-        known = local if here else Node(cpu_count=entry.cpu_count or 1)
+        known = local if here else Node()
         node = replace(
-            known, name=entry.name, ip=entry.ip, port=entry.port, user=entry.user, main=entry.main, local=here
+            known,
+            name=entry.name,
+            ip=entry.ip,
+            port=entry.port,
+            user=entry.user,
+            main=entry.main,
+            local=here,
+            cpu_count=entry.cpu_count or system.cpu_count or known.cpu_count,
+            memory_mib=entry.memory_mib or known.memory_mib,
         )
-        nodes.append(_with_devices(node, system, arch))
+        nodes.append(_with_devices(node, entry.gpu or system.gpu, arch))
     return SystemFacts(arch=arch, nodes=tuple(nodes))
 
 
@@ -49,8 +58,8 @@ def _is_here(ip: str, hostname: str, local: Node, *, alone: bool) -> bool:
     return ip in names or (alone and hostname in names)
 
 
-def _with_devices(node: Node, system: SystemConfig, arch: Arch) -> Node:
-    count, capacity = system.gpu.count, system.gpu.capacity_mib
+def _with_devices(node: Node, gpu: GpuConfig, arch: Arch) -> Node:
+    count = gpu.count
     found = tuple(device for device in node.devices if device.arch == arch)
     if count is None:
         count = len(found) or 1
@@ -59,12 +68,12 @@ def _with_devices(node: Node, system: SystemConfig, arch: Arch) -> Node:
         Device(
             index=index,
             uuid=f"{arch}-{node.hostname or node.name}-{index}",
-            name=(node.cpu_model or "processor") if arch == "cpu" else arch,
+            name=gpu.name or ((node.cpu_model or "processor") if arch == "cpu" else arch),
             arch=arch,
         )
         for index in range(len(kept), count)
     )
-    devices = tuple(replace(device, memory_mib=capacity or device.memory_mib) for device in kept + made)
+    devices = tuple(replace(device, memory_mib=gpu.capacity_mib or device.memory_mib) for device in kept + made)
     return replace(node, devices=devices)
 
 

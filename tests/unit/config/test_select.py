@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -103,3 +105,10 @@ def test_no_expression_crashes(suite: Suite, tokens: list[str]) -> None:
         select(suite, " ".join(tokens))
     except (NothingSelected, UsageError) as error:
         assert str(error)
+
+
+def test_a_name_with_a_space_is_meant_whole_or_in_quotes(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("'a b': {definition: d}\nc: {definition: d}\n")
+    benches = read_suite([tmp_path / "s.yaml"])
+    assert names(benches, "a b") == ["a b"]
+    assert names(benches, "'a b', c") == ["a b", "c"]

@@ -1,0 +1,129 @@
+"""The verbs that tell: list, plan, config, doctor, new, install of the current environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from .conftest import HERE, Said
+
+
+def test_help_and_version_import_nothing_heavy(milabench: Callable[..., Said]) -> None:
+    import subprocess
+    import sys
+
+    probe = (
+        "import sys; sys.argv = ['milabench', '--help']\n"
+        "from orchestrator.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'yaml', 'omegaconf', 'rich', 'asyncssh', 'unearth', 'asyncio'} & set(sys.modules)))"
+    )
+    said = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines()[-1] == "[]"
+
+
+def test_list_has_a_row_for_each_benchmark(milabench: Callable[..., Said]) -> None:
+    said = milabench("list", "--config", HERE[2], "--select", "fine", "--json")
+    assert [row["name"] for row in json.loads(said.out)["benchmarks"]] == ["good", "a b"]
+
+
+def test_plan_run_is_the_value_that_the_manifest_keeps(prepared: Callable[..., Said], environ: dict[str, str]) -> None:
+    seed = ("--seed", "7")
+    plan = json.loads(prepared("plan", "run", *HERE, "--select", "good", *seed, "--json").out)
+    assert prepared("run", *HERE, "--select", "good", *seed).code == 0
+    (manifest,) = Path(environ["MILABENCH_BASE"], "runs").glob("run.*/manifest.json")
+    kept = json.loads(manifest.read_text())
+    assert kept["plan_hash"] == plan["hash"]
+    assert [step["hash"] for step in kept["plan"]["steps"]] == [step["hash"] for step in plan["steps"]]
+
+
+def test_several_slots_of_the_processor_stand_in_for_devices(prepared: Callable[..., Said], tmp_path: Path) -> None:
+    (tmp_path / "system.yaml").write_text("system: {arch: cpu, gpu: {count: 2}}\n")
+    system = ("--system", str(tmp_path / "system.yaml"))
+    assert prepared("run", *HERE, *system, "--select", "good").code == 0
+    report = json.loads(prepared("report", "--json").out)
+    (bench,) = report["benchmarks"]
+    assert bench["processes"] == 2
+    assert bench["counts"]["planned"] == 2
+
+
+def test_explain_says_where_a_value_was_set_and_what_it_replaced(milabench: Callable[..., Said]) -> None:
+    said = milabench("config", "explain", "hang.max_duration", "--config", HERE[2], "--override", "hang.max_duration=9")
+    first, second, *rest = said.out.splitlines()
+    assert first == "hang.max_duration = 9"
+    assert "--override" in second
+    assert "replaces 2, set at" in rest[0]
+
+
+def test_show_of_the_suite_can_be_read_back(milabench: Callable[..., Said], tmp_path: Path) -> None:
+    shown = milabench("config", "show", "--config", HERE[2]).out
+    (tmp_path / "shown.yaml").write_text(shown)
+    assert milabench("config", "show", "--config", str(tmp_path / "shown.yaml")).out == shown
+
+
+def test_install_of_the_current_environment_only_says_what_is_missing(
+    milabench: Callable[..., Said], tmp_path: Path
+) -> None:
+    assert "has everything" in milabench("install", *HERE, "--select", "good").err
+    folder = tmp_path / "needy"
+    assert milabench("new", "needy", "--into", str(tmp_path)).code == 0
+    (folder / "requirements.in").write_text("a-package-that-nobody-has==1.0\n")
+    suite = str(folder / "suite.yaml")
+    override = ("--override", "needy.install_variant=unpinned")
+    said = milabench("install", "--use-current-env", "--config", suite, *override)
+    assert said.code == 4
+    assert "needy: a-package-that-nobody-has==1.0: not installed" in said.err
+
+
+def test_a_new_benchmark_passes_at_once(milabench: Callable[..., Said], tmp_path: Path) -> None:
+    assert milabench("new", "mine", "--into", str(tmp_path)).code == 0
+    suite = ("--use-current-env", "--config", str(tmp_path / "mine" / "suite.yaml"))
+    for verb in ("prepare", "run"):
+        said = milabench(verb, *suite)
+        assert said.code == 0, said.err
+    (bench,) = json.loads(milabench("report", "--json").out)["benchmarks"]
+    assert (bench["outcome"], bench["units"]) == ("passed", "samples/s")
+
+
+def test_a_new_benchmark_never_overwrites(milabench: Callable[..., Said], tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    said = milabench("new", "mine", "--into", str(tmp_path))
+    assert said.code == 2
+    assert "exists" in said.err
+
+
+def test_doctor_says_what_is_missing_and_which_verb_makes_it(milabench: Callable[..., Said]) -> None:
+    said = milabench("doctor", "--config", HERE[2], "--select", "good")
+    assert said.code == 1
+    assert "milabench install makes them" in said.out
+
+
+def test_the_report_can_be_written_in_every_format(prepared: Callable[..., Said], tmp_path: Path) -> None:
+    assert prepared("run", *HERE, "--select", "good").code == 0
+    for form in ("text", "markdown", "json", "csv"):
+        said = prepared("report", "--format", form, "-o", str(tmp_path / form))
+        assert said.code == 0, said.err
+        assert "good" in (tmp_path / form).read_text()
+
+
+def test_a_definition_in_a_git_repository_is_fetched_at_install(
+    milabench: Callable[..., Said], environ: dict[str, str], root: Path, tmp_path: Path
+) -> None:
+    import shutil
+    import subprocess
+
+    repository = tmp_path / "repository"
+    shutil.copytree(root / "tests" / "suite" / "odd", repository, ignore=shutil.ignore_patterns("__pycache__"))
+    for words in ("init -q -b main", "add .", "-c user.name=a -c user.email=a@b.c commit -q -m first"):
+        subprocess.run(["git", *words.split()], cwd=repository, check=True)
+    (tmp_path / "suite.yaml").write_text(
+        f"odd: {{definition: {{git: '{repository}', branch: main}}, install_variant: unpinned, argv: [good]}}\n"
+    )
+    suite = ("--use-current-env", "--config", str(tmp_path / "suite.yaml"))
+    assert "not fetched" in milabench("run", *suite).err
+    assert milabench("install", *suite).code == 0
+    assert Path(environ["MILABENCH_BASE"], "code", "repository-main", "benchfile.py").is_file()
+    assert milabench("prepare", *suite).code == 0
+    said = milabench("run", *suite)
+    assert said.code == 0, said.err
