@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import benchmate
@@ -87,9 +88,10 @@ def empty_loop() -> None:
         times[names[0]].append(cpu_ns(bare, STEPS))
         times[names[1]].append(cpu_ns(least, STEPS))
         observe = fresh_observer()
-        times[names[2]].append(cpu_ns(lambda: go_through(observe(range(STEPS))), STEPS))
+        loop = observe(range(STEPS))
+        times[names[2]].append(cpu_ns(partial(go_through, loop), STEPS))
         go_through(observe(range(10 * STEPS)))  # fill the ring: from here several steps share an entry
-        times[names[3]].append(cpu_ns(lambda: go_through(observe(range(STEPS))), STEPS))
+        times[names[3]].append(cpu_ns(partial(go_through, loop), STEPS))
     base = statistics.median(times[names[0]])
     print(f"empty loop, CPU ns a step (median of {BLOCKS} blocks of {STEPS})")
     for name, values in times.items():
@@ -136,12 +138,12 @@ def training_step() -> None:
         train(loader, loss)
     times: dict[str, list[float]] = {name: [] for name in kinds}
     order = list(kinds)
-    shuffle = random.Random(0).shuffle  # noqa: S311
+    shuffle = random.Random(0).shuffle
     for _ in range(80):
         shuffle(order)
         for name in order:
             loader, loss = kinds[name]
-            times[name].append(cpu_ns(lambda loader=loader, loss=loss: train(loader, loss), len(batches)))
+            times[name].append(cpu_ns(partial(train, loader, loss), len(batches)))
     print("training step, CPU time (median of 80 shuffled blocks of 50 steps; ratio paired by block)")
     for name, values in times.items():
         ratio = statistics.median(b / a for a, b in zip(times["alone"], values, strict=True))
@@ -177,7 +179,7 @@ def child_cpu_ms(command: list[str]) -> float:
     """CPU milliseconds of a child, its output thrown away."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     env = {**os.environ, "VOIRFILE": ""}
-    subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)  # noqa: S603
+    subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3
 

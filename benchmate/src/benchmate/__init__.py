@@ -1,0 +1,90 @@
+"""The instruments of milabench: times, watches and validates unmodified training scripts.
+
+Importing this package imports neither torch nor numpy nor voir; each function brings what it needs when it is first called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from benchmate.batch import BatchSize
+    from benchmate.loop import Steps
+    from benchmate.loss import Losses
+
+__version__ = "0.1.0"
+__all__ = ["config", "fail", "message", "metric", "observe_loss", "observed", "option", "steps"]
+
+_losses_of: Callable[[str], Losses] | None = None
+
+T = TypeVar("T", bound=Iterable[Any])
+
+
+def observed(
+    iterable: T,
+    *,
+    units: str = "items/s",
+    batch_size: BatchSize = None,
+    task: str = "train",
+    stop: bool | None = None,
+) -> T:
+    """The same iterable, with each step of a loop over it timed. See the README for the keywords."""
+    from benchmate.loop import Observed, ObservedIterator
+    from benchmate.session import current
+
+    kind = ObservedIterator if hasattr(iterable, "__next__") else Observed
+    return kind(iterable, current().observer(task, units, stop), batch_size)  # type: ignore[return-value]
+
+
+def steps(*, units: str = "items/s", task: str = "train", stop: bool | None = None) -> Steps:
+    """A function to call at the end of every step, with the step's number of items, where there is no iterable to wrap."""
+    from benchmate.loop import Steps
+    from benchmate.session import current
+
+    return Steps(current().observer(task, units, stop))
+
+
+def observe_loss(value: Any, task: str = "train") -> None:
+    """Observe a loss: a float, or a tensor, which is read after the window and never waited for."""
+    global _losses_of  # noqa: PLW0603  (an import statement in the measured loop costs more than the loss)
+    if _losses_of is None:
+        from benchmate.session import losses_of as _losses_of
+    _losses_of(task).observe(value)
+
+
+def metric(name: str, value: float, units: str = "", direction: str = "none", **more: Any) -> None:
+    """A measurement of its own; `direction` says which way is better: higher, lower or none."""
+    from benchmate.session import current
+
+    if direction not in ("higher", "lower", "none"):
+        raise ValueError(f"metric {name}: direction={direction!r}: expected higher, lower or none")
+    current().metric(name, value, units, direction, **more)
+
+
+def message(text: str) -> None:
+    """One line for the reader of the run."""
+    from benchmate.session import current
+
+    current().message(text)
+
+
+def fail(why: str, detail: str) -> None:
+    """Fail the step, for one of the reasons of the protocol (`invalid`, `no-data`, ...), whatever the exit code will be."""
+    from benchmate.session import current
+
+    current().fail(why, detail)
+
+
+def config() -> Mapping[str, Any]:
+    """The resolved configuration of the benchmark; empty without one."""
+    from benchmate.session import current
+
+    return current().config.values
+
+
+def option(name: str, default: Any = None) -> Any:
+    """A key of the benchmark's own options, as the suite gave it."""
+    from benchmate.session import current
+
+    return current().config.options.get(name, default)

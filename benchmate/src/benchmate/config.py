@@ -1,0 +1,84 @@
+"""What the suite decided for this process: how long to warm up and to measure, and the benchmark's own options."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmate.errors import BenchmateError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """How much to observe; the defaults are those of the profile `quick` (PROTOCOL 8).
+
+    Warm-up ends when both its numbers are reached, the window when both of its are.
+    """
+
+    warmup_steps: int = 5
+    warmup_s: float = 1.0
+    window_steps: int = 20
+    window_s: float = 3.0
+    barrier: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The resolved configuration of a benchmark, as far as its own process needs it."""
+
+    measure: Measure = Measure()
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The keys that the benchmark declared for itself, as the suite gave them."""
+        return self.values.get("options") or {}
+
+    @property
+    def voir_options(self) -> Mapping[str, Any]:
+        """Blocks of options for configurable instruments, by the name of the block."""
+        return self.values.get("voir") or {}
+
+
+def read_config(path: str | None) -> Config:
+    """Read the JSON at `path`; no path means the defaults. Raises BenchmateError, with the place, when it cannot be read."""
+    if not path:
+        return Config()
+    try:
+        values = json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise BenchmateError(
+            f"{path}: {error.strerror}; --config takes the benchmark's resolved configuration"
+        ) from error
+    except ValueError as error:
+        raise BenchmateError(f"{path}: not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise BenchmateError(f"{path}: expected a JSON object")
+    return parse_config(values, path)
+
+
+def parse_config(values: Mapping[str, Any], place: str = "configuration") -> Config:
+    """Take the measuring rules out of a resolved configuration; `stop` and `skip` of the suite win over the profile."""
+    given = values.get("measure") or {}
+    options = (values.get("voir") or {}).get("options") or {}
+    numbers: dict[str, Any] = {
+        name: given[name]
+        for name in ("warmup_steps", "warmup_s", "window_steps", "window_s")
+        if given.get(name) is not None
+    }
+    if options.get("stop") is not None:
+        numbers["window_steps"] = options["stop"]
+    if options.get("skip") is not None:
+        numbers |= {"warmup_steps": options["skip"], "warmup_s": 0}
+    parsed: dict[str, Any] = {}
+    for name, value in numbers.items():
+        try:
+            parsed[name] = float(value) if name.endswith("_s") else int(value)
+        except (TypeError, ValueError):
+            raise BenchmateError(f"{place}: measure.{name}: expected a number, got {value!r}") from None
+        if parsed[name] < 0:
+            raise BenchmateError(f"{place}: measure.{name}: expected a number that is not negative, got {value!r}")
+    return Config(measure=Measure(barrier=bool(given.get("barrier", False)), **parsed), values=values)

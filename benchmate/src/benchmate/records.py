@@ -1,0 +1,96 @@
+"""The measurements as lines: their keys (PROTOCOL 4) and strict JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from benchmate.ring import EPOCH_END, WARM_UP, Entry
+
+# Not json.dumps: a program may have that one patched, by a probe of ours even.
+_encode = json.JSONEncoder(allow_nan=False).encode
+
+
+def observation(entry: Entry, meta: Mapping[str, Any], unix_minus_mono_ns: int, world_size: int = 1) -> dict[str, Any]:
+    """The `data` of one observation; its time is the unix time at which the step ended."""
+    on_device = entry.device_ns >= 0
+    elapsed_ns = entry.device_ns if on_device else entry.host_ns
+    data: dict[str, Any] = {
+        "task": meta["task"],
+        "rate": entry.items / (max(elapsed_ns, 1) / 1e9),
+        "units": meta["units"],
+        "time": (entry.t0_ns + entry.host_ns + unix_minus_mono_ns) / 1e9,
+        "elapsed": elapsed_ns / 1e9,
+        "n": entry.items,
+        "batch_id": entry.batch_id,
+        "t0_ns": entry.t0_ns,
+        "host_ns": entry.host_ns,
+        "clock": "event" if on_device else "host",
+    }
+    if entry.flags & WARM_UP:
+        data["warmup"] = True
+    if entry.flags & EPOCH_END:
+        data["epoch_end"] = True
+    if world_size > 1:
+        data["rank"] = meta["rank"]
+    if entry.steps > 1:
+        data["steps"] = entry.steps
+    if entry.wait_ns >= 0:
+        data["parts"] = {"wait": entry.wait_ns / 1e9}
+    return data
+
+
+def encode(value: Mapping[str, Any]) -> bytes:
+    """One line of strict JSON without its newline.
+
+    NaN and infinities become null and are named under `nonfinite`, beside them; numbers of array libraries become plain numbers;
+    anything else that JSON does not know becomes its text.
+    """
+    try:
+        text = _encode(value)
+    except (TypeError, ValueError):
+        text = _encode(_plain(value))
+    # A lone surrogate cannot be written as UTF-8; json escapes it already, so ASCII is all there is.
+    return text.encode("ascii")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        plain = {str(key): _plain(item) for key, item in value.items()}
+        nonfinite = [str(key) for key, item in value.items() if _is_nonfinite(item)]
+        if nonfinite:
+            plain["nonfinite"] = nonfinite
+        return plain
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    number = as_number(value)
+    if number is None:
+        return str(value)
+    return number if math.isfinite(number) else None
+
+
+def _is_nonfinite(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_is_nonfinite(item) for item in value)
+    number = as_number(value)
+    return number is not None and not math.isfinite(number)
+
+
+def as_number(value: Any) -> float | int | None:
+    """The plain number that a Python, numpy, torch or JAX scalar holds; None when it is none of them."""
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, str):
+        return None
+    item = getattr(value, "item", None)
+    if item is None:
+        return None
+    try:
+        number = item()
+    except Exception:  # an array of several elements, a class named like that: not a number, whatever it raises
+        return None
+    return number if isinstance(number, (int, float)) else None

@@ -1,0 +1,162 @@
+"""The runner: `python -m benchmate.run [--config F] [--voirfile V] [--path DIR]... script.py args...`, or `-m module args...`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmate.config import read_config
+from benchmate.errors import BenchmateError
+from benchmate.session import Session, flush_and_exit, use
+
+USAGE = """\
+usage: python -m benchmate.run [--config FILE] [--voirfile FILE] [--path DIR]... [INSTRUMENT OPTIONS] SCRIPT [ARGUMENTS...]
+       python -m benchmate.run [--config FILE] [--voirfile FILE] [--path DIR]... [INSTRUMENT OPTIONS] -m MODULE [ARGUMENTS...]
+"""
+THREADS_GRACE_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arguments:
+    """The command line: ours, and what is left for the instruments and the program."""
+
+    config: str | None
+    voirfile: str | None
+    paths: tuple[str, ...]
+    rest: tuple[str, ...]
+
+
+def parse(argv: Sequence[str]) -> Arguments:
+    """Take our options off the front; the first word that is none of ours belongs to the instruments or the program."""
+    found: dict[str, str] = {}
+    paths: list[str] = []
+    rest = list(argv)
+    while rest and rest[0].partition("=")[0] in ("--config", "--voirfile", "--path"):
+        name, equals, value = rest.pop(0).partition("=")
+        if not equals:
+            if not rest:
+                raise BenchmateError(f"{name}: expected a value\n{USAGE}")
+            value = rest.pop(0)
+        if name == "--path":
+            paths.append(str(Path(value).absolute()))
+        else:
+            found[name] = value
+    if not rest:
+        raise BenchmateError(f"expected a script, or -m and a module\n{USAGE}")
+    return Arguments(
+        config=found.get("--config"), voirfile=found.get("--voirfile"), paths=tuple(paths), rest=tuple(rest)
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a program under its instruments; returns the exit code, raises SystemExit where the program did."""
+    try:
+        arguments = parse(sys.argv[1:] if argv is None else argv)
+        config = read_config(arguments.config or os.environ.get("MILABENCH_BENCH_CONFIG"))
+    except BenchmateError as error:
+        return _usage_error(error)
+    session = use(Session(config))
+
+    from benchmate.overseer import Runner, StopProgram
+    from benchmate.voirfile import load_instruments
+
+    session.stop_exception = StopProgram
+    instruments: list[Any] = []
+    if arguments.voirfile is not None:
+        try:
+            instruments = load_instruments(arguments.voirfile)
+        except Exception as error:
+            return _broken_voirfile(session, arguments.voirfile, error)
+    runner = Runner(instruments, session, config.voir_options)
+    try:
+        runner.run_command(list(arguments.rest), arguments.paths)
+        code: Any = 0
+    except BenchmateError as error:
+        session.fail("environment", str(error))
+        code = _usage_error(error)
+    except SystemExit as error:
+        code = error.code
+    except BaseException as error:
+        code = _report(session, runner, error)
+    if session.is_forked_child:
+        sys.exit(code)
+    if code in (0, None):
+        check_probes(session)
+    was_stopped = session.stopped_because is not None
+    session.finish()
+    if code in (0, None) and session.failures:
+        code = 1
+    if was_stopped:
+        _leave_threads_behind(1 if code else 0)
+    sys.exit(code)
+
+
+def check_probes(session: Session) -> None:
+    """Fail the step for every probe that never fired; a program that ended by itself has had its chance."""
+    from benchmate import probes
+
+    for probe in probes.book().silent():
+        text = f"{probe.text} never fired: {probe.why_not()}"
+        if probe.required:
+            session.fail("probe", text)
+            print(f"benchmate: {text}", file=sys.stderr)
+        else:
+            session.message(text)
+
+
+def _report(session: Session, runner: Any, error: BaseException) -> int:
+    """Record what ended the program, show it as Python would, and return its exit code."""
+    from benchmate.overseer import InstrumentFailed
+    from benchmate.program import show_exception
+
+    if isinstance(error, InstrumentFailed):
+        return 1
+    begin = runner.program.traceback if runner.program is not None else error.__traceback__
+    trace = "".join(traceback.format_exception(type(error), error, begin))
+    if not session.is_forked_child:
+        session.error(error, trace)
+        if type(error).__name__ in ("OutOfMemoryError", "MemoryError"):
+            session.fail("out-of-memory", f"{type(error).__name__}: {error}".splitlines()[0])
+    show_exception(error, begin)
+    return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _broken_voirfile(session: Session, path: str, error: Exception) -> int:
+    if not isinstance(error, BenchmateError):
+        traceback.print_exc()
+    print(f"benchmate: {path}: {type(error).__name__}: {error}", file=sys.stderr)
+    session.error(error, traceback.format_exc())
+    session.fail("probe", f"{path}: {type(error).__name__}: {error}")
+    session.finish()
+    return 1
+
+
+def _usage_error(error: BenchmateError) -> int:
+    print(f"benchmate.run: {error}", file=sys.stderr)
+    return 2
+
+
+def _leave_threads_behind(code: int) -> None:
+    """After an early stop, threads of the program that nobody told must not keep the process."""
+    main_thread = threading.main_thread()
+    others = [thread for thread in threading.enumerate() if thread is not main_thread and not thread.daemon]
+    for thread in others:
+        thread.join(THREADS_GRACE_S / len(others))
+    if any(thread.is_alive() for thread in others):
+        import atexit
+
+        atexit._run_exitfuncs()
+        flush_and_exit(code)
+
+
+if __name__ == "__main__":
+    # The program becomes __main__ and this module is let go: run its importable twin.
+    from benchmate.run import main as run
+
+    sys.exit(run())

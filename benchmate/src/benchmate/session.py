@@ -1,0 +1,286 @@
+"""One process's instruments: its configuration, its sink, its observers; what the functions of the package act on."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from benchmate import memory
+from benchmate.clock import process_start_ns
+from benchmate.config import Config, read_config
+from benchmate.records import observation
+from benchmate.ring import LOST, UNIX_MINUS_MONO, Reader, Ring
+from benchmate.sink import Sink, open_sink
+
+if TYPE_CHECKING:
+    from benchmate.loop import Observer
+    from benchmate.loss import Losses
+
+SWALLOWED_STOPS = 100
+BARRIER_S = 600.0
+
+
+class Session:
+    """Everything that one process measures. Made by the runner, or at the first use in a script of its own."""
+
+    def __init__(
+        self, config: Config, sink: Sink | None = None, *, stop_exception: type[BaseException] | None = None
+    ) -> None:
+        environ = os.environ
+        self.config = config
+        self.rank = _number(environ.get("RANK"), 0)
+        self.local_rank = _number(environ.get("LOCAL_RANK"), 0)
+        self.world_size = _number(environ.get("WORLD_SIZE"), 1)
+        hello = {
+            "pid": os.getpid(),
+            "role": "rank",
+            "rank": self.rank,
+            "local_rank": self.local_rank,
+            "world_size": self.world_size,
+        }
+        self.sink: Sink = sink if sink is not None else open_sink(environ, hello)
+        self.stop_exception = stop_exception
+        """What ends the program when the window is complete; None in a script of its own, where nothing is raised."""
+        self.stopped_because: str | None = None
+        self.failures: list[tuple[str, str]] = []
+        self.observers: dict[str, Observer] = {}
+        self.losses: dict[str, Losses] = {}
+        self.before_finish: list[Callable[[], None]] = []
+        self.is_forked_child = False
+        self._pid = os.getpid()
+        self._said: set[str] = set()
+        self._first_step_sent = False
+        self._setup_peaks: dict[str, int] | None = None
+        self._swallowed = 0
+        self._finished = False
+        self._cpu_s = time.process_time()
+
+    # Telling
+
+    def record(self, event: str, data: Mapping[str, Any]) -> None:
+        """Send one record to whoever listens."""
+        self.sink.record(event, data)
+
+    def message(self, text: str, *, once: bool = False) -> None:
+        """One line for the reader of the run."""
+        if once:
+            if text in self._said:
+                return
+            self._said.add(text)
+        self.record("message", {"message": text})
+
+    def metric(self, name: str, value: float, units: str = "", direction: str = "none", **more: Any) -> None:
+        """A measurement that is not an observation of the loop."""
+        self.record("data", {"metric": name, "value": value, "units": units, "direction": direction, **more})
+
+    def fail(self, why: str, detail: str) -> None:
+        """Fail the step, whatever the program's exit code will be."""
+        line = " ".join(detail.split())
+        if (why, line) not in self.failures:
+            self.failures.append((why, line))
+            self.sink.control({"fail": {"why": why, "detail": line}})
+
+    def error(self, error: BaseException, trace: str = "") -> None:
+        """Record an exception that ended the program or an instrument."""
+        self.record("error", {"type": type(error).__name__, "message": str(error), "trace": trace})
+
+    # Observing
+
+    def observer(self, task: str, units: str, stop: bool | None = None) -> Observer:
+        """The one observer of a task: several loops over the same task share it. Makes it when it is new."""
+        known = self.observers.get(task)
+        if known is None:
+            from benchmate.loop import Observer
+
+            known = self.observers[task] = Observer(self, task, units, stop)
+        return known
+
+    def losses_of(self, task: str) -> Losses:
+        """The losses of a task."""
+        known = self.losses.get(task)
+        if known is None:
+            from benchmate.loss import Losses
+
+            known = self.losses[task] = Losses(self, task)
+        return known
+
+    def open_ring(self, meta: dict[str, object], capacity: int = 32768) -> Ring:
+        """A ring that the agent reads, announced to it; one that this process reads itself where there is no agent."""
+        folder = self.sink.ring_folder
+        if folder is not None:
+            try:
+                ring = Ring(meta, folder=folder, capacity=capacity)
+            except OSError as error:
+                self.message(f"ring: {folder}: {error.strerror}; observations are sent when a loop ends")
+            else:
+                self.sink.control({"ring": {"path": str(ring.path), **meta}})
+                return ring
+        return Ring(meta, capacity=capacity)
+
+    def drain(self, ring: Ring, meta: Mapping[str, object]) -> None:
+        """Send what is in a ring that nobody else reads."""
+        if ring.path is not None:
+            return
+        reader, offset = Reader(ring.memory), ring.words[UNIX_MINUS_MONO]
+        if meta["kind"] == "loss":
+            for batch_id, t_ns, loss in reader.losses():
+                when = (t_ns + offset) / 1e9
+                self.record("data", {"task": meta["task"], "loss": loss, "time": when, "batch_id": batch_id})
+            return
+        for entry in reader.entries():
+            self.record("data", observation(entry, meta, offset, self.world_size))
+
+    def first_step(self, end_ns: int) -> None:
+        """The first step of the process has ended: the time since the process began is a metric of its own."""
+        if self._first_step_sent:
+            return
+        self._first_step_sent = True
+        began_ns = process_start_ns()
+        if began_ns is None:
+            self.message("first_step: not available: /proc/self/stat cannot be read")
+        else:
+            self.metric("first_step", (end_ns - began_ns) / 1e9, "s", "lower")
+
+    def window_begins(self) -> None:
+        """Warm-up is over: wait for the others where the plan has several, and count memory from here."""
+        if self.config.measure.barrier:
+            self.sink.control({"ready": True})
+            self.record("data", {"ready": True})
+            answer = self.sink.answer(BARRIER_S)
+            if answer is None or "go" not in answer:
+                self.message("barrier: no go from the agent; measuring on without it")
+        if self._setup_peaks is None:
+            self._setup_peaks = memory.allocator_peaks() or {}
+            memory.reset_allocator_peaks()
+
+    # Ending
+
+    def stop(self, reason: str) -> bool:
+        """End the program: every task that was to end it has its window.
+
+        Raises the runner's StopProgram, again at each call, because a script may swallow it; one that goes on
+        swallowing is ended with everything recorded. Returns True where there is no runner: the loop itself should end.
+        """
+        if any(observer.stopping and not observer.is_complete for observer in self.observers.values()):
+            return False
+        if self.stopped_because is None:
+            self.stopped_because = reason
+            self.record("stop", {"reason": reason})
+        if self.stop_exception is None:
+            return True
+        self._swallowed += 1
+        if self._swallowed > SWALLOWED_STOPS:
+            self.message(f"the script swallowed StopProgram {SWALLOWED_STOPS} times; ended from outside its reach")
+            self.finish()
+            flush_and_exit(0 if not self.failures else 1)
+        if threading.current_thread() is threading.main_thread():
+            raise self.stop_exception(reason)
+        _raise_in_main_thread(self.stop_exception)
+        return True
+
+    def finish(self) -> None:
+        """Send what is left: the end of each window, losses, peaks of memory, what the instruments cost. Once."""
+        if self._finished or self._pid != os.getpid():
+            return
+        self._finished = True
+        for function in self.before_finish:
+            function()
+        for observer in self.observers.values():
+            observer.close()
+        for losses in self.losses.values():
+            losses.close()
+        self._send_memory()
+        lost = sum(observer.ring.words[LOST] for observer in self.observers.values())
+        host_s = sum(observer.cost_s() for observer in self.observers.values())
+        sink = self.sink
+        overhead = {"host_s": host_s, "records": sink.records, "bytes": sink.bytes, "dropped": sink.dropped + lost}
+        self.record("data", {"overhead": overhead})
+        sink.close()
+
+    def _send_memory(self) -> None:
+        host_peak = memory.host_peak_bytes()
+        if host_peak is not None:
+            self.metric("host_memory_peak", host_peak, "B", "lower")
+        for part, peaks in (("setup", self._setup_peaks), ("run", memory.allocator_peaks())):
+            for kind, value in (peaks or {}).items():
+                self.metric(f"memory_{kind}_peak", value, "B", "lower", part=part)
+
+    def forked(self) -> None:
+        """This is a child of the process that measured: what the parent measures stays the parent's."""
+        self.is_forked_child = True
+        self._pid = os.getpid()
+        self._finished = False
+        self._swallowed = 0
+        self.sink.forked()
+        for observer in self.observers.values():
+            observer.detach()
+        self.observers = {}
+        self.losses = {}
+        self.before_finish = []
+        self.failures = []
+
+
+def flush_and_exit(code: int) -> None:
+    """End the process at once, but with what was printed."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code)
+
+
+_current: Session | None = None
+
+
+def current() -> Session:
+    """The session of this process; a script without the runner gets one at its first use."""
+    if _current is None:
+        return use(Session(read_config(os.environ.get("MILABENCH_BENCH_CONFIG"))))
+    return _current
+
+
+def use(session: Session) -> Session:
+    """Make `session` the one of this process; it sends what is left when the process ends."""
+    global _current  # noqa: PLW0603  (one process has one session, as it has one stderr)
+    if _current is None:
+        os.register_at_fork(after_in_child=_after_fork)
+        atexit.register(_at_exit)
+    _current = session
+    return session
+
+
+def losses_of(task: str) -> Losses:
+    """The losses of a task of this process."""
+    return current().losses_of(task)
+
+
+def _after_fork() -> None:
+    if _current is not None:
+        _current.forked()
+
+
+def _at_exit() -> None:
+    # A child that was forked and measured nothing has nothing to say.
+    if _current is not None and (_current.observers or _current.losses or not _current.is_forked_child):
+        _current.finish()
+
+
+def _number(text: str | None, default: int) -> int:
+    try:
+        return int(text or default)
+    except ValueError:
+        return default
+
+
+def _raise_in_main_thread(exception: type[BaseException]) -> None:
+    """The loop runs in a thread: what it raises would end the thread, not the program."""
+    import ctypes
+
+    ident = threading.main_thread().ident
+    if ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(exception))

@@ -1,0 +1,70 @@
+"""Losses on a device are kept, bounded and detached, and read at the end."""
+
+from __future__ import annotations
+
+import itertools
+
+from test_loop import Sink, measuring
+
+
+class OnDevice:
+    """A tensor on an accelerator: reading it counts."""
+
+    reads = 0
+
+    def __init__(self, value: float, detached: bool = False) -> None:
+        self.value, self.detached = value, detached
+        self.device = type("Device", (), {"type": "cuda"})()
+
+    def detach(self) -> OnDevice:
+        return OnDevice(self.value, True)
+
+    def item(self) -> float:
+        assert self.detached
+        OnDevice.reads += 1
+        return self.value
+
+
+def losses(sink: Sink) -> list[float]:
+    return [data["loss"] for data in sink.of("loss")]
+
+
+def test_a_device_loss_is_not_read_before_the_end():
+    here = measuring()
+    OnDevice.reads = 0
+    for index in range(5):
+        here.losses_of("train").observe(OnDevice(float(index)))
+    assert OnDevice.reads == 0
+    here.finish()
+    assert losses(here.sink) == [0, 1, 2, 3, 4]
+
+
+def test_what_is_kept_is_bounded_and_evenly_spread():
+    here = measuring()
+    kept = here.losses_of("train")
+    for index in range(100_000):
+        kept.observe(OnDevice(float(index)))
+    here.finish()
+    got = losses(here.sink)
+    assert 256 <= len(got) <= 513
+    gaps = {b - a for a, b in itertools.pairwise(got)}
+    assert len(gaps) == 1
+    assert got[0] == 0
+
+
+def test_host_losses_are_thinned_when_nobody_reads_but_a_bad_one_is_never_missed():
+    here = measuring()
+    kept = here.losses_of("train")
+    for index in range(100_000):
+        kept.observe(float(index))
+    kept.observe(float("nan"))
+    here.finish()
+    assert len(losses(here.sink)) <= 8192
+    assert here.sink.controls == [{"fail": {"why": "invalid", "detail": "loss of train: nan at step 100000"}}]
+
+
+def test_a_bad_loss_on_the_device_fails_the_step_too():
+    here = measuring()
+    here.losses_of("train").observe(OnDevice(float("inf")))
+    here.finish()
+    assert here.sink.controls == [{"fail": {"why": "invalid", "detail": "loss of train: inf at step 0"}}]

@@ -1,0 +1,81 @@
+"""What importing costs, what the configuration means, and the demo."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from benchmate.config import Measure, parse_config, read_config
+from benchmate.errors import BenchmateError
+from benchmate.stats import median, throughput
+
+
+def python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_brings_nothing_heavy():
+    names = ("torch", "numpy", "voir", "ptera", "giving", "json", "socket", "asyncio")
+    code = f"import sys, benchmate; print([m for m in {names} if m in sys.modules])"
+    assert python(code) == "[]\n"
+
+
+def test_the_defaults_are_those_of_quick():
+    assert read_config(None).measure == Measure(warmup_steps=5, warmup_s=1.0, window_steps=20, window_s=3.0)
+
+
+def test_stop_and_skip_win():
+    config = parse_config({"measure": {"window_s": 30}, "voir": {"options": {"stop": "60", "skip": 2}}})
+    assert config.measure == Measure(warmup_steps=2, warmup_s=0.0, window_steps=60, window_s=30.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not JSON"),
+        ("[]", "expected a JSON object"),
+        ('{"measure": {"window_s": "x"}}', "measure.window_s: expected a number"),
+    ],
+)
+def test_a_broken_configuration_says_where(tmp_path, text, words):
+    path = tmp_path / "c.json"
+    path.write_text(text)
+    with pytest.raises(BenchmateError, match=words) as caught:
+        read_config(str(path))
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_configuration_is_a_usage_error(tmp_path):
+    command = [sys.executable, "-m", "benchmate.run", "--config", str(tmp_path / "no.json"), "x.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"benchmate.run: {tmp_path / 'no.json'}: No such file")
+    assert subprocess.run([sys.executable, "-m", "benchmate.run"], capture_output=True, check=False).returncode == 2
+
+
+def test_throughput_is_the_ratio_of_totals_never_the_mean_of_rates():
+    assert throughput(3 * 32, 0.1 + 0.1 + 0.4) == pytest.approx(160)
+    assert throughput(1, 0) is None
+
+
+def test_the_median_of_an_even_number_is_the_mean_of_the_middle_two():
+    assert (median([3, 1, 2]), median([4, 1, 2, 3]), median([])) == (2, 2.5, None)
+
+
+def test_the_demo_prints_a_table_of_rates():
+    done = subprocess.run([sys.executable, "-m", "benchmate", "demo", "40"], capture_output=True, text=True, check=True)
+    assert "samples/s" in done.stderr
+    assert "loss (train)" in done.stderr
+
+
+def test_the_demo_needs_no_torch():
+    code = "import benchmate.demo as d; d.train_plain(30)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "train" in done.stderr
+
+
+def test_an_unknown_word_is_a_usage_error():
+    done = subprocess.run([sys.executable, "-m", "benchmate", "dmo"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")

@@ -1,0 +1,296 @@
+"""Each kind of probe on a program that knows nothing of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import textwrap
+from pathlib import Path
+
+import pytest
+from agent import QUICK
+
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+def write(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+    return str(path)
+
+
+def run(agent, tmp_path, script, probes, config=QUICK, **more):
+    body = textwrap.indent(textwrap.dedent(probes).strip(), "    ")
+    text = f"from benchmate import metric, observe_loss, option, probes\ndef instrument_main(ov):\n{body}\n"
+    voirfile = write(tmp_path, "voirfile.py", text)
+    return agent.run("--voirfile", voirfile, write(tmp_path, "script.py", script), config=config, **more)
+
+
+GENERATOR = """
+    def dataset(n):
+        for index in range(n):
+            yield [index] * 3
+    def main():
+        for step, batch in enumerate(dataset(1000)):
+            pass
+    if __name__ == "__main__":
+        main()
+"""
+
+
+def test_a_generator_of_the_script_is_replaced(agent, tmp_path):
+    ran = run(agent, tmp_path, GENERATOR, 'probes.iterable(ov, "__main__.dataset", units="items/s", batch_size=len)')
+    assert (ran.code, ran.stderr) == (0, "")
+    assert [entry.n for entry in agent.entries()] == [3] * 7
+
+
+def test_a_builtin_can_be_replaced_for_one_loop_at_module_level(agent, tmp_path):
+    script = """
+        if __name__ == "__main__":
+            for update in range(1, 1000):
+                for step in range(0, 4):
+                    pass
+    """
+    probe = 'probes.iterable(ov, "__main__.range", units="steps/s", batch_size=4, when=lambda start, *rest: start == 1)'
+    assert run(agent, tmp_path, script, probe).code == 0
+    assert [entry.n for entry in agent.entries()] == [4] * 7
+
+
+LIBRARY = """
+    class Loop:
+        def run(self, batches, epochs=1):
+            total = 0
+            for batch in batches:
+                total += self.step(batch)
+            return total
+        def step(self, batch):
+            return float(batch)
+"""
+
+
+def test_a_librarys_argument_is_observed_when_the_library_is_imported_late(agent, tmp_path):
+    write(tmp_path, "library.py", LIBRARY)
+    script = (
+        "def main():\n    from library import Loop\n    Loop().run(range(1000))\nif __name__ == '__main__':\n    main()"
+    )
+    ran = run(
+        agent, tmp_path, script, 'probes.argument(ov, "library.Loop.run", "batches", units="items/s", batch_size=2)'
+    )
+    assert (ran.code, ran.stderr) == (0, "")
+    assert [entry.n for entry in agent.entries()] == [2] * 7
+
+
+def test_calls_are_steps_and_their_result_may_be_the_loss(agent, tmp_path):
+    write(tmp_path, "library.py", LIBRARY)
+    script = "from library import Loop\nLoop().run(range(1000))"
+    probe = """
+        probes.calls(ov, "library.Loop.step", units="items/s", items=lambda loop, batch: batch,
+                     when=lambda loop, batch: batch % 2 == 0, loss=lambda result: result)
+    """
+    assert run(agent, tmp_path, script, probe).code == 0
+    assert [entry.n for entry in agent.entries()] == [2, 4, 6, 8, 10, 12, 14]
+    assert agent.losses() == [0, 2, 4, 6, 8, 10, 12, 14]
+
+
+def test_static_and_class_methods_and_a_module_of_a_package(agent, tmp_path):
+    write(tmp_path, "pack/__init__.py", "from .inner import K")
+    write(
+        tmp_path,
+        "pack/inner.py",
+        """
+        class K:
+            @staticmethod
+            def s(x): return x
+            @classmethod
+            def c(cls, x): return (cls.__name__, x)
+    """,
+    )
+    script = "import pack\nprint(pack.K.s(1), pack.K().s(2), pack.K.c(3), pack.K().c(4))"
+    probe = """
+        probes.result(ov, "pack.inner.K.s", lambda value: metric("s", value))
+        probes.result(ov, "pack.K.c", lambda value: metric("c", value[1]))
+    """
+    ran = run(agent, tmp_path, script, probe)
+    assert (ran.code, ran.stdout) == (0, "1 2 ('K', 3) ('K', 4)\n")
+    assert [(data["metric"], data["value"]) for data in agent.records() if data.get("metric") in ("s", "c")] == [
+        ("s", 1),
+        ("s", 2),
+        ("c", 3),
+        ("c", 4),
+    ]
+
+
+def test_a_lazy_module_is_left_asleep_and_the_report_names_where_to_look(agent, tmp_path):
+    write(
+        tmp_path,
+        "lazy/__init__.py",
+        """
+        def __getattr__(name):
+            if name == "Trainer":
+                print("woken")
+                from .trainer import Trainer
+                return Trainer
+            raise AttributeError(name)
+    """,
+    )
+    write(tmp_path, "lazy/trainer.py", "class Trainer:\n    def step(self): pass")
+    ran = run(agent, tmp_path, "import lazy\nprint('end')", 'probes.calls(ov, "lazy.Trainer.step", units="steps/s")')
+    assert ran.stdout.startswith("end\n")
+    assert "name the module that defines it: lazy.trainer.Trainer" in agent.controls("fail")[0]["detail"]
+
+
+def test_a_criterion_and_a_replaced_value(agent, tmp_path):
+    script = """
+        class Loss:
+            reduction = "mean"
+            def __call__(self, x): return float(x)
+        def make_criterion():
+            return Loss()
+        def parse_args():
+            return 5
+        if __name__ == "__main__":
+            criterion = make_criterion()
+            print(criterion.reduction, [criterion(i) for i in range(parse_args())])
+    """
+    probe = """
+        probes.criterion(ov, "//make_criterion() as criterion")
+        probes.replace(ov, "//parse_args() as args", lambda args: args - option("fewer"))
+    """
+    ran = run(agent, tmp_path, script, probe, config={"options": {"fewer": 2}})
+    assert (ran.code, ran.stdout) == (0, "mean [0.0, 1.0, 2.0]\n")
+    assert agent.losses() == [0, 1, 2]
+
+
+def test_a_variable_is_a_loss_and_a_result_a_metric(agent, tmp_path):
+    script = """
+        def train(n):
+            for step in range(n):
+                loss = 1 / (step + 1)
+        def evaluate():
+            return 0.75
+        if __name__ == "__main__":
+            train(4)
+            evaluate()
+    """
+    probe = """
+        probes.loss(ov, "//train > loss")
+        probes.value(ov, "//evaluate() as accuracy", lambda v: metric("accuracy", v, units="fraction", direction="higher"))
+    """
+    assert run(agent, tmp_path, script, probe).code == 0
+    assert agent.losses() == [1, 1 / 2, 1 / 3, 1 / 4]
+    assert agent.metrics()["accuracy"] == 0.75
+
+
+@pytest.mark.parametrize("value", ["float('nan')", "float('inf')"])
+def test_a_loss_that_is_not_finite_fails_the_step_and_says_where(agent, tmp_path, value):
+    script = f"import benchmate\nfor step in range(5):\n    benchmate.observe_loss(1.0 if step < 3 else {value})"
+    assert run(agent, tmp_path, script, "pass").code == 1
+    (fail,) = agent.controls("fail")
+    assert fail["why"] == "invalid"
+    assert "at step 3" in fail["detail"]
+
+
+def test_an_error_in_a_function_of_the_voirfile_fails_the_step_not_the_script(agent, tmp_path):
+    probe = 'probes.iterable(ov, "__main__.dataset", units="items/s", batch_size=lambda batch: batch.nothing)'
+    ran = run(agent, tmp_path, GENERATOR, probe)
+    assert ran.code == 1
+    assert {fail["why"] for fail in agent.controls("fail")} == {"probe"}
+    assert "AttributeError" in agent.controls("fail")[0]["detail"]
+    assert "Traceback" not in ran.stderr
+
+
+def test_an_argument_that_does_not_exist_is_named_with_those_that_do(agent, tmp_path):
+    write(tmp_path, "library.py", LIBRARY)
+    run(agent, tmp_path, "import library", 'probes.argument(ov, "library.Loop.run", "batch", units="items/s")')
+    assert "has no argument 'batch'; it has self, batches, epochs" in agent.controls("fail")[0]["detail"]
+
+
+def test_a_patched_json_is_not_ours(agent, tmp_path):
+    probe = 'probes.patch(ov, "json.dumps", lambda original: lambda *args, **more: 1 / 0, required=False)'
+    assert run(agent, tmp_path, "import json", probe).code == 0
+
+
+def test_a_loader_is_what_it_was_for_the_import_system(agent, tmp_path):
+    write(tmp_path, "library.py", LIBRARY)
+    script = """
+        import importlib, inspect, library
+        print(type(library.__loader__).__name__, "class Loop" in inspect.getsource(library))
+        importlib.reload(library)
+    """
+    ran = run(agent, tmp_path, script, 'probes.calls(ov, "library.Loop.step", units="x/s", required=False)')
+    assert (ran.code, ran.stdout) == (0, "SourceFileLoader True\n")
+
+
+# torch
+
+TRAIN = """
+    import sys, torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.set_num_threads(1)
+    data = TensorDataset(torch.randn(40, 4), torch.randint(0, 2, (40,)))
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    criterion = torch.nn.CrossEntropyLoss()
+    for epoch in range(1000):
+        for x, y in DataLoader(data, batch_size=16, num_workers=int(sys.argv[1]) if len(sys.argv) > 1 else 0):
+            loss = criterion(model(x), y)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        with torch.no_grad():
+            for x, y in DataLoader(data, batch_size=20):
+                model(x)
+"""
+
+
+@needs_torch
+def test_every_loop_over_a_dataloader_at_module_level(agent, tmp_path):
+    probe = """
+        probes.dataloader(ov, units="samples/s")
+        probes.result(ov, "torch.nn.functional.cross_entropy", observe_loss)
+    """
+    ran = run(agent, tmp_path, TRAIN, probe)
+    assert (ran.code, ran.stderr) == (0, "")
+    assert [entry.n for entry in agent.entries()] == [16, 16, 8, 16, 16, 8, 16]
+    assert [entry.n for entry in agent.entries("validation")] == [20] * 4
+    assert len(agent.losses()) == 7
+    assert agent.malformed == []
+
+
+@needs_torch
+def test_workers_of_a_loader_are_gone_after_an_early_stop(agent, tmp_path):
+    script = TRAIN.replace("import sys, torch", "import sys, torch, atexit, multiprocessing").replace(
+        "for epoch",
+        "atexit.register(lambda: print(multiprocessing.active_children()))\n    for epoch",
+    )
+    voirfile = write(
+        tmp_path,
+        "voirfile.py",
+        "from benchmate import probes\ndef instrument_main(ov):\n    probes.dataloader(ov, units='samples/s')\n",
+    )
+    ran = agent.run("--voirfile", voirfile, write(tmp_path, "script.py", script), "2")
+    assert (ran.code, ran.stdout) == (0, "[]\n")
+    assert len({hello["pid"] for hello in agent.controls("hello")}) == 1
+
+
+@needs_torch
+def test_every_optimizer_step(agent, tmp_path):
+    assert run(agent, tmp_path, TRAIN, 'probes.optimizer_step(ov, units="samples/s", items=16)').code == 0
+    assert [entry.n for entry in agent.entries()] == [16] * 7
+
+
+@needs_torch
+def test_a_loss_on_the_host_does_not_keep_its_graph(agent, tmp_path):
+    script = """
+        import gc, weakref, torch, benchmate
+        weight = torch.ones(1, requires_grad=True)
+        loss = (weight * 2).sum()
+        node = weakref.ref(loss)
+        benchmate.observe_loss(loss)
+        del loss
+        gc.collect()
+        print(node())
+    """
+    assert run(agent, tmp_path, script, "pass").stdout == "None\n"
+    assert agent.losses() == [2.0]
