@@ -28,9 +28,9 @@ $(VENV)/.installed: pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml $(VENV)/.installed
+$(VENV)/.dev: pyproject.toml benchmate/pyproject.toml $(VENV)/.installed
 	@echo "== installing the development tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -e ./benchmate
 	@touch $@
 
 quickstart: $(VENV)/.installed

@@ -33,5 +33,8 @@ def report(trial):
         units="Tflop/s",
         direction="higher",
         case=trial.precision,
-        params={"n": trial.size, "products": trial.products, "seconds": trial.seconds, "clock": trial.clock},
+        params={"n": trial.size},
+        products=trial.products,
+        seconds=trial.seconds,
+        clock=trial.clock,
     )

@@ -24,7 +24,7 @@ class Agreement:
         self._end: int | None = None
 
     def may_stop(self, count: int) -> bool:
-        """Whether this rank, `count` steps in and complete, may end now. A few store operations; called outside the window only."""
+        """Whether this rank, `count` steps in and complete, may end now. A few store operations, outside the window only."""
         if self._end is None:
             store = _store()
             if store is None or len(self._everybody) < 2:

@@ -13,8 +13,8 @@ from benchmate.lazily import put_off
 from benchmate.program import Program
 from benchmate.session import Session
 
-# ptera and OmegaConf are a third of voir's start-up, and most voirfiles ask for neither.
-with put_off("ptera", "omegaconf", "yaml"):
+# Half of voir's start-up, and most voirfiles ask for none of it.
+with put_off("ptera", "omegaconf", "yaml", "varname", "varname.utils", "pdb"):
     from voir.overseer import LogStream, Overseer
     from voir.phase import StopProgram
 
