@@ -44,7 +44,8 @@ quickstart: $(VENV)/.installed
 	@$(MILABENCH) report --base $(BASE)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not e2e"
+	cd benchmate && $(abspath $(BIN))/python -m pytest -q
+	$(BIN)/python -m pytest -q -m "not e2e"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
