@@ -946,7 +946,7 @@ class Step:
             if ring.head != before:
                 self._last_sign = time.monotonic()
             if count:
-                self.emit("obs", payload, count=count, last=dict(ring.last))
+                self.emit("obs", payload, count=count, last=dict(ring.last) if "rate" in ring.last else {})
         return any(not ring.is_done for ring in self._rings)
 
     # -- writing

@@ -208,3 +208,19 @@ def test_a_killed_orchestrator_leaves_no_process_and_a_report(place: Place, run:
         process.wait()
     until(lambda: place.processes() == [], "the end of what the run started")
     assert place.report()["benchmarks"][0]["outcome"] == "missing"
+
+
+def test_the_instruments_tests_that_need_torch_pass_with_the_torch_that_benchmarks_use(place: Place) -> None:
+    (packages,) = (place.base / "venv" / "torch" / "lib").glob("python*/site-packages")
+    if packages.parent.name != f"python{sys.version_info.major}.{sys.version_info.minor}":
+        pytest.skip(f"the locks are for {packages.parent.name}, this is another Python")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "tests/test_probes.py", "tests/test_ranks.py"],
+        env={**place.environ, "PYTHONPATH": str(packages)},
+        cwd=ROOT / "benchmate",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "skipped" not in done.stdout

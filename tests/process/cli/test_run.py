@@ -159,3 +159,4 @@ def test_a_second_run_at_once_is_refused_and_told_who_measures(
     assert said.code == 5
     assert "is held by run" in said.err
     assert "--wait" in said.err
+    assert len(list(Path(environ["MILABENCH_BASE"], "runs").glob("run.*"))) == 1
