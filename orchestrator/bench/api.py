@@ -60,8 +60,9 @@ class Benchmark:
     folder when there is no source; `module` is started as `python -m` does, with the source first on the path. `python_path` are
     folders inside the source, added to PYTHONPATH. `cwd`: `data` (the default: base/data/<benchmark>, made when missing),
     `source` or `definition`. `env` is set for prepare and run. `options` names the extra keys that the suite may give this
-    benchmark, with their defaults; they reach the voirfile and prepare.py as they are. `voirfile=None` starts the program
-    without our runner (a program that measures itself and writes to the sink).
+    benchmark, with their defaults; they reach the voirfile and prepare.py as they are. `flags` are the program's options that
+    have a `--no-` form, which `false` in the suite then stands for. `voirfile=None` starts the program without our runner (a
+    program that measures itself and writes to the sink).
     """
 
     script: str | None = None
@@ -73,3 +74,4 @@ class Benchmark:
     cwd: str = "data"
     env: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()

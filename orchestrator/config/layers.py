@@ -104,9 +104,13 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"did you mean {found[0]!r}?" if found else ""
 
 
-def parse_override(text: str, folder: str) -> Override:
-    """`name.key.key=value`; the value is YAML, a key with a dot in it is quoted. Raises ConfigError."""
-    source = Source(f"--override {text!r}" if len(text) <= 200 else f"--override {text[:197]!r}...", folder)
+def parse_override(text: str, folder: str, said: str | None = None) -> Override:
+    """`name.key.key=value`; the value is YAML, a key with a dot in it is quoted. Raises ConfigError.
+
+    `said` is how messages call the place; the option itself by default.
+    """
+    shown_text = f"--override {text!r}" if len(text) <= 200 else f"--override {text[:197]!r}..."
+    source = Source(said or shown_text, folder)
     mark = Mark(source, 0, 0)
     left, value = _split_at_equals(text)
     way_out = "write it as benchmark.key=value"

@@ -30,11 +30,13 @@ def read_suite(
     detected_arch: str = "cpu",
     declared: Declared | None = None,
     max_jobs: int = MAX_JOBS,
+    settings: Mapping[str, str] | None = None,
 ) -> Suite:
     """The suite that these files, this system file and these overrides make together; later files win.
 
     `env` is what `${oc.env:...}` may see. `detected_arch` stands where the system file names no arch. `declared`
-    gives the extra keys of the benchfile in a folder. Raises ConfigError with every problem found.
+    gives the extra keys of the benchfile in a folder. `settings` are overrides that stand in environment variables,
+    by the name of the variable; what `overrides` say wins over them. Raises ConfigError with every problem found.
     """
     problems = Problems()
     loader = _Loader(problems)
@@ -45,9 +47,10 @@ def read_suite(
         roots.extend(_system_layers(loader, system, problems))
     parsed: list[Override] = []
     here = str(Path.cwd())
-    for text in overrides:
+    said = [*(settings or {}).items(), *((None, text) for text in overrides)]
+    for name, text in said:
         try:
-            parsed.append(parse_override(text, here))
+            parsed.append(parse_override(text, here, name))
         except ConfigError as error:
             problems.take(error)
     # A file that cannot be read would make everything that refers to it look wrong: say only what is.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ for.
 """
 
 _CALL: Final = re.compile(r"(?<![\w.])(auto_batch|auto|expr)\(")
+_ARGUMENTS: Final = ("argv", "server.argv", "client.argv", "command")
 _NUMBER: Final = re.compile(r"[-+]?\d{1,18}\Z")
 _MAX_DEPTH: Final = 16
 
@@ -97,23 +98,43 @@ def render_text(text: str, names: Mapping[str, Any], *, where: str = "", path: s
 def placeholders(bench: BenchmarkConfig, key: str = "argv") -> tuple[str, ...]:
     """The placeholders and functions in the value of a key, as written, for `config explain`."""
     found: dict[str, None] = {}
-    for text in _texts(bench, key):
+    for text in texts(bench, key):
         found.update((part.text, None) for part in parts(text) if isinstance(part, Field))
         found.update((f"{call[1]}(...)", None) for call in _CALL.finditer(text))
     return tuple(found)
 
 
-def _texts(bench: BenchmarkConfig, key: str) -> Iterator[str]:
-    top, _, rest = key.partition(".")
-    if key in ("argv", "server.argv", "client.argv", "command"):
+def auto_batches(bench: BenchmarkConfig, names: Mapping[str, Any], keys: Sequence[str] = ("argv",)) -> tuple[int, ...]:
+    """The distinct batch sizes that `auto_batch(...)` has come to in the arguments under these keys."""
+    found: dict[int, None] = {}
+    for text in (text for key in keys for text in texts(bench, key) if "auto_batch(" in text):
+        place = _Place(where=bench.origin.where(keys[0]), path=bench.name)
+        for _, _, name, argument in _calls(text, place):
+            if name == "auto_batch":
+                size = _batch(argument, names, place, 0)
+                if _NUMBER.match(size):
+                    found[int(size)] = None
+    return tuple(found)
+
+
+def texts(bench: BenchmarkConfig, key: str) -> Iterator[str]:
+    """Every text in the value of a key whose placeholders would be resolved."""
+    if key in _ARGUMENTS:
         for argument in _arguments(bench, key):
             yield from [argument] if isinstance(argument, str) else [argument[0], *map(_text, _items(argument[1]))]
-    elif top == "argv":
-        for argument in bench.argv:
-            if not isinstance(argument, str) and argument[0] == rest:
-                yield from map(_text, _items(argument[1]))
-    elif top == "env":
+        return
+    top, _, rest = key.partition(".")
+    if top == "env":
         yield from [bench.env[rest]] if rest in bench.env else list(bench.env.values())
+        return
+    for below in _ARGUMENTS:
+        if key.startswith(f"{below}."):
+            name = key.removeprefix(f"{below}.")
+            for number, argument in enumerate(_arguments(bench, below)):
+                if isinstance(argument, str):
+                    yield from [argument] if name == str(number) else []
+                elif argument[0] == name:
+                    yield from map(_text, _items(argument[1]))
 
 
 def _arguments(bench: BenchmarkConfig, key: str) -> tuple[Argument, ...]:

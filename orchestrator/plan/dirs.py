@@ -29,8 +29,8 @@ class Dirs:
             "MILABENCH_DIR_EXTRA": self.extra,
             "MILABENCH_DIR_CACHE": self.cache,
             "XDG_CACHE_HOME": self.cache,
-            "TORCH_HOME": str(PurePath(self.cache, "torch")),
-            "HF_HOME": str(PurePath(self.cache, "huggingface")),
+            "TORCH_HOME": f"{self.cache}/torch",
+            "HF_HOME": f"{self.cache}/huggingface",
         }
 
 

@@ -23,7 +23,10 @@ def secret_names(env: Mapping[str, str]) -> tuple[str, ...]:
 def program_environment(
     bench: BenchmarkConfig, declared: Benchmark, *, dirs: Dirs, source: str, venv: str
 ) -> dict[str, str]:
-    """What both prepare.py and the program see: folders, caches, the venv, the benchfile's and the suite's own variables."""
+    """What both prepare.py and the program see: folders, caches, the venv, the benchfile's and the suite's own variables.
+
+    `venv` is empty for a command that comes with no benchfile, and so with no environment.
+    """
     python_path = [str(PurePath(source, folder)) for folder in declared.python_path]
     if declared.source is not None and declared.module is not None:
         python_path.insert(0, source)
@@ -31,8 +34,7 @@ def program_environment(
         **dirs.environment(),
         "MILABENCH_BENCH_CONFIG": "@config",
         "MILABENCH_NAME": bench.name,
-        "VIRTUAL_ENV": venv,
-        "PATH": f"{venv}/bin:@path",
+        **({"VIRTUAL_ENV": venv, "PATH": f"{venv}/bin:@path"} if venv else {}),
         "PYTHONPATH": ":".join(python_path),
         # Fetched programs stay byte for byte what was published; venvs were compiled when they were made.
         "PYTHONDONTWRITEBYTECODE": "1",

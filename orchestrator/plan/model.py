@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 PhaseName = Literal["install", "prepare", "run"]
@@ -44,12 +44,20 @@ class Step:
 
     @property
     def hash(self) -> str:
-        """sha256 over everything that decides what this step does."""
-        return digest({key: value for key, value in asdict(self).items() if key not in ("id", "stem")})
+        """sha256 over everything that decides what this step does; of secrets only the names."""
+        return digest({key: value for key, value in self._public().items() if key not in ("id", "stem")})
+
+    @property
+    def public_env(self) -> dict[str, str]:
+        """The variables that may be shown and kept: all but the secrets."""
+        return {name: value for name, value in self.env.items() if name not in self.secret_env}
 
     def to_json(self) -> dict[str, Any]:
-        """The step as docs/protocol.md, section 6, spells it."""
-        return {**asdict(self), "hash": self.hash}
+        """The step as docs/protocol.md, section 6, spells it; of secrets only the names."""
+        return {**self._public(), "hash": self.hash}
+
+    def _public(self) -> dict[str, Any]:
+        return {one.name: self.public_env if one.name == "env" else getattr(self, one.name) for one in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,8 +61,8 @@ def _is_here(ip: str, hostname: str, local: Node, *, alone: bool) -> bool:
 def _with_devices(node: Node, gpu: GpuConfig, arch: Arch) -> Node:
     count = gpu.count
     found = tuple(device for device in node.devices if device.arch == arch)
-    if count is None:
-        count = len(found) or 1
+    if count is None or arch == "cpu":
+        count = count or len(found) or 1
     kept = found[:count]
     made = tuple(
         Device(
@@ -81,7 +81,8 @@ def why_not(bench: BenchmarkConfig, facts: SystemFacts) -> str | None:
     """The reason why a benchmark cannot be placed on these machines, or None."""
     if bench.num_machines > len(facts.nodes):
         return f"needs {bench.num_machines} machines, the system has {len(facts.nodes)}"
-    return None
+    bare = [node.name for node in facts.nodes[: bench.num_machines] if not node.devices]
+    return f"no accelerator on {', '.join(bare)}" if bare else None
 
 
 def placements(bench: BenchmarkConfig, facts: SystemFacts) -> tuple[Placement, ...]:

@@ -32,6 +32,7 @@ def _step_lines(step: Step) -> list[str]:
     )
     return [
         f"{step.id}  [{step.hash[:8]}]  node {step.node}, devices {devices or '-'}, {', '.join(limits)}",
+        *([f"  in the container {step.container}"] if step.container is not None else []),
         f"  cd {shlex.quote(step.cwd)}",
         f"  {shlex.join(step.argv)}",
         f"  {env}",

@@ -242,7 +242,7 @@ def accepts(schema: dict[str, Any], value: Any, root: dict[str, Any]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("name", ["imaginary.yaml", "two_nodes_of_8.yaml"])
+@pytest.mark.parametrize("name", ["imaginary.yaml", "two_nodes_of_8.yaml", "multirun.yaml"])
 def test_the_schema_accepts_our_suites(name: str) -> None:
     schema = json_schema()
     assert accepts(schema, plain(parse_document((SUITES / name).read_text(), Source(name, "/")).root), schema)
