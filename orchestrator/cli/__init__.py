@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from orchestrator.errors import INTERRUPTED, MilabenchError
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+PROGRAM = "milabench"
 # Each verb's help stands here so that `--help` and completion import none of the modules behind it.
 COMMANDS = {
     "install": "Make the environments of the selected benchmarks and fetch their programs.",
@@ -20,10 +24,12 @@ COMMANDS = {
     "list": "List the benchmarks of the suite.",
     "plan": "Show what install, prepare or run would do.",
     "config": "Show, explain or check what the suite means.",
+    "size": "Find the largest batch size of a benchmark that fits.",
     "dev": "Open a shell in a benchmark's environment, or run a command there.",
     "doctor": "Say what this machine is and whether the suite can run on it.",
     "new": "Make a benchmark from a template.",
     "pin": "Write the lock files of the selected benchmarks.",
+    "completion": "Print what makes a shell complete commands, options and names.",
 }
 
 
@@ -41,6 +47,14 @@ class Verbs(click.Group):
         command = importlib.import_module(f"orchestrator.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs that begin so, or the options that stand before them; imports none of the verbs."""
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -87,7 +101,7 @@ def verbs(traceback: bool) -> None:
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code (docs/protocol.md, section 5)."""
     try:
-        code = verbs.main(standalone_mode=False)
+        code = verbs.main(prog_name=PROGRAM, standalone_mode=False)
     except MilabenchError as error:
         if "--traceback" in sys.argv:
             raise

@@ -6,6 +6,7 @@ import asyncio
 import os
 import platform
 import secrets
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,9 +30,13 @@ from orchestrator.plan.model import Plan, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What a run directory tells beside the plan: the name, what the environments were made from, the suite as resolved."""
+    """What a run directory tells beside the plan: the name, what the environments were made from, the suite as resolved.
+
+    `phase` is that of the plan unless given; only runs of the phase `run` are reported when no run is named.
+    """
 
     name: str
+    phase: str | None = None
     suite: Mapping[str, Any] = field(default_factory=dict)
     locks: Mapping[str, str] = field(default_factory=dict)
     packages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -54,6 +59,12 @@ def carry_out(plan: Plan, inputs: Inputs, recording: Recording, *, display: str,
         raise Unreachable(
             f"{', '.join(reached)}: steps on other nodes cannot be carried out by this version; plan only"
         )
+    for what, steps in (
+        ("in containers", [step for step in plan.steps if step.container is not None]),
+        ("of servers and clients", [step for step in plan.steps if "role" in step.config]),
+    ):
+        if steps:
+            raise Unreachable(f"{steps[0].id}: steps {what} cannot be carried out by this version; plan only")
     named = stems(plan.steps)
     plan = replace(plan, steps=tuple(replace(step, stem=named[step.id]) for step in plan.steps))
     writer = create(Path(where.dirs.base), recording.name, datetime.now())
@@ -62,6 +73,10 @@ def carry_out(plan: Plan, inputs: Inputs, recording: Recording, *, display: str,
         _write_manifest(writer, plan, inputs, recording, named)
         done = asyncio.run(_engine(plan, inputs, recording, writer, shown, wait=wait))
         return Carried(path=writer.path, done=done)
+    except Unreachable:
+        # Nothing was started: a run that never was must not be the latest one.
+        shutil.rmtree(writer.path, ignore_errors=True)
+        raise
     finally:
         shown.close()
         writer.close()
@@ -171,7 +186,7 @@ def _write_manifest(
 ) -> None:
     where = inputs.where
     manifest = {
-        "phase": plan.phase,
+        "phase": recording.phase or plan.phase,
         "name": recording.name,
         "created": datetime.now().astimezone().isoformat(timespec="seconds"),
         "version": __version__,

@@ -10,15 +10,18 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from orchestrator.cli.completing import benchmark_names
 from orchestrator.cli.inputs import read_inputs
 from orchestrator.cli.options import SuiteOptions, suite_options
-from orchestrator.cli.readiness import require_installed
 from orchestrator.cli.run import decide
 from orchestrator.errors import UsageError
-from orchestrator.plan.model import Step
+
+if TYPE_CHECKING:
+    from orchestrator.plan.model import Step
 
 
 @click.command(
@@ -27,10 +30,12 @@ from orchestrator.plan.model import Step
     context_settings={"ignore_unknown_options": True},
 )
 @suite_options(selection=False, environment=True)
-@click.argument("bench")
+@click.argument("bench", shell_complete=benchmark_names)
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
 def command(options: SuiteOptions, bench: str, argv: tuple[str, ...]) -> int:
     """Hand the command line's values on; see the help text above."""
+    from orchestrator.cli.readiness import require_installed
+
     inputs = read_inputs(replace(options, select=bench), repeats=1)
     if len(inputs.benches) != 1:
         names = ", ".join(ready.config.name for ready in inputs.benches)

@@ -7,16 +7,16 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from orchestrator.cli.inputs import Inputs, base_folder, read_inputs
+from orchestrator.cli.inputs import base_folder, read_inputs
 from orchestrator.cli.options import SuiteOptions, suite_options
-from orchestrator.cli.readiness import missing_environments, missing_preparations
-from orchestrator.facts.model import Node
-from orchestrator.facts.probe import probe_local
-from orchestrator.plan.run import plan_run
+
+if TYPE_CHECKING:
+    from orchestrator.cli.inputs import Inputs
+    from orchestrator.facts.model import Node
 
 LOW_DISK_GIB = 5
 
@@ -35,6 +35,8 @@ class Finding:
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 def command(options: SuiteOptions, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
+    from orchestrator.facts.probe import probe_local
+
     found = [*machine(probe_local()), *base(base_folder(options.base))]
     inputs = read_inputs(options)
     found += suite(inputs, options)
@@ -103,6 +105,9 @@ def base(folder: Path) -> Iterator[Finding]:
 
 def suite(inputs: Inputs, options: SuiteOptions) -> Iterator[Finding]:
     """Which of the selected benchmarks could run now, and what is missing for the others."""
+    from orchestrator.cli.readiness import missing_environments, missing_preparations
+    from orchestrator.plan.run import plan_run
+
     plan = plan_run(inputs.benches, inputs.where)
     names = sorted({step.bench for step in plan.steps})
     yield Finding(what="suite", state="ok", says=f"{inputs.suite_file}: {len(names)} benchmarks can be placed here")

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from orchestrator.bench.load import load
-from orchestrator.cli.options import SuiteOptions
-from orchestrator.config.read import read_suite
-from orchestrator.config.schema import BenchmarkConfig, Suite
-from orchestrator.config.select import select
 from orchestrator.errors import ConfigError, UsageError
-from orchestrator.facts.model import Arch
-from orchestrator.facts.probe import probe_local
-from orchestrator.plan.dirs import Dirs, dirs_under
-from orchestrator.plan.placement import system_facts
-from orchestrator.plan.profile import PROFILES
-from orchestrator.plan.run import Circumstances, Ready
+
+if TYPE_CHECKING:
+    from orchestrator.cli.options import SuiteOptions
+    from orchestrator.config.schema import BenchmarkConfig, Suite
+    from orchestrator.facts.model import Arch
+    from orchestrator.plan.dirs import Dirs
+    from orchestrator.plan.run import Circumstances, Ready
 
 # The checkout: config/, benchmarks/, constraints/ and benchmate/ stand beside the package.
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -56,6 +52,33 @@ def overrides(options: SuiteOptions) -> tuple[str, ...]:
     return (*options.overrides, *((f"system.arch={options.arch}",) if options.arch is not None else ()))
 
 
+def max_jobs(options: SuiteOptions) -> int:
+    """How many benchmarks one matrix may become."""
+    from orchestrator.config.matrix import MAX_JOBS
+
+    return options.max_jobs if options.max_jobs is not None else MAX_JOBS
+
+
+# Environment variables that stand for options of the system file: MILABENCH_SIZER_MULT is system.options.sizer.mult.
+_OPTION_VARIABLES = {"MILABENCH_SIZER_": "sizer", "MILABENCH_CPU_": "cpu"}
+_OWN_OPTIONS = ("MILABENCH_SIZER_SAVE",)
+
+
+def settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """The overrides that environment variables stand for, by variable; they win over files, and lose to the command line."""
+    return {
+        name: f"system.options.{group}.{name.removeprefix(prefix).lower()}={value}"
+        for name, value in sorted(environ.items())
+        for prefix, group in _OPTION_VARIABLES.items()
+        if name.startswith(prefix) and name not in _OWN_OPTIONS
+    }
+
+
+def print_warning(text: str) -> None:
+    """Say something that the user may want to change."""
+    print(f"warning: {text}", file=sys.stderr)
+
+
 def read_inputs(
     options: SuiteOptions,
     *,
@@ -64,8 +87,17 @@ def read_inputs(
     profile: str | None = None,
     seed: int = 0,
     environ: Mapping[str, str] = os.environ,
+    warn: Callable[[str], None] = print_warning,
 ) -> Inputs:
     """Read everything; ConfigError and NothingSelected say what is wrong with the input."""
+    from orchestrator.cli.scaling import read_sizer
+    from orchestrator.config.read import read_suite
+    from orchestrator.config.select import select
+    from orchestrator.facts.probe import probe_local
+    from orchestrator.plan.placement import system_facts
+    from orchestrator.plan.profile import PROFILES
+    from orchestrator.plan.run import Circumstances, sizing_notes
+
     local = probe_local()
     detected = local.devices[0].arch if local.devices else "cpu"
     file = suite_file(options.config_file)
@@ -76,15 +108,18 @@ def read_inputs(
         env=environ,
         detected_arch=detected,
         declared=declared_options,
+        max_jobs=max_jobs(options),
+        settings=settings(environ),
     )
     for warning in suite.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    arch = cast(Arch, suite.system.arch or detected)
+        warn(str(warning))
+    arch = cast("Arch", suite.system.arch or detected)
     name = profile or suite.profile
     if name not in PROFILES:
         raise ConfigError(f"profile: no profile '{name}'; known: {', '.join(PROFILES)}")
+    facts = system_facts(suite.system, local, arch)
     where = Circumstances(
-        facts=system_facts(suite.system, local, arch),
+        facts=facts,
         system=suite.system,
         dirs=folders(options, suite),
         profile=PROFILES[name],
@@ -92,8 +127,11 @@ def read_inputs(
         repeats=repeats,
         seed=seed,
         current_env=sys.prefix if options.use_current_env else None,
+        sizer=read_sizer(suite.system, facts),
     )
     benches = tuple(ready(bench, where.dirs) for bench in select(suite, options.select, options.exclude))
+    for note in sizing_notes(benches, where):
+        warn(note)
     return Inputs(suite=suite, suite_file=file, benches=benches, where=where)
 
 
@@ -101,6 +139,9 @@ def read_suite_only(
     options: SuiteOptions, environ: Mapping[str, str] = os.environ
 ) -> tuple[Suite, tuple[BenchmarkConfig, ...]]:
     """The suite and what is selected of it, without asking the machine what it is."""
+    from orchestrator.config.read import read_suite
+    from orchestrator.config.select import select
+
     suite = read_suite(
         [suite_file(options.config_file)],
         system=options.system_file,
@@ -108,25 +149,36 @@ def read_suite_only(
         env=environ,
         detected_arch="cpu",
         declared=declared_options,
+        max_jobs=max_jobs(options),
+        settings=settings(environ),
     )
     return suite, select(suite, options.select, options.exclude)
 
 
 def folders(options: SuiteOptions, suite: Suite) -> Dirs:
     """The folders under the base, with those that the system file moves elsewhere."""
+    from orchestrator.plan.dirs import dirs_under
+
     return dirs_under(str(base_folder(options.base)), suite.system.dirs)
 
 
 def declared_options(folder: Path) -> frozenset[str] | None:
     """The extra suite keys that the benchmark in `folder` understands; None, unknown, while it is not fetched."""
+    from orchestrator.bench.load import load
+
     return frozenset(load(folder).options) if folder.is_dir() else None
 
 
 def ready(bench: BenchmarkConfig, dirs: Dirs) -> Ready:
     """A selected benchmark with what its folder declares."""
+    from orchestrator.bench.load import load
+    from orchestrator.plan.run import COMMAND, Ready
+
     if isinstance(bench.definition, Path):
         return Ready(config=bench, folder=str(bench.definition), declared=load(bench.definition))
+    if bench.definition is None and bench.command:
+        return Ready(config=bench, folder=str(Path.cwd()), declared=COMMAND)
     if bench.definition is None:
-        raise ConfigError(f"{bench.name}: has no definition; give the folder with its benchfile.py")
+        raise ConfigError(f"{bench.name}: has no definition; give the folder with its benchfile.py, or a command")
     folder = Path(dirs.code, bench.definition.folder)
     return Ready(config=bench, folder=str(folder), declared=load(folder) if folder.is_dir() else None)

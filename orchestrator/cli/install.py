@@ -6,21 +6,20 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.bench.api import Git, Source
-from orchestrator.cli.environments import BENCHMATE, decide_install, requirements_of
-from orchestrator.cli.inputs import Inputs, read_inputs
+from orchestrator.cli.inputs import read_inputs
 from orchestrator.cli.options import SuiteOptions, suite_options
-from orchestrator.config.schema import GitDefinition, PyPIDefinition
 from orchestrator.errors import EnvironmentFailed
-from orchestrator.execute.current_env import check_current_env
-from orchestrator.execute.lock import hold
-from orchestrator.execute.sources import SourceBroken, fetch_sources, is_fetched, release, require_fetched
-from orchestrator.execute.venv import InstallOptions, Progress, VenvBroken, install_venvs, is_ready
-from orchestrator.plan.dirs import Dirs
-from orchestrator.plan.install import InstallPlan
+
+if TYPE_CHECKING:
+    from orchestrator.bench.api import Source
+    from orchestrator.cli.inputs import Inputs
+    from orchestrator.execute.venv import Progress
+    from orchestrator.plan.dirs import Dirs
+    from orchestrator.plan.install import InstallPlan
 
 
 @click.command("install", help="Make the environments of the selected benchmarks and fetch their programs.")
@@ -30,6 +29,8 @@ from orchestrator.plan.install import InstallPlan
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="How many at a time.")
 def command(options: SuiteOptions, force: bool, update: bool, jobs: int) -> int:
     """Hand the command line's values on; see the help text above."""
+    from orchestrator.cli.environments import decide_install
+
     inputs = read_inputs(options)
     if any(bench.declared is None for bench in inputs.benches):
         fetch_definitions(inputs)
@@ -42,6 +43,11 @@ def command(options: SuiteOptions, force: bool, update: bool, jobs: int) -> int:
 
 def fetch_definitions(inputs: Inputs) -> None:
     """Fetch the benchmarks' folders that are not here. Raises EnvironmentFailed with a line for each that cannot be."""
+    from orchestrator.bench.api import Git
+    from orchestrator.config.schema import GitDefinition, PyPIDefinition
+    from orchestrator.execute.lock import hold
+    from orchestrator.execute.sources import fetch_sources, release, require_fetched
+
     environ = dict(os.environ)
     wanted: list[Source] = []
     for bench in inputs.benches:
@@ -58,6 +64,8 @@ def fetch_definitions(inputs: Inputs) -> None:
 
 def install(plan: InstallPlan, inputs: Inputs, *, force: bool, update: bool, jobs: int) -> int:
     """Carry the plan out and say what was done. Raises EnvironmentFailed with a line for each thing that failed."""
+    from orchestrator.execute.lock import hold
+
     dirs = inputs.where.dirs
     if not (force or update) and is_installed(plan, dirs):
         print(f"install: nothing to do, {said(plan)} are there", file=sys.stderr)
@@ -68,11 +76,18 @@ def install(plan: InstallPlan, inputs: Inputs, *, force: bool, update: bool, job
 
 def is_installed(plan: InstallPlan, dirs: Dirs) -> bool:
     """Whether every program and every environment of the plan is there."""
+    from orchestrator.execute.sources import is_fetched
+    from orchestrator.execute.venv import is_ready
+
     return all(is_fetched(dirs, source) for source in plan.sources) and all(is_ready(dirs, venv) for venv in plan.venvs)
 
 
 def make(plan: InstallPlan, dirs: Dirs, *, force: bool, update: bool, jobs: int) -> int:
     """Fetch and build what is missing. Raises EnvironmentFailed with a line for each thing that failed."""
+    from orchestrator.cli.environments import BENCHMATE
+    from orchestrator.execute.sources import SourceBroken, fetch_sources
+    from orchestrator.execute.venv import InstallOptions, VenvBroken, install_venvs
+
     began = time.monotonic()
     environ = dict(os.environ)
     fetched = fetch_sources(plan.sources, dirs, environ=environ, report=show, jobs=jobs, force=force)
@@ -115,6 +130,10 @@ def check_only(inputs: Inputs) -> int:
 
     Raises EnvironmentFailed with everything that is missing.
     """
+    from orchestrator.cli.environments import requirements_of
+    from orchestrator.execute.current_env import check_current_env
+    from orchestrator.execute.sources import SourceBroken, fetch_sources
+
     plan_sources = {bench.config.name: bench.declared.source for bench in inputs.benches if bench.declared is not None}
     wanted = tuple(dict.fromkeys(source for source in plan_sources.values() if source is not None))
     fetched = fetch_sources(wanted, inputs.where.dirs, environ=dict(os.environ), report=show)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from orchestrator.cli.inputs import read_suite_only
 from orchestrator.cli.options import SuiteOptions, suite_options
-from orchestrator.config.schema import BenchmarkConfig
+
+if TYPE_CHECKING:
+    from orchestrator.config.schema import BenchmarkConfig
 
 
 @click.command("list", help="List the benchmarks of the suite.")

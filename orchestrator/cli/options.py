@@ -10,7 +10,9 @@ from typing import Any
 
 import click
 
+from orchestrator.cli.completing import selections
 from orchestrator.facts.model import ARCHS
+from orchestrator.plan.profile import PROFILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,7 @@ class SuiteOptions:
     system_file: Path | None = None
     base: Path | None = None
     overrides: tuple[str, ...] = ()
+    max_jobs: int | None = None
     arch: str | None = None
     select: str | None = None
     exclude: str | None = None
@@ -53,6 +56,12 @@ _SUITE = (
         "-s", "--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Replace a value of the suite."
     ),
     click.option(
+        "--max-jobs",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Most benchmarks that one matrix may become. Default: 100000.",
+    ),
+    click.option(
         "--arch",
         type=click.Choice(list(ARCHS)),
         envvar="MILABENCH_GPU_ARCH",
@@ -63,11 +72,16 @@ _SELECTION = (
     click.option(
         "--select",
         envvar="MILABENCH_SELECT",
+        shell_complete=selections,
         metavar="EXPR",
         help="Names, globs, groups or tags; comma lists, or and/or/not.",
     ),
     click.option(
-        "--exclude", envvar="MILABENCH_EXCLUDE", metavar="EXPR", help="The same language; what matches is left out."
+        "--exclude",
+        envvar="MILABENCH_EXCLUDE",
+        shell_complete=selections,
+        metavar="EXPR",
+        help="The same language; what matches is left out.",
     ),
 )
 _ENVIRONMENT = (
@@ -107,3 +121,14 @@ display_option = click.option(
     envvar="MILABENCH_DISPLAY",
     help="How progress is shown: a table that is redrawn, lines, or nothing. auto: a table on a terminal.",
 )
+
+
+def plan_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a verb the options that decide how much is measured: `repeat` and `profile`."""
+    repeat = click.option(
+        "--repeat", type=click.IntRange(1), help="Fresh processes per benchmark. Default: as the profile says."
+    )
+    profile = click.option(
+        "--profile", type=click.Choice(list(PROFILES)), help="How long is measured. Default: what the suite says."
+    )
+    return repeat(profile(function))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.environments import BENCHMATE, CONSTRAINTS
 from orchestrator.cli.inputs import read_inputs
-from orchestrator.cli.install import show
 from orchestrator.cli.options import SuiteOptions, suite_options
-from orchestrator.execute.pinning import benchmate_requirements, pin_locks
-from orchestrator.plan.pin import PinInput, pin_specs
+
+if TYPE_CHECKING:
+    from orchestrator.plan.pin import PinInput
 
 VARIANTS = ("cpu", "cuda", "rocm", "xpu")
 
@@ -30,6 +30,11 @@ VARIANTS = ("cpu", "cuda", "rocm", "xpu")
 )
 def command(options: SuiteOptions, variants: tuple[str, ...], all_variants: bool, python: str) -> int:
     """Hand the command line's values on; see the help text above."""
+    from orchestrator.cli.environments import BENCHMATE, CONSTRAINTS
+    from orchestrator.cli.install import show
+    from orchestrator.execute.pinning import benchmate_requirements, pin_locks
+    from orchestrator.plan.pin import pin_specs
+
     inputs = read_inputs(options)
     wanted = VARIANTS if all_variants else variants or (inputs.where.facts.arch,)
     groups = {bench.config.install_group for bench in inputs.benches}
@@ -60,6 +65,8 @@ def command(options: SuiteOptions, variants: tuple[str, ...], all_variants: bool
 
 def files_of(bench: str, folder: Path, variant: str) -> PinInput:
     """A benchmark's lock for a variant and what it is made from: requirements.<variant>.in where there is one."""
+    from orchestrator.plan.pin import PinInput
+
     own = folder / f"requirements.{variant}.in"
     requirements = own if own.is_file() else folder / "requirements.in"
     return PinInput(bench=bench, requirements=str(requirements), lock=str(folder / f"requirements.{variant}.txt"))

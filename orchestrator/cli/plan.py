@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from pathlib import Path
 
 import click
 
-from orchestrator.cli.inputs import read_inputs
-from orchestrator.cli.options import SuiteOptions, suite_options
-from orchestrator.cli.run import decide
-from orchestrator.plan.profile import PROFILES
-from orchestrator.plan.show import plan_text
+from orchestrator.cli.options import SuiteOptions, plan_options, suite_options
 
 
 @click.command("plan", help="Show what install, prepare or run would do.")
 @click.argument("phase", type=click.Choice(["install", "prepare", "run"]))
 @suite_options(environment=True)
+@plan_options
 @click.option("--run-name", default="run", envvar="MILABENCH_RUN_NAME", help="Name of the run.")
-@click.option("--repeat", type=click.IntRange(1), help="Fresh processes per benchmark. Default: as the profile says.")
-@click.option(
-    "--profile", type=click.Choice(list(PROFILES)), help="How long is measured. Default: what the suite says."
-)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order in which benchmarks run.")
 @click.option("--json", "as_json", is_flag=True, help="JSON (docs/protocol.md, section 6) instead of text.")
+@click.option(
+    "--diff",
+    "other",
+    metavar="OTHER_PLAN.json",
+    type=click.Path(path_type=Path),
+    help="Show what is different from this plan, or from the plan in a run's manifest.json.",
+)
 def command(
     options: SuiteOptions,
     phase: str,
@@ -32,24 +31,31 @@ def command(
     profile: str | None,
     seed: int,
     as_json: bool,
+    other: Path | None,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
+    from orchestrator.cli.inputs import read_inputs
+    from orchestrator.cli.showing import Shown, show_plans
+    from orchestrator.plan.show import plan_text
+
+    if phase == "run":
+        from orchestrator.cli.multirun import read_variations
+        from orchestrator.cli.run import show_runs
+
+        runs = read_variations(options, run_name=run_name, stamp="{time}", repeats=repeat, profile=profile, seed=seed)
+        show_runs(runs, as_json=as_json, other=other)
+        return 0
     inputs = read_inputs(options, run_name=run_name, repeats=repeat, profile=profile, seed=seed)
-    value: dict[str, Any]
-    match phase:
-        case "run":
-            plan = decide(inputs)
-            value, text = plan.to_json(), plan_text(plan)
-        case "prepare":
-            from orchestrator.cli.prepare import decide as decide_prepare
+    if phase == "prepare":
+        from orchestrator.cli.prepare import decide as decide_prepare
 
-            plan = decide_prepare(inputs)
-            value, text = plan.to_json(), plan_text(plan)
-        case _:
-            from orchestrator.cli.environments import decide_install
-            from orchestrator.cli.install import install_text
+        plan = decide_prepare(inputs)
+        shown = Shown(value=plan.to_json(), text=plan_text(plan))
+    else:
+        from orchestrator.cli.environments import decide_install
+        from orchestrator.cli.install import install_text
 
-            install = decide_install(inputs)
-            value, text = install.to_json(), install_text(install)
-    click.echo(json.dumps(value, indent=1) if as_json else text, nl=as_json)
+        install = decide_install(inputs)
+        shown = Shown(value=install.to_json(), text=install_text(install))
+    show_plans([shown], as_json=as_json, other=other)
     return 0

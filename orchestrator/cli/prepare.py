@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.carry_out import Recording, carry_out, reason_of
-from orchestrator.cli.environments import decide_install
-from orchestrator.cli.inputs import Inputs, read_inputs
-from orchestrator.cli.install import print_note
+from orchestrator.cli.inputs import read_inputs
 from orchestrator.cli.options import SuiteOptions, display_option, suite_options
-from orchestrator.cli.readiness import environment_records, require_installed
 from orchestrator.errors import INTERRUPTED, EnvironmentFailed
-from orchestrator.execute.api import Passed
-from orchestrator.execute.lock import hold
-from orchestrator.plan.model import Plan, SkippedBench
-from orchestrator.plan.prepare import (
-    ALREADY,
-    MARKERS,
-    Preparation,
-    marker_name,
-    plan_prepare,
-    prepare_digest,
-    prepare_step,
-)
-from orchestrator.plan.run import Ready, preparation_of
+
+if TYPE_CHECKING:
+    from orchestrator.cli.inputs import Inputs
+    from orchestrator.plan.model import Plan
+    from orchestrator.plan.prepare import Preparation
+    from orchestrator.plan.run import Ready
 
 TAIL_LINES = 15
 
@@ -37,6 +27,11 @@ TAIL_LINES = 15
 @display_option
 def command(options: SuiteOptions, force: bool, display: str) -> int:
     """Hand the command line's values on; see the help text above."""
+    from orchestrator.cli.install import print_note
+    from orchestrator.cli.readiness import require_installed
+    from orchestrator.execute.lock import hold
+    from orchestrator.plan.prepare import ALREADY
+
     inputs = read_inputs(options)
     require_installed(inputs, options)
     plan = decide(inputs, force=force)
@@ -50,6 +45,9 @@ def command(options: SuiteOptions, force: bool, display: str) -> int:
 
 def decide(inputs: Inputs, *, force: bool = False) -> Plan:
     """The preparations that have not passed with these arguments, program and environment."""
+    from orchestrator.plan.model import SkippedBench
+    from orchestrator.plan.prepare import plan_prepare
+
     markers = marker_folder(inputs)
     try:
         found = {path.name for path in markers.iterdir()}
@@ -64,6 +62,10 @@ def decide(inputs: Inputs, *, force: bool = False) -> Plan:
 
 def preparations(inputs: Inputs, benches: list[Ready]) -> list[Preparation]:
     """The prepare steps with their markers."""
+    from orchestrator.cli.environments import decide_install
+    from orchestrator.plan.prepare import Preparation, marker_name, prepare_digest, prepare_step
+    from orchestrator.plan.run import preparation_of
+
     digests = {}
     if inputs.where.current_env is None:
         digests = {bench: venv.digest for venv in decide_install(inputs).venvs for bench in venv.benches}
@@ -100,11 +102,17 @@ def preparations(inputs: Inputs, benches: list[Ready]) -> list[Preparation]:
 
 def marker_folder(inputs: Inputs) -> Path:
     """Where the markers of what was prepared stand."""
+    from orchestrator.plan.prepare import MARKERS
+
     return Path(inputs.where.dirs.data, MARKERS)
 
 
 def prepare(plan: Plan, inputs: Inputs, *, display: str) -> int:
     """Carry the plan out; leave a marker for each preparation that passed. Raises EnvironmentFailed for those that did not."""
+    from orchestrator.cli.carry_out import Recording, carry_out, reason_of
+    from orchestrator.cli.readiness import environment_records
+    from orchestrator.execute.api import Passed
+
     locks, packages = environment_records(inputs)
     recording = Recording(name="prepare", locks=locks, packages=packages)
     carried = carry_out(plan, inputs, recording, display=display, wait=True)

@@ -62,6 +62,7 @@ def command_line(verb: str, options: SuiteOptions) -> str:
         ("--config", options.config_file),
         ("--system", options.system_file),
         ("--base", options.base),
+        ("--max-jobs", options.max_jobs),
         ("--arch", options.arch),
         ("--select", options.select),
         ("--exclude", options.exclude),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.analysis.summary import Summary, summarise
 from orchestrator.cli.inputs import base_folder
 from orchestrator.errors import RecordError
-from orchestrator.events.rundir import find_run, latest_run
+
+if TYPE_CHECKING:
+    from orchestrator.analysis.summary import Summary
 
 FORMATS = ("text", "markdown", "json", "csv")
 
@@ -28,6 +30,9 @@ FORMATS = ("text", "markdown", "json", "csv")
 )
 def command(runs: tuple[str, ...], base: Path | None, form: str, as_json: bool, output: Path | None) -> int:
     """Hand the command line's values on; see the help text above."""
+    from orchestrator.analysis.summary import summarise
+    from orchestrator.events.rundir import find_run, latest_run
+
     folder = base_folder(base)
     found = [find_run(folder, name) for name in runs] if runs else [latest_run(folder)]
     render = renderer("json" if as_json else form)

@@ -1,0 +1,193 @@
+"""`milabench config` and `milabench list`: what the suite means, where it comes from, what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from .conftest import ROOT, Said
+
+Milabench = Callable[..., Said]
+QUICKSTART = ("--config", "config/quickstart.yaml")
+IMAGINARY = ("--config", "tests/suite/imaginary.yaml", "--system", "tests/suite/two_nodes_of_8.yaml")
+BROKEN = "tests/suite/broken"
+
+
+def place(file: str, text: str) -> str:
+    """`file:line:column` of the value after this key."""
+    for number, line in enumerate((ROOT / file).read_text().splitlines(), 1):
+        if text in line:
+            return f"{file}:{number}:{line.index(text) + len(text) + 1}"
+    raise AssertionError(f"{text!r} is not in {file}")
+
+
+# --- explain ---------------------------------------------------------------------------------------------------------
+
+
+def test_explain_names_the_place_of_an_inherited_value(milabench: Milabench) -> None:
+    said = milabench("config", "explain", "digits.max_duration", *QUICKSTART)
+    assert said.out.splitlines() == [
+        "digits.max_duration = 600",
+        f"  set at {place('config/base.yaml', 'max_duration: ')}",
+    ]
+
+
+def test_explain_after_an_override_names_both(milabench: Milabench) -> None:
+    said = milabench("config", "explain", "digits.max_duration", *QUICKSTART, "--override", "digits.max_duration=5")
+    assert said.out.splitlines() == [
+        "digits.max_duration = 5",
+        "  set at --override 'digits.max_duration=5'",
+        f"  replaces 600, set at {place('config/base.yaml', 'max_duration: ')}",
+    ]
+
+
+def test_explain_shows_what_placeholders_and_functions_become(milabench: Milabench) -> None:
+    said = milabench(
+        "config", "explain", "convnet.argv.--data", "chat.client.argv.--num-prompts", *IMAGINARY, "--base", "/b"
+    )
+    lines = said.out.splitlines()
+    assert "  {milabench_data} is /b/data" in lines
+    assert "  expr(min({gpu_count} * 100, 500)) is 500" in lines
+
+
+def test_explain_of_an_unknown_key_names_the_nearest(milabench: Milabench) -> None:
+    said = milabench("config", "explain", "digits.max_duratoin", *QUICKSTART)
+    assert said.code == 2
+    assert said.err == "error: 'digits.max_duratoin' is not set; did you mean 'max_duration'?\n"
+
+
+# --- check and schema ------------------------------------------------------------------------------------------------
+
+
+def test_check_tells_every_problem_of_every_file_at_once(milabench: Milabench) -> None:
+    said = milabench("config", "check", BROKEN)
+    assert said.code == 2
+    files = sorted((ROOT / BROKEN).iterdir())
+    for file in files:
+        assert f"error: {BROKEN}/{file.name}:" in said.err, file.name
+    assert said.err.splitlines()[-1] == f"error: {len(files)} of {len(files)} files cannot be used"
+
+
+@pytest.mark.parametrize(
+    ("file", "what"),
+    [
+        ("unknown_key.yaml", "3:3: a: unknown key 'max_durration'; did you mean 'max_duration'?"),
+        ("wrong_type.yaml", "3:17: a.max_duration: expected a number of seconds, got 'ten'"),
+        ("duplicate_key.yaml", "4:3: a.weight: the key 'weight' is given twice"),
+        ("missing_include.yaml", "1:10: include: the included file cannot be read (no such file or directory)"),
+        ("include_cycle.yaml", "include_cycle_2.yaml:1:10: include: the includes go round in a circle"),
+        ("inherit_cycle.yaml", "3:16: _c.inherits: the inheritance goes round in a circle"),
+        ("missing_parent.yaml", "2:15: a.inherits: no benchmark or template named '_resnet50'"),
+        ("placeholder.yaml", "4:13: a.argv.--data: the placeholder {milabench_dta} cannot be resolved"),
+        ("expression.yaml", "4:7: a.requires_capabilities.0: in the expression"),
+        ("matrix_too_large.yaml", "3:5: a.matrix: 110000 jobs are more than the limit of 100000"),
+        ("not_utf8.yaml", "2:18: not UTF-8"),
+        ("aliases.yaml", "6:21: _f.k.2: aliases expand to more than"),
+        ("merge_keys.yaml", "1:14: _a.<<: << takes a mapping"),
+    ],
+)
+def test_each_kind_of_problem_has_its_line(milabench: Milabench, file: str, what: str) -> None:
+    said = milabench("config", "check", f"{BROKEN}/{file}")
+    assert said.code == 2
+    assert what in said.err.splitlines()[0]
+
+
+def test_check_finds_what_only_planning_would(milabench: Milabench, tmp_path: Path) -> None:
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(
+        "system: {options: {sizer: {mutl: 2}}}\n"
+        "a: {definition: x, dirs: {venv: /v}, env: {A: '{nowhere}'}, requires_capabilities: ['gpus > 1']}\n"
+        "b: {definition: x, plan: {method: multigpu, launcher: mpi}}\n"
+    )
+    said = milabench("config", "check", str(suite))
+    assert said.code == 2
+    assert [line.split(": ")[2] for line in said.err.splitlines()[:-1]] == [
+        "system.options.sizer.mutl",
+        "a.dirs.venv",
+        "a.env.A",
+        "a.requires_capabilities",
+        "b.plan.launcher",
+    ]
+
+
+def test_check_passes_what_is_in_order(milabench: Milabench) -> None:
+    suites = ("imaginary.yaml", "two_nodes_of_8.yaml", "multirun.yaml", "odd.yaml", "sized.yaml")
+    said = milabench("config", "check", "config", *(f"tests/suite/{name}" for name in suites))
+    assert (said.code, said.out) == (0, "")
+    assert said.err.endswith("files are in order\n")
+
+
+def test_more_jobs_can_be_allowed(milabench: Milabench, tmp_path: Path) -> None:
+    suite = tmp_path / "suite.yaml"
+    suite.write_text("m: {matrix: {x: [1, 2, 3]}, job: {name: 'm{x}', definition: x}}")
+    said = milabench("list", "--config", str(suite), "--max-jobs", "2")
+    assert said.code == 2
+    assert "allow them with --max-jobs 3" in said.err
+    assert milabench("list", "--config", str(suite), "--max-jobs", "3").code == 0
+
+
+def test_the_schema_in_the_documentation_is_current(milabench: Milabench) -> None:
+    assert milabench("config", "schema").out == (ROOT / "docs" / "suite.schema.json").read_text(), "run `make docs`"
+
+
+def test_the_schema_is_one_that_editors_take_and_knows_every_key_of_our_suites(milabench: Milabench) -> None:
+    schema = json.loads(milabench("config", "schema").out)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    known = set(schema["$defs"]["benchmark"]["properties"])
+    for file in (ROOT / "config").glob("*.yaml"):
+        for name, bench in yaml.safe_load(file.read_text()).items():
+            if name not in schema["properties"]:
+                # What is left are keys that the benchmark's benchfile declares.
+                assert set(bench) - known <= {"model", "documents"}, f"{file.name}: {name}"
+
+
+# --- show and list ---------------------------------------------------------------------------------------------------
+
+
+def test_show_of_some_benchmarks_shows_those(milabench: Milabench) -> None:
+    shown = yaml.safe_load(milabench("config", "show", "digits", "flops", *QUICKSTART).out)
+    assert list(shown) == ["digits", "flops"]
+    assert shown["flops"]["weight"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("select", "exclude", "names"),
+    [
+        ("vision and not sweep", None, {"convnet", "jobs"}),
+        ("finetune-*", "finetune-rack,multinode and finetune-a*", {"finetune-gpus", "finetune-nodes"}),
+        ("llm and (inference or multigpu) and not multinode", None, {"chat", "finetune-gpus"}),
+        ("jobs,chat", None, {"jobs", "chat"}),
+        ("retired", None, {"retired"}),
+        (None, "torch,sweep", {"chat", "copy-speed"}),
+    ],
+)
+def test_selections(milabench: Milabench, select: str | None, exclude: str | None, names: set[str]) -> None:
+    words = [*(("--select", select) if select else ()), *(("--exclude", exclude) if exclude else ())]
+    said = milabench("list", *IMAGINARY, *words, "--json")
+    assert said.code == 0, said.err
+    assert {row["name"] for row in json.loads(said.out)["benchmarks"]} == names
+
+
+def test_a_row_of_the_list_has_what_the_documentation_says(milabench: Milabench) -> None:
+    (row,) = json.loads(milabench("list", *IMAGINARY, "--select", "jobs", "--json").out)["benchmarks"]
+    assert row == {
+        "name": "jobs",
+        "enabled": True,
+        "plan": "njobs x 2",
+        "weight": 1.0,
+        "group": "vision",
+        "install_group": "torch",
+        "tags": ["vision"],
+        "num_machines": 1,
+    }
+
+
+@pytest.mark.parametrize("verb", ["list", "run", "install", "prepare"])
+def test_nothing_selected_is_exit_code_3_with_the_nearest_names(milabench: Milabench, verb: str) -> None:
+    said = milabench(verb, *QUICKSTART, "--select", "digist")
+    assert said.code == 3
+    assert said.err == "error: 'digist' is no benchmark, group or tag; did you mean 'digits'?\n"
