@@ -47,7 +47,7 @@ def command(
         return 0
     inputs = read_inputs(options, run_name=run_name, repeats=repeat, profile=profile, seed=seed)
     if phase == "prepare":
-        from orchestrator.cli.prepare import decide as decide_prepare
+        from orchestrator.cli.preparations import decide as decide_prepare
 
         plan = decide_prepare(inputs)
         shown = Shown(value=plan.to_json(), text=plan_text(plan))

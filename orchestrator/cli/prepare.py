@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,8 +15,6 @@ from orchestrator.errors import INTERRUPTED, EnvironmentFailed
 if TYPE_CHECKING:
     from orchestrator.cli.inputs import Inputs
     from orchestrator.plan.model import Plan
-    from orchestrator.plan.prepare import Preparation
-    from orchestrator.plan.run import Ready
 
 TAIL_LINES = 15
 
@@ -28,6 +26,7 @@ TAIL_LINES = 15
 def command(options: SuiteOptions, force: bool, display: str) -> int:
     """Hand the command line's values on; see the help text above."""
     from orchestrator.cli.install import print_note
+    from orchestrator.cli.preparations import decide
     from orchestrator.cli.readiness import require_installed
     from orchestrator.execute.lock import hold
     from orchestrator.plan.prepare import ALREADY
@@ -43,73 +42,10 @@ def command(options: SuiteOptions, force: bool, display: str) -> int:
         return prepare(plan, inputs, display=display)
 
 
-def decide(inputs: Inputs, *, force: bool = False) -> Plan:
-    """The preparations that have not passed with these arguments, program and environment."""
-    from orchestrator.plan.model import SkippedBench
-    from orchestrator.plan.prepare import plan_prepare
-
-    markers = marker_folder(inputs)
-    try:
-        found = {path.name for path in markers.iterdir()}
-    except OSError:
-        found = set()
-    benches = [bench for bench in inputs.benches if bench.declared is not None]
-    skipped = [
-        SkippedBench(bench=bench.config.name, why="not fetched") for bench in inputs.benches if bench.declared is None
-    ]
-    return plan_prepare(preparations(inputs, benches), markers=found, force=force, skipped=skipped)
-
-
-def preparations(inputs: Inputs, benches: list[Ready]) -> list[Preparation]:
-    """The prepare steps with their markers."""
-    from orchestrator.cli.environments import decide_install
-    from orchestrator.plan.prepare import Preparation, marker_name, prepare_digest, prepare_step
-    from orchestrator.plan.run import preparation_of
-
-    digests = {}
-    if inputs.where.current_env is None:
-        digests = {bench: venv.digest for venv in decide_install(inputs).venvs for bench in venv.benches}
-    found = []
-    for bench in benches:
-        assert bench.declared is not None
-        if bench.declared.prepare is None:
-            continue
-        script = Path(bench.folder, bench.declared.prepare)
-        if not script.is_file():
-            raise EnvironmentFailed(
-                f"{bench.config.name}: {script}: no such file; its benchfile says prepare.py stands there"
-            )
-        argv, env, cwd, venv, config = preparation_of(bench, inputs.where)
-        step = prepare_step(
-            bench.config.name,
-            bench.declared,
-            PurePath(bench.folder),
-            argv=argv,
-            env=env,
-            venv=venv,
-            cwd=cwd,
-            config=config,
-            timeout_s=bench.config.max_duration,
-        )
-        assert step is not None
-        source = bench.declared.source.folder if bench.declared.source is not None else ""
-        digest = prepare_digest(
-            step, {script.name: script.read_bytes()}, venv=digests.get(bench.config.name, ""), source=source
-        )
-        found.append(Preparation(step=step, marker=marker_name(bench.config.name, digest)))
-    return found
-
-
-def marker_folder(inputs: Inputs) -> Path:
-    """Where the markers of what was prepared stand."""
-    from orchestrator.plan.prepare import MARKERS
-
-    return Path(inputs.where.dirs.data, MARKERS)
-
-
 def prepare(plan: Plan, inputs: Inputs, *, display: str) -> int:
     """Carry the plan out; leave a marker for each preparation that passed. Raises EnvironmentFailed for those that did not."""
     from orchestrator.cli.carry_out import Recording, carry_out, reason_of
+    from orchestrator.cli.preparations import marker_folder, preparations
     from orchestrator.cli.readiness import environment_records
     from orchestrator.execute.api import Passed
 

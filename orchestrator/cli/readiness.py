@@ -36,7 +36,7 @@ def _has_benchmate() -> bool:
 
 def missing_preparations(inputs: Inputs, plan: Plan) -> tuple[str, ...]:
     """The benchmarks of the plan whose prepare.py has not passed with the arguments of this plan."""
-    from orchestrator.cli.prepare import decide
+    from orchestrator.cli.preparations import decide
 
     wanted = {step.bench for step in plan.steps}
     return tuple(step.bench for step in decide(inputs).steps if step.bench in wanted)
