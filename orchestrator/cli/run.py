@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     "--run-name", default="run", envvar="MILABENCH_RUN_NAME", help="Name of the run; the time is added to it."
 )
 @click.option("--seed", type=int, help="Seed of the order in which benchmarks run. Default: the time.")
-@click.option("--wait", is_flag=True, help="Wait while another run measures on these devices, instead of refusing.")
+@click.option(
+    "--wait",
+    is_flag=True,
+    envvar="MILABENCH_WAIT",
+    help="Wait while another run measures on these devices, instead of refusing.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the plan; the same as `milabench plan run`.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: JSON instead of text.")
 @click.option(

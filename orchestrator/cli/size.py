@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 @click.option("--min", "least", type=click.IntRange(1), default=1, show_default=True, help="Smallest size to try.")
 @click.option("--max", "most", type=click.IntRange(1), help="Largest size to try. Default: until it does not fit.")
 @click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="Add what was observed to this file.")
-@click.option("--wait", is_flag=True, help="Wait while another run measures on these devices, instead of refusing.")
+@click.option(
+    "--wait",
+    is_flag=True,
+    envvar="MILABENCH_WAIT",
+    help="Wait while another run measures on these devices, instead of refusing.",
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @display_option
 def command(

@@ -73,7 +73,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """The quickstart suite, installed and prepared in a new base with a new home."""
     folder = tmp_path_factory.mktemp("quickstart")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
-    environ = {**kept, "MILABENCH_BASE": str(folder / "base")}
+    environ = {**kept, "MILABENCH_BASE": str(folder / "base"), "MILABENCH_WAIT": "1"}
     made = Place(folder / "base", environ)
     made.milabench("install", *QUICKSTART)
     made.milabench("prepare", *QUICKSTART)

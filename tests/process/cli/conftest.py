@@ -31,7 +31,15 @@ def environ(tmp_path: Path) -> dict[str, str]:
     home = tmp_path / "home"
     home.mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
-    return {**kept, "HOME": str(home), "MILABENCH_BASE": str(tmp_path / "base"), "XDG_CACHE_HOME": str(home / "cache")}
+    base = str(tmp_path / "base")
+    # Somebody else's run may hold this machine's devices: these tests are not about who measures first.
+    return {
+        **kept,
+        "HOME": str(home),
+        "MILABENCH_BASE": base,
+        "XDG_CACHE_HOME": str(home / "cache"),
+        "MILABENCH_WAIT": "1",
+    }
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ def test_a_second_run_at_once_is_refused_and_told_who_measures(
     prepared: Callable[..., Said], environ: dict[str, str]
 ) -> None:
     with running(environ, *LONG):
-        said = prepared("run", *HERE, "--select", "good")
+        said = prepared("run", *HERE, "--select", "good", MILABENCH_WAIT="0")
     assert said.code == 5
     assert "is held by run" in said.err
     assert "--wait" in said.err
