@@ -222,6 +222,7 @@ class _Work:
         self.report = report
         self._lock = threading.Lock()
         self._once = threading.Lock()
+        self._fetching = threading.Lock()
         self._children: set[subprocess.Popen[str]] = set()
         self._is_stopped = False
         self._settings: Mapping[str, str] | None = options.pip
@@ -337,17 +338,29 @@ class _Work:
         wanted = ".".join(spec.python.split(".")[:2])
         if wanted == running:
             return sys.executable, ()
+        found = self._python(wanted, shell)
+        if found is None and self.options.uv:
+            self._say(spec, "fetching", f"python {wanted}, which its locks are made for")
+            with self._fetching:  # several environments may want the same one
+                shell.answer((self.options.uv, "python", "install", wanted, "--no-bin"))
+            found = self._python(wanted, shell)
+        if found is not None:
+            return found, ()
+        note = f"the locks of {spec.group} are made for python {wanted}, which was not found; python {running} is used"
+        self._say(spec, "note", note)
+        return sys.executable, (note,)
+
+    def _python(self, wanted: str, shell: _Shell) -> str | None:
+        """An interpreter of this version: on PATH, or where uv finds one."""
         candidates = [shutil.which(f"python{wanted}", path=shell.environ.get("PATH"))]
         if self.options.uv:
-            find = (self.options.uv, "python", "find", wanted, "--no-project", "--system", "--no-python-downloads")
+            find = (self.options.uv, "python", "find", wanted, "--no-project", "--no-python-downloads")
             candidates.append((shell.answer(find) or "").strip() or None)
         for candidate in candidates:
             ask = "import sys; print('%d.%d' % sys.version_info[:2])"
             if candidate and (shell.answer((candidate, "-I", "-c", ask)) or "").strip() == wanted:
-                return candidate, ()
-        note = f"the locks of {spec.group} are made for python {wanted}, which was not found; python {running} is used"
-        self._say(spec, "note", note)
-        return sys.executable, (note,)
+                return candidate
+        return None
 
     def _installer(self, spec: VenvSpec) -> Installer:
         if self.options.uv:
