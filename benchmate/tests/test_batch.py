@@ -40,13 +40,13 @@ class Sample:
 )
 def test_the_first_tensor_says_it(batch):
     guess = Guess()
-    assert [guess(batch), guess(batch)] == [8, 8]
+    assert [guess.of(batch), guess.of(batch)] == [8, 8]
 
 
 @pytest.mark.parametrize("batch", [3, "text", ["a", "b"], {}, None, [Tensor()]])
 def test_what_cannot_be_told_says_how_to_give_it(batch):
     with pytest.raises(BatchSizeError, match="give batch_size="):
-        Guess()(batch)
+        Guess().of(batch)
 
 
 def test_a_number_a_key_and_a_function():
@@ -65,4 +65,4 @@ def test_a_number_a_key_and_a_function():
 def test_batches_may_change_their_shape_and_their_kind():
     guess = Guess()
     batches = [(Tensor(8), 1), (Tensor(3), 1), {"x": Tensor(5)}, ["name", Tensor(4)], (Tensor(2),)]
-    assert [guess(batch) for batch in batches] == [8, 3, 5, 4, 2]
+    assert [guess.of(batch) for batch in batches] == [8, 3, 5, 4, 2]

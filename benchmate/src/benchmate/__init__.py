@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from benchmate.batch import BatchSize
     from benchmate.loop import Steps
-    from benchmate.loss import Losses
 
 __version__ = "0.1.0"
 __all__ = ["config", "fail", "message", "metric", "observe_loss", "observed", "option", "steps"]
 
-_losses_of: Callable[[str], Losses] | None = None
+# How the losses of each task are observed in this process: looking it up each time costs more than the loss.
+_loss_observers: dict[str, Callable[[Any], None]] = {}
 
 T = TypeVar("T", bound=Iterable[Any])
 
@@ -28,11 +28,14 @@ def observed(
     batch_size: BatchSize = None,
     task: str = "train",
     stop: bool | None = None,
+    parts: bool = False,
 ) -> T:
     """The same iterable, with each step of a loop over it timed. See the README for the keywords."""
     from benchmate.loop import Observed, ObservedIterator
     from benchmate.session import current
 
+    if parts:
+        current().with_parts(task)
     kind = ObservedIterator if hasattr(iterable, "__next__") else Observed
     return kind(iterable, current().observer(task, units, stop), batch_size)  # type: ignore[return-value]
 
@@ -47,10 +50,12 @@ def steps(*, units: str = "items/s", task: str = "train", stop: bool | None = No
 
 def observe_loss(value: Any, task: str = "train") -> None:
     """Observe a loss: a float, or a tensor, which is read after the window and never waited for."""
-    global _losses_of  # noqa: PLW0603  (an import statement in the measured loop costs more than the loss)
-    if _losses_of is None:
-        from benchmate.session import losses_of as _losses_of
-    _losses_of(task).observe(value)
+    observe = _loss_observers.get(task)
+    if observe is None:
+        from benchmate.session import current
+
+        observe = _loss_observers[task] = current().losses_of(task).observe
+    observe(value)
 
 
 def metric(name: str, value: float, units: str = "", direction: str = "none", **more: Any) -> None:

@@ -20,7 +20,7 @@ def sizer(batch_size: BatchSize) -> tuple[Size | None, int | float]:
     if isinstance(batch_size, (int, float)):
         return None, batch_size
     if batch_size is None:
-        return Guess(), 0
+        return Guess().of, 0
     if isinstance(batch_size, str):
         return _by_key(batch_size), 0
     if callable(batch_size):
@@ -38,7 +38,8 @@ class Guess:
     def __init__(self) -> None:
         self._way: tuple[Any, ...] | None = None
 
-    def __call__(self, batch: Any) -> int:
+    def of(self, batch: Any) -> int:
+        """The length of the batch."""
         if self._way is not None:
             value = batch
             try:

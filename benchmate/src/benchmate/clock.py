@@ -100,26 +100,53 @@ def device_clock() -> DeviceClock | None:
 
 def wait_for_devices() -> None:
     """Wait until every device has done what was asked of it; for frameworks without events, at both ends of a window."""
-    jax = sys.modules.get("jax")
-    live_arrays = getattr(jax, "live_arrays", None)
-    if live_arrays is not None:
-        for array in live_arrays():
-            if not array.is_deleted():
-                array.block_until_ready()
+    for array in _live_arrays():
+        if not array.is_deleted():
+            array.block_until_ready()
+
+
+def _live_arrays() -> list[Any]:
+    """The arrays of JAX in this process, newest first; asks only a JAX that the script uses, because asking starts it."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    is_started = getattr(bridge, "backends_are_initialized", None)
+    if is_started is None or not is_started():
+        return []
+    return sys.modules["jax"].live_arrays()  # type: ignore[attr-defined,no-any-return]
+
+
+def bounded_lag() -> BoundedLag | None:
+    """What keeps JAX close to the host's clock, where the script uses JAX."""
+    return BoundedLag() if _live_arrays() else None
 
 
 class BoundedLag:
-    """Keeps JAX's dispatch at most `depth` results ahead of the device, so that intervals on the host are steps on the device."""
+    """Keeps JAX's dispatch at most `depth` steps ahead of the device, so that intervals on the host are steps on the device.
+
+    Without it the host's clock sees a step being asked for, a few microseconds, and once in a while the wait for all of them.
+    """
 
     def __init__(self, depth: int = 2) -> None:
         self._depth = depth
         self._results: deque[Any] = deque()
 
-    def add(self, result: Any) -> None:
-        """Take the result of a step; wait for the one `depth` steps before it."""
-        jax = sys.modules.get("jax")
-        if jax is None:
-            return
-        self._results.append(result)
+    def add(self, result: Any = None) -> None:
+        """A step has been asked for, and will give `result`; wait for the one `depth` steps before it."""
+        self._results.append(_newest() if result is None else result)
         if len(self._results) > self._depth:
-            jax.block_until_ready(self._results.popleft())
+            self._wait(self._results.popleft())
+
+    @staticmethod
+    def _wait(result: Any) -> None:
+        leaves = sys.modules["jax"].tree_util.tree_leaves(result)  # type: ignore[attr-defined]
+        kept = [leaf for leaf in leaves if hasattr(leaf, "block_until_ready") and not leaf.is_deleted()]
+        if leaves and not kept:
+            # Donated to a later step: what that one made will do, though it is one or two steps early.
+            kept = [array for array in [_newest()] if array is not None]
+        for array in kept:
+            array.block_until_ready()
+
+
+def _newest(looked_at: int = 16, small: int = 1 << 16) -> Any:
+    """An array that the last step made: the newest small one, since what is kept here keeps its memory; None without any."""
+    newest = [array for array in _live_arrays()[:looked_at] if not array.is_deleted()]
+    return next((array for array in newest if array.nbytes <= small), newest[0] if newest else None)

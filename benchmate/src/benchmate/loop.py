@@ -6,7 +6,6 @@ nothing that grows with the number of steps.
 
 from __future__ import annotations
 
-import struct
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmate.agreement import Agreement
 from benchmate.batch import BatchSize, sizer
-from benchmate.clock import DeviceClock, device_clock, wait_for_devices
+from benchmate.clock import BoundedLag, DeviceClock, bounded_lag, device_clock, wait_for_devices
 from benchmate.errors import BatchSizeError, BenchmateError
 from benchmate.ring import (
     EPOCH_END,
@@ -24,6 +23,7 @@ from benchmate.ring import (
     MILLI,
     NO_DEVICE_CLOCK,
     OBSERVED,
+    PARTS,
     PENDING,
     SLOT_BYTES,
     TAIL,
@@ -35,14 +35,16 @@ from benchmate.ring import (
 )
 
 if TYPE_CHECKING:
+    from benchmate.parts import Parts, Span
     from benchmate.session import Session
 
 AGGREGATE_AFTER = 100_000
 RESERVE = 64  # slots kept for entries that must be written: the ends of warm-up and window
 FAR = 1 << 62
+LOOK_AGAIN_NS = 20_000_000
 TASKS = ("train", "validation", "inference")
-
-_pack = struct.Struct("<8q").pack_into
+FIRST_SLOT = HEADER_BYTES // 8
+SLOT_WORDS = SLOT_BYTES // 8
 
 
 class Observer:
@@ -61,14 +63,16 @@ class Observer:
         "_direct",
         "_end",
         "_every",
+        "_fast",
         "_first_end_ns",
         "_flags",
         "_head",
         "_is_closed",
+        "_is_drained",
+        "_lag",
         "_loop",
         "_measure",
         "_measured",
-        "_memory",
         "_pending",
         "_room",
         "_session",
@@ -88,6 +92,7 @@ class Observer:
         "is_over",
         "meta",
         "need",
+        "parts",
         "ring",
         "stopping",
         "task",
@@ -125,6 +130,8 @@ class Observer:
         self._first_end_ns = 0
         self._window_start_ns = 0
         self._loop: object | None = None
+        self._fast: object | None = None
+        """The loop whose own copies of the numbers below are true; None as soon as anything else has touched them."""
         self._is_closed = False
         self._tie_to_ring()
         # Steps on their way into one entry.
@@ -136,10 +143,16 @@ class Observer:
         self._device: DeviceClock | None = None
         self._begin: Any = None
         self._end: Any = None
-        self._pending: deque[tuple[int, Any, Any]] = deque()
+        self._pending: deque[tuple[int, Any, Any, list[Span] | None]] = deque()
+        self._lag: BoundedLag | None = None
+        self._is_drained = True
+        """Whether the window began with nothing on its way to a device without events; then it ends so, too."""
+        self.parts: Parts | None = None
+        """What the step consists of, where somebody asked for it."""
 
     def _tie_to_ring(self) -> None:
-        self._memory, self._words, self._capacity = self.ring.memory, self.ring.words, self.ring.capacity
+        self._fast = None
+        self._words, self._capacity = self.ring.words, self.ring.capacity
         self._head = self.ring.head
         self._room = min(AGGREGATE_AFTER, self._head + self._capacity * 3 // 4)
         self._direct = self._room
@@ -148,23 +161,45 @@ class Observer:
 
     def record(self, t0_ns: int, end_ns: int, n: int | float, wait_ns: int, flags: int) -> None:
         """Take one step: from `t0_ns` to `end_ns`, n items, `wait_ns` of it waiting for data (-1: unknown)."""
-        head = self._head
+        self._fast = None
         count = self.count
-        if head < self._direct:
-            offset = HEADER_BYTES + head % self._capacity * SLOT_BYTES
-            try:
-                _pack(self._memory, offset, count, t0_ns, end_ns - t0_ns, n, -1, 1, flags | self._flags, wait_ns)
-            except struct.error:
-                n, flags = round(n * 1000), flags | MILLI
-                _pack(self._memory, offset, count, t0_ns, end_ns - t0_ns, n, -1, 1, flags | self._flags, wait_ns)
-            # Publish after the slot is written.
-            self._words[HEAD] = self._head = head + 1
+        if self._head < self._direct:
+            self._write(count, t0_ns, end_ns - t0_ns, n, NO_DEVICE_CLOCK, 1, flags | self._flags, wait_ns)
         else:
             self._gather(t0_ns, end_ns, n, wait_ns, flags | self._flags)
         self.count = count = count + 1
         self._words[OBSERVED] = count - self._warm
         if end_ns >= self.until and count >= self.need:
             self._turn(end_ns)
+
+    def _write(
+        self,
+        batch_id: int,
+        t0_ns: int,
+        host_ns: int,
+        n: int | float,
+        device_ns: int,
+        steps: int,
+        flags: int,
+        wait_ns: int,
+    ) -> None:
+        words, head = self._words, self._head
+        slot = FIRST_SLOT + head % self._capacity * SLOT_WORDS
+        # Word by word: after a training step has emptied the caches, struct's own library costs more than eight stores.
+        try:
+            words[slot + 3] = n
+        except (TypeError, ValueError):
+            words[slot + 3] = round(n * 1000)
+            flags |= MILLI
+        words[slot] = batch_id
+        words[slot + 1] = t0_ns
+        words[slot + 2] = host_ns
+        words[slot + 4] = device_ns
+        words[slot + 5] = steps
+        words[slot + 6] = flags
+        words[slot + 7] = wait_ns
+        # Publish after the slot is written.
+        words[HEAD] = self._head = head + 1
 
     def _gather(self, t0_ns: int, end_ns: int, n: int | float, wait_ns: int, flags: int) -> None:
         """The slower way: several steps in one entry, or an entry whose time on the device is still to come."""
@@ -193,12 +228,12 @@ class Observer:
             self._room = head + max(1, (self._capacity - used) // 4)
             if self._every == 1:
                 self._room = min(self._room, AGGREGATE_AFTER)
-            self._direct = self._room if self._every == 1 and self._device is None else -1
+            self._direct = self._room if self._every == 1 and self._device is None and self.parts is None else -1
             if used >= self._capacity - reserve:
                 self._room = head
                 self._direct = -1
                 return
-        device_ns = NO_DEVICE_CLOCK
+        device_ns, end = NO_DEVICE_CLOCK, None
         if self._device is not None:
             end, self._end = self._end, None
             if end is None:
@@ -206,32 +241,66 @@ class Observer:
                     return  # too many events on their way: this step joins the next entry
                 end = self._device.mark()
             if end is not None and self._begin is not None:
-                self._pending.append((head, self._begin, end))
                 device_ns = PENDING
+        spans = None if self.parts is None else self._write_parts(self.parts, device_ns)
+        if self._device is not None:
+            if device_ns == PENDING:
+                self._pending.append((self._head, self._begin, end, spans))
             self._begin = end
-        n, flags = self._sum_n, self._sum_flags
-        if not isinstance(n, int):
-            n, flags = round(n * 1000), flags | MILLI
-        offset = HEADER_BYTES + head % self._capacity * SLOT_BYTES
-        steps, host_ns = self._sum_steps, self._sum_host_ns
-        _pack(
-            self._memory,
-            offset,
+        self._write(
             self._sum_batch_id,
             self._sum_t0_ns,
-            host_ns,
-            n,
+            self._sum_host_ns,
+            self._sum_n,
             device_ns,
-            steps,
-            flags,
+            self._sum_steps,
+            self._sum_flags,
             self._sum_wait_ns,
         )
-        self._words[HEAD] = self._head = head + 1
         self._sum_steps = self._sum_host_ns = self._sum_wait_ns = self._sum_flags = 0
         self._sum_n = 0
 
-    def mark(self) -> None:
-        """Record the end of the step on the device, when this step ends an entry."""
+    def _write_parts(self, parts: Parts, device_ns: int) -> list[Span] | None:
+        """Write what the entry consists of into the slot before it; both are published with the entry."""
+        ns, spans = parts.take()
+        if device_ns != PENDING:
+            spans = None
+        elif spans is None:
+            ns = [-1, -1, -1]  # the host only asked for them
+        slot = FIRST_SLOT + self._head % self._capacity * SLOT_WORDS
+        words = (self._sum_batch_id, *ns, NO_DEVICE_CLOCK if spans is None else PENDING, 0, PARTS, 0)
+        for place, word in enumerate(words):
+            self._words[slot + place] = word
+        self._head += 1
+        return spans
+
+    def _fill_parts(self, device: DeviceClock, entry: int, spans: list[Span]) -> None:
+        totals = [-1, -1, -1]
+        for part, begin, end in spans:
+            totals[part] = max(0, totals[part]) + device.elapsed_ns(begin, end)
+            device.release(begin)
+            device.release(end)
+        if self._words[HEAD] - entry <= self._capacity:
+            slot = FIRST_SLOT + entry % self._capacity * SLOT_WORDS
+            for place, total in enumerate(totals, start=1):
+                self._words[slot + place] = total
+            self._words[slot + 4] = 0
+
+    def take_parts(self) -> None:
+        """From the next step on, record what each step consists of."""
+        from benchmate.parts import Parts
+
+        self._write_gathered(0)
+        self.parts = Parts()
+        self.parts.device = self._device
+        self._direct, self._fast = -1, None
+
+    def mark(self, result: Any = None) -> None:
+        """The step ends here on the device, where there is one; `result` is what it gave, where that is known."""
+        if self.parts is not None:
+            self.parts.end()
+        if self._lag is not None:
+            self._lag.add(result)
         if self._end is None and self._sum_steps + 1 >= self._every and self._device is not None:
             self._end = self._device.mark()
 
@@ -254,7 +323,9 @@ class Observer:
         device, pending = self._device, self._pending
         assert device is not None
         while pending and device.is_complete(pending[0][2]):
-            entry, begin, end = pending.popleft()
+            entry, begin, end, spans = pending.popleft()
+            if spans is not None:
+                self._fill_parts(device, entry - 1, spans)
             self.ring.fill_device_time(entry, device.elapsed_ns(begin, end))
             device.release(begin)
             # The end of this entry is the beginning of the next one, unless a loop ended here.
@@ -262,10 +333,15 @@ class Observer:
                 device.release(end)
 
     def settled(self, end_ns: int) -> int:
-        """When the step that ended at `end_ns` was done on devices without events, if it is the last of the window."""
-        if self._turn != self._last_turn or "jax" not in sys.modules:
+        """When the step that ended at `end_ns` was done on the device, if it is the last of the window."""
+        if self._turn != self._last_turn or self._session.has_observations(self.task):
             return end_ns
-        wait_for_devices()
+        if self._device is not None and self._end is not None:
+            self._device.wait(self._end)
+        elif self._is_drained and "jax" in sys.modules:
+            wait_for_devices()
+        else:
+            return end_ns
         return perf_counter_ns()
 
     # Between warm-up, window and the end
@@ -273,6 +349,7 @@ class Observer:
     def _first_turn(self, end_ns: int) -> None:
         self._first_end_ns = end_ns
         self._session.first_step(end_ns)
+        self._look_for_a_device()
         self._turn = self._warm_turn
         if self._flags == 0:
             self._begin_window()
@@ -281,11 +358,12 @@ class Observer:
             self._warm_turn(end_ns)
 
     def _first_host_ns(self) -> int:
-        return self.ring.words[HEADER_BYTES // 8 + 2] if self._sum_steps == 0 else self._sum_host_ns
+        if self._sum_steps:
+            return self._sum_host_ns
+        return self._words[FIRST_SLOT + (self._head - 1) % self._capacity * SLOT_WORDS + 2]
 
     def _warm_turn(self, end_ns: int) -> None:
-        if self._device is None:
-            self._look_for_a_device()
+        self._look_for_a_device()
         measure = self._measure
         if self.count >= measure.warmup_steps and end_ns - self._first_end_ns >= measure.warmup_s * 1e9:
             self._warm = self.count
@@ -293,8 +371,13 @@ class Observer:
 
     def _begin_window(self) -> None:
         self._write_gathered(0)
+        self._settle()
         self._flags = 0
-        wait_for_devices()
+        # Waiting would leave the device idle, so that the first steps of the window seem to take no time: as far behind as it
+        # is at the beginning it is at the end. Others of a group, though, are waited for with nothing on its way.
+        self._is_drained = self._lag is None or self._measure.barrier
+        if self._is_drained:
+            wait_for_devices()
         self._session.window_begins()
         start_ns = perf_counter_ns()
         self._window_start_ns = self.ring.words[WINDOW_START] = start_ns
@@ -303,6 +386,9 @@ class Observer:
         self._turn = self._last_turn
 
     def _last_turn(self, end_ns: int) -> None:
+        if self.stopping and self._session.goes_on(self):
+            self.until = end_ns + LOOK_AGAIN_NS
+            return
         self._end_window(end_ns, "complete")
         self.need = self.until = FAR
         if self.stopping:
@@ -350,11 +436,15 @@ class Observer:
         self._session.record("data", {"task": self.task, "progress": progress})
 
     def _look_for_a_device(self) -> None:
-        device = device_clock()
+        if self._lag is None:
+            self._lag = bounded_lag()
+        device = device_clock() if self._device is None else None
         if device is None:
             return
         self._write_gathered(0)
         self._device, self._direct = device, -1
+        if self.parts is not None:
+            self.parts.device = device
         self.meta["clock"] = "event"
         self.ring.describe(self.meta)
         self._begin = device.mark()
@@ -367,7 +457,9 @@ class Observer:
 
     # Around the loop
 
-    def iterate(self, iterable: Iterable[Any], batch_size: BatchSize = None) -> Iterator[Any]:
+    def iterate(  # noqa: PLR0915  (the loop is written out, because each call in it costs)
+        self, iterable: Iterable[Any], batch_size: BatchSize = None
+    ) -> Iterator[Any]:
         """Yield what `iterable` yields, observing each step: from one request for a batch to the next."""
         if self.is_complete and self.stopping:
             # The script swallowed what was to end it, or asks for another epoch of a loop that was ended.
@@ -376,46 +468,100 @@ class Observer:
                 return
         size, n = sizer(batch_size)
         me = self._loop = object()
-        began_ns = None
-        wait_ns = 0
-        t0_ns = perf_counter_ns()
+        clock, began_ns, wait_ns = perf_counter_ns, None, 0
+        words, capacity, head, direct, count, warm, flags, until, has_marks = self._copies(me)
+        t0_ns = clock()
         self.begin_on_device()
-        for batch in iterable:
-            fetched_ns = perf_counter_ns()
-            if began_ns is not None:
-                self.record(began_ns, t0_ns, n, wait_ns, 0)
-            if size is not None:
-                n = self._size_of(size, batch)
-            wait_ns = fetched_ns - t0_ns
-            began_ns = t0_ns
-            yield batch
-            t0_ns = perf_counter_ns()
-            if self._device is not None:
-                self.mark()
-            if t0_ns >= self.until and self.count + 1 >= self.need:
-                # A step of the warm-up, or the last of the window: recorded before another batch is fetched.
-                self.record(began_ns, self.settled(t0_ns), n, wait_ns, 0)
-                began_ns = None
-                if self.is_over:
-                    return
-                t0_ns = perf_counter_ns()
-                if self._device is not None:
-                    self.begin_on_device()
-            if self._loop is not me:
-                # Another loop over this task ran inside this step: neither the step's time nor its items mean anything.
-                self._loop = me
-                began_ns = None
-                self._session.message(
-                    f"{self.task}: two loops overlap; give them different tasks, or when= to leave one alone", once=True
-                )
-                self.begin_on_device()
+        try:
+            for batch in iterable:
+                fetched_ns = clock()
+                if began_ns is not None:
+                    # `_write` and `record` written out: a call, and each line of memory touched, costs what can be seen
+                    # after a training step has emptied the caches.
+                    if self._fast is me and head < direct and type(n) is int:
+                        slot = FIRST_SLOT + head % capacity * SLOT_WORDS
+                        words[slot] = count
+                        words[slot + 1] = began_ns
+                        words[slot + 2] = t0_ns - began_ns
+                        words[slot + 3] = n
+                        words[slot + 4] = NO_DEVICE_CLOCK
+                        words[slot + 5] = 1
+                        words[slot + 6] = flags
+                        words[slot + 7] = wait_ns
+                        words[HEAD] = self._head = head = head + 1
+                        self.count = count = count + 1
+                        words[OBSERVED] = count - warm
+                    else:
+                        self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, 0)
+                        words, capacity, head, direct, count, warm, flags, until, has_marks = self._copies(me)
+                if size is not None:
+                    try:
+                        n = size(batch)
+                    except Exception as error:
+                        n = self._size_unknown(error)
+                wait_ns = fetched_ns - t0_ns
+                began_ns = t0_ns
+                if has_marks and self.parts is not None:
+                    self.parts.begin()
+                yield batch
+                if has_marks:
+                    self.mark()
+                t0_ns = clock()
+                if t0_ns >= until and self.count + 1 >= self.need:
+                    # A step of the warm-up, or the last of the window: recorded before another batch is fetched.
+                    ended_ns, began_ns = began_ns, None
+                    self._record_unless_overlapped(me, ended_ns, self.settled(t0_ns), n, wait_ns, 0)
+                    if self.is_over:
+                        return
+                    words, capacity, head, direct, count, warm, flags, until, has_marks = self._copies(me)
+                    t0_ns = clock()
+                    if has_marks:
+                        self.begin_on_device()
+        except BaseException:
+            # The loader raised: the step before it is complete. (A loop that is left ends at `yield`, in the middle of one.)
+            if began_ns is not None and began_ns != t0_ns:
+                self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, 0)
+            raise
         if began_ns is not None:
-            self.record(began_ns, t0_ns, n, wait_ns, EPOCH_END)
+            self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, EPOCH_END)
         elif self.count:
             self._mark_epoch_end()
         else:
             self._session.message(f"{self.task}: a loader yielded nothing", once=True)
         self._loop_ended()
+
+    def _copies(self, me: object) -> tuple[Any, int, int, int, int, int, int, int, bool]:
+        """What the loop `me` needs at each step, for its own variables; true as long as `_fast` is `me`."""
+        self._fast = me
+        return (
+            self._words,
+            self._capacity,
+            self._head,
+            self._direct,
+            self.count,
+            self._warm,
+            self._flags,
+            self.until,
+            self.has_marks,
+        )
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether the ends of steps must be told to anything but the host's clock."""
+        return self._device is not None or self._lag is not None or self.parts is not None
+
+    def _record_unless_overlapped(
+        self, me: object, t0_ns: int, end_ns: int, n: int | float, wait_ns: int, flags: int
+    ) -> None:
+        if self._loop is me:
+            self.record(t0_ns, end_ns, n, wait_ns, flags)
+            return
+        # Another loop over this task ran inside this step: neither the step's time nor its items mean anything.
+        self._loop = me
+        self._session.message(
+            f"{self.task}: two loops overlap; give them different tasks, or when= to leave one alone", once=True
+        )
+        self.begin_on_device()
 
     def _mark_epoch_end(self) -> None:
         """The last step was recorded before anybody knew that it was an epoch's last."""
@@ -429,15 +575,12 @@ class Observer:
         self._write_gathered(RESERVE if self.ring.path is not None else 0)
         self._session.drain(self.ring, self.meta)
 
-    def _size_of(self, size: Callable[[Any], int | float], batch: Any) -> int | float:
-        try:
-            return size(batch)
-        except BatchSizeError as error:
-            self._session.fail("probe", str(error))
-            return 0
-        except Exception as error:  # a function of the voirfile's author: it must not end the script
-            self._session.fail("probe", f"batch_size of {self.task}: {type(error).__name__}: {error}")
-            return 0
+    def _size_unknown(self, error: Exception) -> int:
+        """Fail the step, not the script: nobody can tell how many items a batch has."""
+        # A function of the voirfile's author may raise anything.
+        what = "" if isinstance(error, BatchSizeError) else f"batch_size of {self.task}: {type(error).__name__}: "
+        self._session.fail("probe", f"{what}{error}")
+        return 0
 
     def close(self) -> None:
         """The program has ended: complete what is open."""
@@ -445,7 +588,8 @@ class Observer:
             return
         self._is_closed = True
         if self._window_start_ns and not self.is_complete:
-            self._end_window(self._last_end_ns(), "ended")
+            why = "complete" if self._session.has_observations(self.task) else "ended"
+            self._end_window(self._last_end_ns(), why)
         elif self.count and not self.is_complete:
             self._session.message(f"{self.task}: ended during warm-up, after {self.count} steps: nothing was measured")
         self._write_gathered(0)
@@ -464,7 +608,7 @@ class Observer:
         from benchmate.ring import Ring
 
         self.ring = Ring(self.meta, capacity=1024)
-        self._device = None
+        self._device = self._lag = self.parts = None
         self._pending.clear()
         self._tie_to_ring()
         self.stopping = False
@@ -547,23 +691,26 @@ class Steps:
         self._observer = observer
         self._last_ns: int | None = None
 
-    def __call__(self, n: int | float = 1) -> None:
-        """End a step of n items. The first call only begins: how long that step took nobody knows."""
+    def __call__(self, n: int | float = 1, result: Any = None) -> None:
+        """End a step of n items, which gave `result`. The first call only begins: how long that step took nobody knows."""
         observer = self._observer
+        has_marks = observer.has_marks
+        if has_marks:
+            observer.mark(result)
         end_ns = perf_counter_ns()
         last_ns, self._last_ns = self._last_ns, end_ns
         if last_ns is None:
             observer._session.first_step(end_ns)
+            observer._look_for_a_device()
             observer.begin_on_device()
-            return
-        if observer._device is not None:
-            observer.mark()
-        if end_ns >= observer.until and observer.count + 1 >= observer.need:
+        elif end_ns >= observer.until and observer.count + 1 >= observer.need:
             observer.record(last_ns, observer.settled(end_ns), n, -1, 0)
             self._last_ns = perf_counter_ns()
             observer.begin_on_device()
         else:
             observer.record(last_ns, end_ns, n, -1, 0)
+        if has_marks and observer.parts is not None:
+            observer.parts.begin()
 
     @property
     def is_over(self) -> bool:

@@ -14,7 +14,6 @@ from typing import Any
 
 from benchmate import observe_loss, session
 from benchmate.batch import BatchSize, plain_count
-from benchmate.clock import BoundedLag
 from benchmate.errors import BatchSizeError, ProbeError
 from benchmate.loop import Observed, ObservedIterator, Steps
 from benchmate.patching import ImportWatcher, Patch, Wrap
@@ -291,7 +290,6 @@ def calls(
 
     def wrap(original: Any) -> Any:
         mark: list[Steps] = []
-        lag = BoundedLag()
         loss_of = None if loss is None else probe.guarded(loss)
 
         @_like(original)
@@ -300,17 +298,26 @@ def calls(
             if when is not None and not probe.guarded(when, False)(*args, **kwargs):
                 return result
             probe.fired = True
-            lag.add(result)
             if loss_of is not None:
                 observe_loss(loss_of(result), task)
             if not mark:
                 mark.append(Steps(session.current().observer(task, units, stop)))
-            mark[0](_items(probe, items, args, kwargs))
+            mark[0](_items(probe, items, args, kwargs), result)
             return result
 
         return replacement
 
     _place(ov, probe, target, wrap)
+
+
+def parts(ov: Any, task: str = "train") -> None:
+    """Record with each observation of a task what its step consists of: forward, backward, optimizer. For torch."""
+
+    def instrument(ov: Any) -> Iterator[Any]:
+        yield ov.phases.parse_args
+        session.current().with_parts(task)
+
+    ov.require(instrument)
 
 
 def result(ov: Any, target: str, function: Callable[[Any], object], *, required: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""The measurements as lines: their keys (PROTOCOL 4) and strict JSON."""
+"""The measurements as lines: their keys (docs/protocol.md, 4) and strict JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmate.ring import EPOCH_END, WARM_UP, Entry
+
+PART_NAMES = ("wait", "forward", "backward", "optimizer")
 
 # Not json.dumps: a program may have that one patched, by a probe of ours even.
 _encode = json.JSONEncoder(allow_nan=False).encode
@@ -37,8 +39,10 @@ def observation(entry: Entry, meta: Mapping[str, Any], unix_minus_mono_ns: int, 
         data["rank"] = meta["rank"]
     if entry.steps > 1:
         data["steps"] = entry.steps
-    if entry.wait_ns >= 0:
-        data["parts"] = {"wait": entry.wait_ns / 1e9}
+    parts = zip(PART_NAMES, (entry.wait_ns, *(entry.parts_ns or ())), strict=False)
+    known = {name: part_ns / 1e9 for name, part_ns in parts if part_ns >= 0}
+    if known:
+        data["parts"] = known
     return data
 
 

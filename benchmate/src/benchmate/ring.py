@@ -27,8 +27,9 @@ META_BYTES = 3000
 CAPACITY, HEAD, TAIL, LOST, CLOSED, UNIX_MINUS_MONO, WANTED, WINDOW_START, WINDOW_STOP, OBSERVED, META_LEN = range(
     1, 12
 )
+STOP = 12  # written by the agent: the whole group has its observations
 
-WARM_UP, EPOCH_END, MILLI = 1, 2, 4
+WARM_UP, EPOCH_END, MILLI, PARTS = 1, 2, 4, 8
 NO_DEVICE_CLOCK, PENDING = -1, -2
 
 _SLOT = struct.Struct("<8q")
@@ -51,6 +52,8 @@ class Entry:
     steps: int
     flags: int
     wait_ns: int
+    parts_ns: tuple[int, int, int] | None = None
+    """Forward, backward, optimizer, -1 where there was none; from the slot before this one."""
 
     @property
     def items(self) -> float:
@@ -167,13 +170,22 @@ class Reader:
     def entries(self, *, writer_is_dead: bool = False) -> Iterator[Entry]:
         """Take out what is complete; from a dead writer also what never will be."""
         capacity = self.words[CAPACITY]
+        parts: tuple[int, tuple[int, int, int]] | None = None
         while self.words[TAIL] < self.words[HEAD]:
             offset = HEADER_BYTES + self.words[TAIL] % capacity * SLOT_BYTES
             batch_id, t0_ns, host_ns, n, device_ns, steps, flags, wait_ns = _SLOT.unpack_from(self.memory, offset)
             if device_ns == PENDING and not writer_is_dead:
                 return
             self.words[TAIL] += 1
+            if flags & PARTS:
+                # Taken together with its entry, which is published with it and completed after it.
+                if not self._entry_is_complete(writer_is_dead):
+                    self.words[TAIL] -= 1
+                    return
+                parts = batch_id, (t0_ns, host_ns, n)
+                continue
             yield Entry(
+                parts_ns=parts[1] if parts is not None and parts[0] == batch_id else None,
                 batch_id=batch_id,
                 t0_ns=t0_ns,
                 host_ns=host_ns,
@@ -183,6 +195,11 @@ class Reader:
                 flags=flags,
                 wait_ns=wait_ns,
             )
+
+    def _entry_is_complete(self, writer_is_dead: bool) -> bool:
+        place = self.words[TAIL]
+        slot = (HEADER_BYTES + place % self.words[CAPACITY] * SLOT_BYTES) // 8
+        return writer_is_dead or (place < self.words[HEAD] and self.words[slot + 4] != PENDING)
 
     def losses(self) -> Iterator[tuple[int, int, float]]:
         """Take out (batch_id, monotonic ns, loss) of a ring of losses."""

@@ -83,7 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as error:
         code = error.code
     except BaseException as error:
+        _silence_handlers()
         code = _report(session, runner, error)
+    _silence_handlers()
     if session.is_forked_child:
         sys.exit(code)
     if code in (0, None):
@@ -97,12 +99,56 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.exit(code)
 
 
+def _broken_graphs() -> list[str]:
+    """Where a rewritten function broke the graph of torch.compile: the program that was measured is not the one it was."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    if utils is None or "ptera" not in sys.modules:
+        return []
+    # Every rewritten function begins with a look into ptera's context variable, which Dynamo cannot trace.
+    return [reason for reason in utils.counters["graph_break"] if "ContextVar" in reason]  # type: ignore[attr-defined]
+
+
+def _elsewhere() -> str:
+    """Where else the program may have run, out of our reach."""
+    if "multiprocessing.popen_spawn_posix" not in sys.modules:
+        return ""
+    return (
+        "; the processes that it spawned are not under the instruments: start them with torchrun or accelerate launch, "
+        "or call benchmate.observed in what they run"
+    )
+
+
+def _silence_handlers() -> None:
+    """The program has ended: its signal handlers may raise (that of a DataLoader whose worker died does), and not into us."""
+    import signal
+
+    for number in signal.valid_signals() - {signal.SIGINT, signal.SIGTERM}:
+        for _ in range(2):  # one that came just before is raised here
+            try:
+                if callable(signal.getsignal(number)):
+                    signal.signal(number, _nothing)
+                break
+            except Exception:  # noqa: S112  (the program's, as said)
+                continue
+
+
+def _nothing(*_: Any) -> None:
+    """Handle a signal by passing over it."""
+
+
 def check_probes(session: Session) -> None:
     """Fail the step for every probe that never fired; a program that ended by itself has had its chance."""
     from benchmate import probes
 
+    if _broken_graphs():
+        text = (
+            "a probe rewrote a function inside what torch.compile compiles, and broke its graph; "
+            "probe a function that calls the compiled one, or use probes.calls on that"
+        )
+        session.fail("probe", text)
+        print(f"benchmate: {text}", file=sys.stderr)
     for probe in probes.book().silent():
-        text = f"{probe.text} never fired: {probe.why_not()}"
+        text = f"{probe.text} never fired: {probe.why_not()}{_elsewhere()}"
         if probe.required:
             session.fail("probe", text)
             print(f"benchmate: {text}", file=sys.stderr)

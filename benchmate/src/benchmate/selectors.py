@@ -66,6 +66,9 @@ def make_probe(selector: str, *, on_fire: OnFire, on_error: OnError, env: dict[s
         raise
     except Exception as error:
         raise ProbeError(f"probe {selector!r}: {type(error).__name__}: {error}") from error
+    focus = getattr(probe._selectors[0].main, "name", None)
+    if overridable and any(focus in function.__code__.co_freevars for function in functions):
+        raise ProbeError(f"probe {selector!r}: {focus} belongs to the function around it, and can be observed only")
     probe.benchmate_on_fire, probe.benchmate_on_error, probe.benchmate_functions = on_fire, on_error, functions
     return probe
 
@@ -88,7 +91,7 @@ class _OldAst(types.ModuleType):
         self.__dict__.update(
             {name: value for name, value in vars(ast).items() if name not in ("__getattr__", "Str", "Index")}
         )
-        self.__dict__.update(Str=_Str, Index=_Index)
+        self.__dict__.update(Str=_Str, Index=_Index, Name=_Name)
 
 
 @contextlib.contextmanager
@@ -112,6 +115,17 @@ class _StrMeta(type):
 class _Str(metaclass=_StrMeta):
     def __new__(cls, s: str) -> ast.Constant:  # type: ignore[misc]
         return ast.Constant(value=s)
+
+
+class _NameMeta(type):
+    def __instancecheck__(cls, node: object) -> bool:
+        return isinstance(node, ast.Name)
+
+
+class _Name(metaclass=_NameMeta):
+    def __new__(cls, id: str, ctx: ast.expr_context | None = None, **_: Any) -> ast.Name:  # type: ignore[misc]  # noqa: A002
+        # ptera says `context` in one place, which Python warns of from 3.13 on and is to refuse from 3.15 on.
+        return ast.Name(id=id, ctx=ctx or ast.Load())
 
 
 class _Index:

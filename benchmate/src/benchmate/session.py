@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from benchmate import memory
+import benchmate
+from benchmate import compilation, memory
 from benchmate.clock import process_start_ns
 from benchmate.config import Config, read_config
 from benchmate.records import observation
-from benchmate.ring import LOST, UNIX_MINUS_MONO, Reader, Ring
+from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Reader, Ring
 from benchmate.sink import Sink, open_sink
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from benchmate.loss import Losses
 
 SWALLOWED_STOPS = 100
-BARRIER_S = 600.0
+BARRIER_S = 86_400.0  # the agent's own limit is shorter; this one is for an agent that has forgotten us
 
 
 class Session:
@@ -34,9 +35,10 @@ class Session:
     ) -> None:
         environ = os.environ
         self.config = config
-        self.rank = _number(environ.get("RANK"), 0)
-        self.local_rank = _number(environ.get("LOCAL_RANK"), 0)
-        self.world_size = _number(environ.get("WORLD_SIZE"), 1)
+        rank, world_size = (0, 1) if "RANK" in environ else _place_in_group()
+        self.rank = _number(environ.get("RANK"), rank)
+        self.local_rank = _number(environ.get("LOCAL_RANK"), rank)
+        self.world_size = _number(environ.get("WORLD_SIZE"), world_size)
         hello = {
             "pid": os.getpid(),
             "role": "rank",
@@ -57,6 +59,9 @@ class Session:
         self._said: set[str] = set()
         self._first_step_sent = False
         self._setup_peaks: dict[str, int] | None = None
+        self._parts_wanted: set[str] = set()
+        self._has_go = False
+        self._satisfied: set[str] = set()
         self._swallowed = 0
         self._finished = False
         self._cpu_s = time.process_time()
@@ -99,7 +104,17 @@ class Session:
             from benchmate.loop import Observer
 
             known = self.observers[task] = Observer(self, task, units, stop)
+            if task in self._parts_wanted:
+                self.with_parts(task)
         return known
+
+    def with_parts(self, task: str) -> None:
+        """Record what the steps of a task consist of; its observer may be yet to come."""
+        from benchmate import parts
+
+        self._parts_wanted.add(task)
+        if task in self.observers:
+            parts.watch(self.observers[task])
 
     def losses_of(self, task: str) -> Losses:
         """The losses of a task."""
@@ -149,15 +164,35 @@ class Session:
 
     def window_begins(self) -> None:
         """Warm-up is over: wait for the others where the plan has several, and count memory from here."""
-        if self.config.measure.barrier:
-            self.sink.control({"ready": True})
+        if self.config.measure.barrier and not self._has_go:
+            self._has_go = True
             self.record("data", {"ready": True})
+            self.sink.control({"ready": True})
             answer = self.sink.answer(BARRIER_S)
             if answer is None or "go" not in answer:
                 self.message("barrier: no go from the agent; measuring on without it")
+            else:
+                self.record("data", {"go": answer["go"]})
         if self._setup_peaks is None:
             self._setup_peaks = memory.allocator_peaks() or {}
             memory.reset_allocator_peaks()
+
+    def has_observations(self, task: str) -> bool:
+        """Whether a task has all its observations, and goes on only so that others of its group measure under its load."""
+        return task in self._satisfied
+
+    def goes_on(self, observer: Observer) -> bool:
+        """Whether a task that has its observations goes on measuring: as long as another instance of the group has not.
+
+        The agent is told once; its answer is a word in the ring, so that looking at it costs no system call.
+        """
+        if not self._has_go or observer.ring.path is None or observer.ring.words[STOP]:
+            return False
+        if observer.task not in self._satisfied:
+            self._satisfied.add(observer.task)
+            if all(other.task in self._satisfied for other in self.observers.values() if other.stopping):
+                self.sink.control({"complete": True})
+        return self.sink.ring_folder is not None
 
     # Ending
 
@@ -196,6 +231,8 @@ class Session:
         for losses in self.losses.values():
             losses.close()
         self._send_memory()
+        for framework, seconds in compilation.seconds().items():
+            self.metric("compile", seconds, "s", "lower", part=framework)
         lost = sum(observer.ring.words[LOST] for observer in self.observers.values())
         host_s = sum(observer.cost_s() for observer in self.observers.values())
         sink = self.sink
@@ -222,6 +259,7 @@ class Session:
             observer.detach()
         self.observers = {}
         self.losses = {}
+        benchmate._loss_observers.clear()
         self.before_finish = []
         self.failures = []
 
@@ -250,13 +288,10 @@ def use(session: Session) -> Session:
     if _current is None:
         os.register_at_fork(after_in_child=_after_fork)
         atexit.register(_at_exit)
+    compilation.listen()
     _current = session
+    benchmate._loss_observers.clear()
     return session
-
-
-def losses_of(task: str) -> Losses:
-    """The losses of a task of this process."""
-    return current().losses_of(task)
 
 
 def _after_fork() -> None:
@@ -268,6 +303,15 @@ def _at_exit() -> None:
     # A child that was forked and measured nothing has nothing to say.
     if _current is not None and (_current.observers or _current.losses or not _current.is_forked_child):
         _current.finish()
+
+
+def _place_in_group() -> tuple[int, int]:
+    """(rank, world size) in the process group that the program has made, where no launcher's environment says it."""
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return 0, 1
+    return distributed.get_rank(), distributed.get_world_size()
 
 
 def _number(text: str | None, default: int) -> int:

@@ -1,0 +1,203 @@
+"""NVIDIA's devices through NVML; the only module that imports pynvml."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from benchmate.devices.api import (
+    MIB,
+    DeviceLostError,
+    DeviceProcess,
+    NotAvailableError,
+    Sample,
+    Survey,
+    throttle_reasons,
+)
+
+
+def door() -> Any:
+    """The module pynvml; where tests put another in its place."""
+    import pynvml
+
+    return pynvml
+
+
+class NvidiaVendor:
+    """All GPUs that NVML knows, by PCI address; slices (MIG) with their parent.
+
+    Raises NotAvailableError without the library, the driver, or the permission to ask it.
+    """
+
+    arch = "cuda"
+    period_s = 0.1
+
+    def __init__(self) -> None:
+        try:
+            self._nvml = nvml = door()
+        except ImportError as error:
+            raise NotAvailableError(f"nvidia: pynvml cannot be imported: {error}; install nvidia-ml-py") from error
+        try:
+            nvml.nvmlInit()
+            count = nvml.nvmlDeviceGetCount()
+        except nvml.NVMLError as error:
+            raise NotAvailableError(f"nvidia: {error}") from error
+        self.lost: dict[int, str] = {}
+        found: list[NvidiaDevice] = []
+        for index in range(count):
+            try:
+                found.append(NvidiaDevice(nvml, nvml.nvmlDeviceGetHandleByIndex(index), index))
+            except nvml.NVMLError as error:
+                self.lost[index] = str(error)
+        self.devices: tuple[NvidiaDevice, ...] = tuple(found)
+        self._events = self._watch_xids()
+
+    def _watch_xids(self) -> Any | None:
+        """A set of events in which the driver's errors (Xid) turn up; None where it does not tell them."""
+        nvml = self._nvml
+        try:
+            events = nvml.nvmlEventSetCreate()
+            for device in self.devices:
+                nvml.nvmlDeviceRegisterEvents(device.handle, nvml.nvmlEventTypeXidCriticalError, events)
+                device.xids = self._gather_xids
+        except (nvml.NVMLError, AttributeError):
+            return None
+        return events
+
+    def _gather_xids(self) -> None:
+        """Move what has happened to the device that it happened to; does not wait."""
+        nvml = self._nvml
+        while True:
+            try:
+                event = nvml.nvmlEventSetWait_v2(self._events, 0)
+                uuid = _text(nvml.nvmlDeviceGetUUID(event.device))
+            except nvml.NVMLError:  # a timeout: nothing more
+                return
+            for device in self.devices:
+                if device.uuid == uuid:
+                    device.seen_xids.append(int(event.eventData))
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        self._nvml.nvmlShutdown()
+
+
+class NvidiaDevice:
+    """One GPU, or one MIG slice of it."""
+
+    def __init__(self, nvml: Any, handle: Any, index: int, *, parent: NvidiaDevice | None = None) -> None:
+        self._nvml = nvml
+        self.handle = handle
+        self.index = index
+        self.absent: dict[str, str] = {}
+        self.uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+        self.name = _text(self._ask("name", nvml.nvmlDeviceGetName) or "")
+        self.seen_xids: list[int] = []
+        self.xids: Callable[[], None] = lambda: None
+        self._is_slice = parent is not None
+        self.slices: tuple[NvidiaDevice, ...] = ()
+        self.aliases: tuple[str, ...] = ()
+        if parent is None:
+            self.slices = tuple(self._cut())
+        else:
+            self.aliases = self._old_names(parent)
+            for reading in ("power", "energy", "clocks", "throttle", "load", "temperature", "ecc"):
+                self.absent[reading] = "of a MIG slice only its GPU can tell it"
+
+    def _cut(self) -> list[NvidiaDevice]:
+        nvml = self._nvml
+        slices = []
+        try:
+            if not nvml.nvmlDeviceGetMigMode(self.handle)[0]:
+                return []
+            most = nvml.nvmlDeviceGetMaxMigDeviceCount(self.handle)
+        except nvml.NVMLError:
+            return []
+        for number in range(most):
+            try:
+                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(self.handle, number)
+            except nvml.NVMLError:
+                continue
+            slices.append(NvidiaDevice(nvml, handle, self.index, parent=self))
+        return slices
+
+    def _old_names(self, parent: NvidiaDevice) -> tuple[str, ...]:
+        """`MIG-GPU-<uuid>/<gpu instance>/<compute instance>`, as drivers before R470 had it."""
+        nvml = self._nvml
+        try:
+            instance = nvml.nvmlDeviceGetGpuInstanceId(self.handle)
+            return (f"MIG-{parent.uuid}/{instance}/{nvml.nvmlDeviceGetComputeInstanceId(self.handle)}",)
+        except nvml.NVMLError:
+            return ()
+
+    def sample(self) -> Sample:
+        """See Device."""
+        nvml = self._nvml
+        memory = self._ask("memory", nvml.nvmlDeviceGetMemoryInfo)
+        load = self._ask("load", nvml.nvmlDeviceGetUtilizationRates)
+        power_mw = self._ask("power", nvml.nvmlDeviceGetPowerUsage)
+        energy_mj = self._ask("energy", nvml.nvmlDeviceGetTotalEnergyConsumption)
+        mask = self._ask("throttle", nvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+        return Sample(
+            memory_used_mib=None if memory is None else memory.used / MIB,
+            memory_total_mib=None if memory is None else memory.total / MIB,
+            load=None if load is None else load.gpu / 100,
+            power_w=None if power_mw is None else power_mw / 1000,
+            sm_clock_mhz=self._ask("clocks", nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),
+            mem_clock_mhz=self._ask("clocks", nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),
+            throttle=None if mask is None else throttle_reasons(mask),
+            energy_j=None if energy_mj is None else energy_mj / 1000,
+        )
+
+    def survey(self) -> Survey:
+        """See Device."""
+        nvml = self._nvml
+        self.xids()
+        xid, self.seen_xids = tuple(self.seen_xids), []
+        running = self._ask("processes", nvml.nvmlDeviceGetComputeRunningProcesses)
+        return Survey(
+            temperature_c=self._ask("temperature", nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
+            ecc=self._ecc(),
+            xid=xid,
+            processes=None
+            if running is None
+            else tuple(
+                DeviceProcess(pid=one.pid, memory_mib=None if one.usedGpuMemory is None else one.usedGpuMemory / MIB)
+                for one in running
+            ),
+        )
+
+    def _ecc(self) -> dict[str, int] | None:
+        nvml = self._nvml
+        found = {}
+        for name, kind in (
+            ("corrected", nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+            ("uncorrected", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+        ):
+            count = self._ask("ecc", nvml.nvmlDeviceGetTotalEccErrors, kind, nvml.NVML_VOLATILE_ECC)
+            if count is None:
+                return None
+            found[name] = count
+        return found
+
+    def _ask(self, reading: str, function: Callable[..., Any], *more: Any) -> Any | None:
+        """The answer; None, and never asked again, for what this device cannot or may not tell."""
+        if reading in self.absent:
+            return None
+        nvml = self._nvml
+        try:
+            return function(self.handle, *more)
+        except nvml.NVMLError as error:
+            if error.value in (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_UNKNOWN):
+                raise DeviceLostError(str(error)) from error
+            if error.value in (
+                nvml.NVML_ERROR_NOT_SUPPORTED,
+                nvml.NVML_ERROR_NO_PERMISSION,
+                nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+            ):
+                self.absent[reading] = str(error)
+            return None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

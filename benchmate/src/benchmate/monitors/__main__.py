@@ -1,0 +1,44 @@
+"""`python -m benchmate.monitors`: watches the steps that standard input describes, or one process, until they end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from benchmate.devices.detect import open_vendor
+from benchmate.monitors.sampler import Monitor
+from benchmate.monitors.watched import parse_steps
+
+
+def main(argv: list[str]) -> int:
+    """Watch; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmate.monitors",
+        description="Reads devices and host beside a group of steps, which standard input describes as JSON: "
+        '{"steps": [{"step", "sink": "unix:PATH", "pid", "devices": [...], "uuids": [...]}]}.',
+    )
+    parser.add_argument("--arch", default="auto", help="cuda, rocm, xpu, hpu, cpu, or auto (the first that answers)")
+    parser.add_argument("--simulated", default="", metavar="FILE", help="scripted devices instead of real ones")
+    parser.add_argument("--packages", action="store_true", help="tell what is installed in this environment")
+    options = parser.parse_args(argv)
+    try:
+        steps = parse_steps(sys.stdin.read())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        print(f"benchmate.monitors: standard input does not describe steps: {error}", file=sys.stderr)
+        return 2
+    vendor, trouble = open_vendor(options.arch, os.environ, options.simulated)
+    monitor = Monitor(steps, vendor, trouble)
+    if options.packages:
+        from benchmate.monitors.packages import installed
+
+        monitor.tell_packages(installed())
+    try:
+        monitor.run()
+    finally:
+        vendor.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,416 @@
+"""Devices: what is read of each vendor, what is absent, and which devices a program may see."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmate.devices import amd, command, habana, intel, nvidia
+from benchmate.devices.api import DeviceLostError, DeviceProcess, NotAvailableError, Sample, Survey, throttle_reasons
+from benchmate.devices.detect import chosen, open_vendor, visible
+from benchmate.devices.simulated import SimulatedVendor
+
+
+class FakeNvml:
+    """The module pynvml of a machine with these GPUs; `broken` maps a function to the error that it raises."""
+
+    NVML_TEMPERATURE_GPU, NVML_CLOCK_SM, NVML_CLOCK_MEM = 0, 1, 2
+    NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC = 0, 1, 0
+    NVML_ERROR_UNINITIALIZED, NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_NO_PERMISSION = 1, 3, 4
+    NVML_ERROR_FUNCTION_NOT_FOUND, NVML_ERROR_GPU_IS_LOST, NVML_ERROR_UNKNOWN = 13, 15, 999
+    nvmlEventTypeXidCriticalError = 8
+
+    class NVMLError(Exception):
+        def __init__(self, value: int) -> None:
+            super().__init__(f"error {value}")
+            self.value = value
+
+    def __init__(self, count: int = 4, mig: dict[int, list[str]] | None = None, **broken: int) -> None:
+        self.count, self.mig, self.broken = count, mig or {}, broken
+        self.asked: list[str] = []
+        self.xids: list[tuple[str, int]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("nvml"):
+            raise AttributeError(name)
+
+        def call(*arguments: Any) -> Any:
+            self.asked.append(name)
+            if name in self.broken:
+                raise self.NVMLError(self.broken[name])
+            return getattr(self, f"_{name}")(*arguments)
+
+        return call
+
+    def _nvmlInit(self) -> None: ...
+    def _nvmlShutdown(self) -> None: ...
+    def _nvmlDeviceGetCount(self) -> int:
+        return self.count
+
+    def _nvmlDeviceGetHandleByIndex(self, index: int) -> str:
+        return f"GPU-{index:04x}"
+
+    def _nvmlDeviceGetUUID(self, handle: str) -> str:
+        return handle
+
+    def _nvmlDeviceGetName(self, _: str) -> bytes:
+        return b"NVIDIA H200"
+
+    def _nvmlDeviceGetMigMode(self, handle: str) -> list[int]:
+        return [int(int(handle[4:], 16) in self.mig), 0]
+
+    def _nvmlDeviceGetMaxMigDeviceCount(self, _: str) -> int:
+        return 7
+
+    def _nvmlDeviceGetMigDeviceHandleByIndex(self, handle: str, number: int) -> str:
+        slices = self.mig[int(handle[4:], 16)]
+        if number >= len(slices):
+            raise self.NVMLError(6)
+        return slices[number]
+
+    def _nvmlDeviceGetGpuInstanceId(self, _: str) -> int:
+        return 7
+
+    def _nvmlDeviceGetComputeInstanceId(self, _: str) -> int:
+        return 0
+
+    def _nvmlEventSetCreate(self) -> str:
+        return "events"
+
+    def _nvmlDeviceRegisterEvents(self, *_: Any) -> None: ...
+    def _nvmlEventSetWait_v2(self, *_: Any) -> Any:
+        if not self.xids:
+            raise self.NVMLError(10)
+        device, number = self.xids.pop(0)
+        return SimpleNamespace(device=device, eventData=number)
+
+    def _nvmlDeviceGetMemoryInfo(self, _: str) -> Any:
+        return SimpleNamespace(used=10 << 30, total=141 * 10**9)
+
+    def _nvmlDeviceGetUtilizationRates(self, _: str) -> Any:
+        return SimpleNamespace(gpu=97, memory=40)
+
+    def _nvmlDeviceGetPowerUsage(self, _: str) -> int:
+        return 645_500
+
+    def _nvmlDeviceGetTotalEnergyConsumption(self, _: str) -> int:
+        return 1_234_567
+
+    def _nvmlDeviceGetCurrentClocksThrottleReasons(self, _: str) -> int:
+        return 0x4 | 0x40
+
+    def _nvmlDeviceGetClockInfo(self, _: str, domain: int) -> int:
+        return {1: 1755, 2: 2619}[domain]
+
+    def _nvmlDeviceGetTemperature(self, _: str, __: int) -> int:
+        return 61
+
+    def _nvmlDeviceGetTotalEccErrors(self, _: str, kind: int, __: int) -> int:
+        return 3 - kind
+
+    def _nvmlDeviceGetComputeRunningProcesses(self, _: str) -> list[Any]:
+        return [SimpleNamespace(pid=7, usedGpuMemory=1 << 30), SimpleNamespace(pid=8, usedGpuMemory=None)]
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def install(*args: Any, **more: Any) -> FakeNvml:
+        fake = FakeNvml(*args, **more)
+        monkeypatch.setattr(nvidia, "door", lambda: fake)
+        return fake
+
+    return install
+
+
+# ------------------------------------------------------------------------------------------ NVIDIA
+
+
+def test_a_gpu_is_read_in_our_units(nvml: Any) -> None:
+    nvml()
+    device = nvidia.NvidiaVendor().devices[1]
+    assert (device.index, device.uuid, device.name) == (1, "GPU-0001", "NVIDIA H200")
+    assert device.sample() == Sample(
+        memory_used_mib=10240.0,
+        memory_total_mib=141 * 10**9 / 2**20,
+        load=0.97,
+        power_w=645.5,
+        sm_clock_mhz=1755,
+        mem_clock_mhz=2619,
+        throttle=("sw_power_cap", "hw_thermal"),
+        energy_j=1234.567,
+    )
+    assert device.survey() == Survey(
+        temperature_c=61,
+        ecc={"corrected": 3, "uncorrected": 2},
+        processes=(DeviceProcess(pid=7, memory_mib=1024.0), DeviceProcess(pid=8, memory_mib=None)),
+    )
+
+
+def test_what_a_gpu_does_not_tell_is_absent_and_not_asked_again(nvml: Any) -> None:
+    fake = nvml(nvmlDeviceGetPowerUsage=3, nvmlDeviceGetUtilizationRates=3)
+    device = nvidia.NvidiaVendor().devices[0]
+    for _ in range(2):
+        sample = device.sample()
+    assert (sample.power_w, sample.load, sample.memory_used_mib) == (None, None, 10240.0)
+    assert set(device.absent) == {"power", "load"}
+    assert fake.asked.count("nvmlDeviceGetPowerUsage") == 1
+
+
+def test_a_gpu_that_falls_off_the_bus_is_lost(nvml: Any) -> None:
+    fake = nvml()
+    device = nvidia.NvidiaVendor().devices[0]
+    fake.broken["nvmlDeviceGetMemoryInfo"] = 15
+    with pytest.raises(DeviceLostError, match="error 15"):
+        device.sample()
+
+
+def test_the_drivers_errors_go_to_the_device_that_had_them(nvml: Any) -> None:
+    fake = nvml()
+    first, second = nvidia.NvidiaVendor().devices[:2]
+    fake.xids = [("GPU-0001", 79), ("GPU-0001", 31)]
+    assert first.survey().xid == ()
+    assert second.survey().xid == (79, 31)
+    assert second.survey().xid == ()
+
+
+def test_a_driver_that_is_not_loaded_is_one_line(nvml: Any) -> None:
+    nvml(nvmlInit=9)
+    vendor, trouble = open_vendor("cuda", {})
+    assert (len(vendor.devices), trouble) == (0, "devices cannot be read: nvidia: error 9")
+
+
+def test_throttle_reasons_without_a_name_are_told_as_a_number() -> None:
+    assert throttle_reasons(0) == ()
+    assert throttle_reasons(0x8 | 0x10000) == ("hw_slowdown", "0x10000")
+
+
+# ------------------------------------------------------------------------------------------ visible devices
+
+
+@pytest.mark.parametrize(
+    ("value", "right"),
+    [
+        (None, [0, 1, 2, 3]),
+        ("1,3", [1, 3]),
+        ("GPU-0002", [2]),
+        ("GPU-0003,GPU-0001", [3, 1]),
+        ("", []),
+        ("0, 2", [0, 2]),
+        ("2,-1,1", [2]),
+        ("-1", []),
+        ("1,9,2", [1]),
+        ("1,,2", [1]),
+        ("1,1", [1]),
+        ("all", [0, 1, 2, 3]),
+        ("GPU-ffff", []),
+        ("two", []),
+    ],
+)
+def test_a_program_sees_the_devices_that_the_variable_names(nvml: Any, value: str | None, right: list[int]) -> None:
+    nvml()
+    env = {} if value is None else {"CUDA_VISIBLE_DEVICES": value}
+    assert [device.index for device in visible(nvidia.NvidiaVendor().devices, env, "cuda")] == right
+
+
+@pytest.mark.parametrize("word", ["MIG-aaaa-2", "MIG-GPU-0001/7/0"])
+def test_a_mig_uuid_is_the_slice(nvml: Any, word: str) -> None:
+    nvml(mig={1: ["MIG-aaaa-2"]})
+    (piece,) = visible(nvidia.NvidiaVendor().devices, {"CUDA_VISIBLE_DEVICES": word}, "cuda")
+    sample = piece.sample()
+    assert (piece.uuid, piece.index, sample.memory_used_mib) == ("MIG-aaaa-2", 1, 10240.0)
+    assert (sample.power_w, sample.load, sample.energy_j) == (None, None, None)
+    assert "only its GPU" in piece.absent["power"]
+
+
+def test_the_inner_variable_counts_from_what_the_outer_one_left(nvml: Any) -> None:
+    nvml()
+    env = {"ROCR_VISIBLE_DEVICES": "1,3", "HIP_VISIBLE_DEVICES": "1"}
+    assert [device.index for device in visible(nvidia.NvidiaVendor().devices, env, "rocm")] == [3]
+
+
+def test_a_level_zero_selector_is_a_list_of_numbers(nvml: Any) -> None:
+    nvml()
+    assert [device.index for device in chosen(nvidia.NvidiaVendor().devices, "level_zero:0,2")] == [0, 2]
+
+
+# ------------------------------------------------------------------------------------------ command lines
+
+
+def test_gaudi_is_read_from_the_table_of_hl_smi() -> None:
+    (row,) = habana.rows("0, 01P0-HL2080A0-15, HL-225, 32768, 98304, 87, 412, 55\n")
+    assert row.sample == Sample(memory_used_mib=32768, memory_total_mib=98304, load=0.87, power_w=412)
+    assert (row.uuid, row.survey) == ("01P0-HL2080A0-15", Survey(temperature_c=55))
+
+
+def test_intel_is_read_from_the_table_of_xpu_smi() -> None:
+    table = (
+        "Timestamp, DeviceId, GPU Utilization (%), GPU Power (W), GPU Frequency (MHz), "
+        "GPU Core Temperature (Celsius Degree), GPU Energy Consumed (J), GPU Memory Used (MiB)\n"
+        "06:14:46.000,    1, 98.50, 301.25, 1550, 54.00, 9021.50, 1024.00\n"
+        "06:14:46.000,    2, N/A, 110.00, 0,  , N/A, 26.00\n"
+    )
+    first, second = intel.rows(
+        table, {1: {"uuid": "u", "device_name": "Max 1550", "memory_physical_size_byte": "1048576"}}
+    )
+    assert first.sample == Sample(
+        memory_used_mib=1024, memory_total_mib=1, load=0.985, power_w=301.25, sm_clock_mhz=1550, energy_j=9021.5
+    )
+    assert (first.index, first.uuid, first.name) == (1, "u", "Max 1550")
+    assert (second.sample.load, second.sample.energy_j, second.survey.temperature_c) == (None, None, None)
+
+
+def test_amd_is_read_from_amd_smi() -> None:
+    said = {
+        "gpu": 0,
+        "usage": {"gfx_activity": {"value": 64, "unit": "%"}},
+        "power": {"socket_power": {"value": 512, "unit": "W"}, "throttle_status": "UNTHROTTLED"},
+        "clock": {"gfx_0": {"clk": {"value": 2100, "unit": "MHz"}}, "mem_0": {"clk": {"value": 1300, "unit": "MHz"}}},
+        "temperature": {"hotspot": {"value": 48, "unit": "C"}},
+        "ecc": {"total_correctable_count": 1, "total_uncorrectable_count": 0},
+        "mem_usage": {"total_vram": {"value": 196592, "unit": "MB"}, "used_vram": {"value": 283, "unit": "MB"}},
+        "energy": {"total_energy_consumption": {"value": 900.5, "unit": "J"}},
+    }
+    row = amd.amd_smi_row(said, {"uuid": "88ff", "name": "MI300X"})
+    assert row.sample == Sample(
+        memory_used_mib=283,
+        memory_total_mib=196592,
+        load=0.64,
+        power_w=512,
+        sm_clock_mhz=2100,
+        mem_clock_mhz=1300,
+        throttle=(),
+        energy_j=900.5,
+    )
+    assert row.survey == Survey(temperature_c=48, ecc={"corrected": 1, "uncorrected": 0})
+
+
+def test_amd_is_read_from_rocm_smi_too() -> None:
+    said = {
+        "Unique ID": "0xabc",
+        "Card Series": "MI250",
+        "VRAM Total Memory (B)": str(64 << 30),
+        "VRAM Total Used Memory (B)": str(1 << 30),
+        "GPU use (%)": "12",
+        "Average Graphics Package Power (W)": "95.0",
+        "Temperature (Sensor junction) (C)": "40.0",
+    }
+    row = amd.rocm_smi_row(2, said)
+    assert row.sample == Sample(memory_used_mib=1024, memory_total_mib=65536, load=0.12, power_w=95)
+    assert (row.index, row.uuid, row.survey.temperature_c) == (2, "0xabc", 40)
+
+
+def test_a_tool_is_asked_once_a_second_for_all_devices() -> None:
+    now, asked = [0.0], []
+
+    def rows() -> list[command.Row]:
+        asked.append(now[0])
+        return [
+            command.Row(index=index, uuid=str(index), name="x", sample=Sample(load=len(asked) / 10), survey=Survey())
+            for index in range(2)
+        ]
+
+    vendor = command.CommandVendor("hpu", rows, clock=lambda: now[0])
+    assert [device.sample().load for device in vendor.devices] == [0.1, 0.1]
+    now[0] = 1.0
+    assert [device.sample().load for device in vendor.devices] == [0.2, 0.2]
+    assert len(asked) == 2
+
+
+def test_a_device_that_the_tool_no_longer_lists_is_lost() -> None:
+    now = [0.0]
+    row = command.Row(index=0, uuid="0", name="x", sample=Sample(load=0.5), survey=Survey())
+    vendor = command.CommandVendor("hpu", lambda: [row] if now[0] < 1 else [], clock=lambda: now[0])
+    now[0] = 2.0
+    with pytest.raises(DeviceLostError, match="does not list it"):
+        vendor.devices[0].sample()
+
+
+@pytest.mark.parametrize(("arch", "missing"), [("rocm", "amd-smi"), ("xpu", "xpu-smi"), ("hpu", "hl-smi")])
+def test_a_missing_tool_is_one_line(arch: str, missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    vendor, trouble = open_vendor(arch, {})
+    assert len(vendor.devices) == 0
+    assert f"{missing}: there is no such command" in trouble
+
+
+def test_a_tool_of_the_vendor_is_found_on_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tool = tmp_path / "hl-smi"
+    tool.write_text("#!/bin/sh\necho '0, u0, HL-225, 1, 2, 50, 100, 40'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    vendor, trouble = open_vendor("hpu", {})
+    assert (trouble, [device.sample().load for device in vendor.devices]) == ("", [0.5])
+
+
+# ------------------------------------------------------------------------------------------ simulated
+
+
+def simulated(tmp_path: Path, *readings: dict[str, Any], **more: Any) -> tuple[Any, list[float]]:
+    file = tmp_path / "devices.json"
+    file.write_text(json.dumps({"devices": [{"uuid": "SIM-0", "readings": list(readings), **more}]}))
+    now = [100.0]
+    return SimulatedVendor(str(file), clock=lambda: now[0]).devices[0], now
+
+
+def test_a_scripted_reading_holds_from_its_time_on_and_keeps_what_it_does_not_name(tmp_path: Path) -> None:
+    device, now = simulated(
+        tmp_path, {"t": 0, "load": 0.1, "power_W": 100, "memory_MiB": [1, 8]}, {"t": 5, "load": 0.9, "throttle": 8}
+    )
+    assert (device.sample().load, device.sample().throttle) == (0.1, None)
+    now[0] = 105.0
+    sample = device.sample()
+    assert (sample.load, sample.memory_used_mib, sample.throttle) == (0.9, 1, ("hw_slowdown",))
+
+
+def test_simulated_energy_is_the_integral_of_power(tmp_path: Path) -> None:
+    device, now = simulated(tmp_path, {"t": 0, "power_W": 100}, {"t": 5, "power_W": 300})
+    now[0] = 107.0
+    assert device.sample().energy_j == pytest.approx(100 * 5 + 300 * 2)
+
+
+def test_a_simulated_device_can_fail(tmp_path: Path) -> None:
+    device, now = simulated(tmp_path, {"t": 0, "load": 1}, {"t": 3, "lost": "fell off the bus"})
+    device.sample()
+    now[0] = 103.5
+    with pytest.raises(DeviceLostError, match="fell off the bus"):
+        device.survey()
+
+
+def test_an_xid_of_the_script_happens_once(tmp_path: Path) -> None:
+    device, now = simulated(tmp_path, {"t": 0}, {"t": 1, "xid": [79]}, {"t": 2, "load": 1})
+    assert device.survey().xid == ()
+    now[0] = 104.0
+    assert device.survey().xid == (79,)
+    assert device.survey().xid == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not a description"),
+        ("[]", "not a description"),
+        ("{}", "no 'devices' in it"),
+        ('{"devices": [{"readings": [{"lod": 1}]}]}', "unknown reading 'lod'"),
+    ],
+)
+def test_a_bad_script_says_what_is_wrong_with_it(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "devices.json"
+    file.write_text(text)
+    with pytest.raises(NotAvailableError, match=said):
+        SimulatedVendor(str(file))
+
+
+def test_the_variable_puts_simulated_devices_in_the_place_of_real_ones(tmp_path: Path) -> None:
+    file = tmp_path / "devices.json"
+    file.write_text('{"count": 3, "devices": [{"uuid": "SIM"}]}')
+    vendor, trouble = open_vendor("cpu", {"MILABENCH_SIMULATED_DEVICES": str(file)})
+    assert ([device.uuid for device in vendor.devices], trouble) == (["SIM-0", "SIM-1", "SIM-2"], "")
+
+
+def test_a_machine_without_devices_has_nothing_to_tell() -> None:
+    vendor, trouble = open_vendor("cpu", {})
+    assert (len(vendor.devices), trouble) == (0, "")

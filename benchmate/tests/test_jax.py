@@ -1,0 +1,167 @@
+"""JAX dispatches and returns: what the host's clock sees must be the step all the same."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+import types
+
+import pytest
+from test_probes import run
+
+from benchmate.clock import BoundedLag, bounded_lag, wait_for_devices
+
+needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
+
+CONFIG = {"measure": {"warmup_steps": 5, "warmup_s": 0, "window_steps": 24, "window_s": 0}}
+
+STEP = """
+    import functools, json, statistics, time
+    import jax, jax.numpy as jnp
+
+    @functools.partial(jax.jit, donate_argnums=DONATED)
+    def step(weights, batch):
+        for _ in range(6):
+            weights = jnp.tanh(weights @ batch)
+        return weights, weights.sum()
+
+    def batches():
+        for _ in range(40):
+            yield BATCH
+
+    def train(state, loader):
+        for batch in loader:
+            state, loss = step(state, batch)
+        return state
+
+    BATCH, STATE = jnp.ones((500, 500)) * 0.01, jnp.ones((500, 500))
+
+    def reference_s(state):
+        # As long as it takes with a wait at the end, and how long only asking for it takes.
+        begin = time.perf_counter()
+        for _ in range(20):
+            state, loss = step(state, BATCH)
+        asked = time.perf_counter() - begin
+        state.block_until_ready()
+        return state, (time.perf_counter() - begin) / 20, asked / 20
+
+    if __name__ == "__main__":
+        STATE, _, _ = reference_s(STATE)
+        STATE, before, asked = reference_s(STATE)
+        print(json.dumps({"step_s": before, "asked_s": asked}), flush=True)
+        while True:
+            STATE = train(STATE, batches())
+"""
+
+
+@needs_jax
+@pytest.mark.parametrize("donated", ["()", "(0,)"])
+@pytest.mark.parametrize(
+    "probe",
+    [
+        'probes.iterable(ov, "__main__.batches", units="steps/s", batch_size=1)',
+        'probes.calls(ov, "__main__.step", units="steps/s", when=lambda *_: "loader" in __import__("sys")._getframe(3).f_locals)',
+    ],
+)
+def test_each_observation_is_the_step_and_not_its_enqueueing(agent, tmp_path, donated, probe):
+    ran = run(agent, tmp_path, STEP.replace("DONATED", donated), probe, config=CONFIG)
+    assert ran.code == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    entries = [entry for entry in agent.entries() if not entry.flags & 1][:24]
+    mean_s = sum(entry.host_ns for entry in entries) / len(entries) / 1e9
+    middle_s = sorted(entry.host_ns for entry in entries)[12] / 1e9
+    # Other programs may slow a step down, and did so to the reference or to the loop; asking for one is much quicker.
+    assert told["step_s"] / 3 < middle_s < 3 * told["step_s"]
+    assert middle_s > 5 * told["asked_s"]
+    assert mean_s == pytest.approx(middle_s, rel=0.7)
+
+
+@needs_jax
+def test_compiling_is_a_metric_of_its_own(agent, tmp_path):
+    script = """
+        import jax, benchmate
+        f = jax.jit(lambda x: x * 2)
+        for batch in benchmate.observed([1.0] * 4, batch_size=1):
+            f(batch).block_until_ready()
+    """
+    run(agent, tmp_path, script, "pass", config=CONFIG)
+    (compile_s,) = [data for data in agent.records() if data.get("metric") == "compile"]
+    assert (compile_s["part"], compile_s["units"], compile_s["direction"]) == ("jax", "s", "lower")
+    assert 0 < compile_s["value"] < agent.metrics()["first_step"]
+
+
+@needs_jax
+def test_a_loss_on_the_device_is_not_waited_for(agent, tmp_path):
+    script = """
+        import jax, jax.numpy as jnp, benchmate
+        for batch in benchmate.observed([1.0] * 30, batch_size=1):
+            benchmate.observe_loss(jnp.float32(batch))
+    """
+    run(agent, tmp_path, script, "pass", config=CONFIG)
+    assert set(agent.losses()) == {1.0}
+
+
+class Array:
+    """What the lag needs to know of an array of JAX."""
+
+    nbytes = 8
+
+    def __init__(self, waited: list[int], number: int, donated: bool = False) -> None:
+        self.waited, self.number, self.donated = waited, number, donated
+
+    def is_deleted(self):
+        return self.donated
+
+    def block_until_ready(self):
+        self.waited.append(self.number)
+
+
+@pytest.fixture
+def jax(monkeypatch):
+    """A JAX of the few names that are asked for, already started."""
+    fake = types.ModuleType("jax")
+    fake.live = []
+    fake.live_arrays = lambda: list(fake.live)
+    fake.tree_util = types.SimpleNamespace(tree_leaves=lambda tree: tree if isinstance(tree, list) else [tree])
+    bridge = types.ModuleType("jax._src.xla_bridge")
+    bridge.backends_are_initialized = lambda: fake.started
+    fake.started = True
+    monkeypatch.setitem(sys.modules, "jax", fake)
+    monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
+    return fake
+
+
+def test_the_lag_waits_for_the_step_two_before(jax):
+    waited: list[int] = []
+    lag = BoundedLag(2)
+    for number in range(5):
+        lag.add([Array(waited, number)])
+    assert waited == [0, 1, 2]
+
+
+def test_without_a_result_the_newest_small_array_stands_for_the_step(jax):
+    waited: list[int] = []
+    lag = BoundedLag(1)
+    big = Array(waited, 99)
+    big.nbytes = 1 << 30
+    for number in range(3):
+        jax.live = [big, Array(waited, number), Array(waited, -1)]
+        lag.add()
+    assert waited == [0, 1]
+
+
+def test_what_was_donated_is_waited_for_through_what_came_of_it(jax):
+    waited: list[int] = []
+    lag = BoundedLag(1)
+    jax.live = [Array(waited, 7)]
+    lag.add([Array(waited, 0, donated=True)])
+    lag.add([Array(waited, 1)])
+    assert waited == [7]
+
+
+def test_a_jax_that_the_script_imported_but_never_used_is_not_started(jax):
+    jax.started = False
+    jax.live = [Array([], 1)]
+    assert bounded_lag() is None
+    wait_for_devices()
