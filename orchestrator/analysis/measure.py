@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from orchestrator.analysis.spread import geometric_mean, lag1, variation
+from orchestrator.analysis.steady import Steadiness, agree, busy_s, steadiness
 from orchestrator.events.model import Config, Data, End, Error, Event, Message, Meta, Other, Start, Verdict
+from orchestrator.events.readings import Readings, energy_of
 
 Direction = Literal["higher", "lower", "none"]
 
@@ -37,7 +39,7 @@ _BYTES = {
 # other programs' memory included; what the processes held on the host.
 _MEMORY = ("memory_reserved_peak", "memory_allocated_peak", "device_memory_peak", "host_memory_peak")
 
-# milabench 1.3 marked no warm-up: discard as METHODOLOGY 1.1 has it, but never more than half of what there is.
+# milabench 1.3 marked no warm-up: discard as docs/methodology.md, 1.1 has it, but never more than half of what there is.
 _COMPAT_WARMUP_RECORDS = 10
 _COMPAT_WARMUP_S = 5.0
 
@@ -48,8 +50,8 @@ class Series:
 
     `t0_ns` (begin) and `middle_ns` are monotonic on the host's clock, -1 where unknown; `elapsed` in seconds, on the
     device where it has a clock; `n` items; `rate` items a second; `end` the unix time of the end, nan where unknown;
-    `steps` how many steps an entry stands for; `warmup` 1 for warm-up. In records of milabench 1.3 `elapsed` and `n`
-    are nan.
+    `steps` how many steps an entry stands for; `warmup` 1 for warm-up; `epoch_end` 1 for the last of a loop. In records of
+    milabench 1.3 `elapsed` and `n` are nan.
     """
 
     task: str
@@ -63,6 +65,7 @@ class Series:
     end: Sequence[float]
     steps: Sequence[int]
     warmup: Sequence[int]
+    epoch_end: Sequence[int]
 
     @property
     def has_totals(self) -> bool:
@@ -97,7 +100,9 @@ class Throughput:
     """The number that a step stands for, and what it stands on.
 
     `spread_within` is the coefficient of variation of the rates of single observations in the window, `lag1` their
-    autocorrelation, both on the slowest rank. `totals` is empty unless the basis is the ratio of totals.
+    autocorrelation, both on the slowest rank. `totals` is empty unless the basis is the ratio of totals. `steady` judges
+    the slowest rank's window: what it found to be left over of the warm-up is not in the number. `doubts` are reasons to
+    suspect it.
     """
 
     value: float
@@ -108,6 +113,8 @@ class Throughput:
     totals: tuple[Totals, ...] = ()
     spread_within: float | None = None
     lag1: float | None = None
+    steady: Steadiness | None = None
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +214,38 @@ def rate_of(ranks: Sequence[Series], window: Window | None) -> Throughput | None
         basis = "warm-up"
     if not chosen:
         return None
+    steady = _steadiness(chosen) if basis == "ratio-of-totals" else None
+    if steady is not None and steady.settled_at and steady.is_steady:
+        chosen = [(series, places[steady.settled_at :] or places) for series, places in chosen]
     rates = [[series.n[place] / series.elapsed[place] for place in places] for series, places in chosen]
-    return combined([_totals(series, places) for series, places in chosen], rates, units=ranks[0].units, basis=basis)
+    found = combined([_totals(series, places) for series, places in chosen], rates, units=ranks[0].units, basis=basis)
+    if found is None:
+        return None
+    is_unsteady = basis == "warm-up" or (steady is not None and not steady.is_steady)
+    doubts = ["no-steady-state"] if is_unsteady else []
+    if not all(_clocks_agree(series, places) for series, places in chosen):
+        doubts.append("clocks-disagree")
+    return replace(found, steady=steady, doubts=tuple(doubts))
+
+
+def _steadiness(ranks: Sequence[tuple[Series, list[int]]]) -> Steadiness | None:
+    """How steady the slowest rank was in its window: seconds an item, so that a smaller last batch is not a faster one."""
+    series, places = max(ranks, key=lambda rank: _totals(*rank).seconds)
+    if any(series.n[place] <= 0 for place in places):
+        return None
+    return steadiness([series.elapsed[place] / series.n[place] for place in places])
+
+
+def _clocks_agree(series: Series, places: Sequence[int]) -> bool:
+    """Whether items over the sum of the steps' seconds is what items over the window's seconds on the host's clock is."""
+    begins = [series.t0_ns[place] for place in places]
+    lasted = [2 * (series.middle_ns[place] - series.t0_ns[place]) for place in places]
+    wall_s = busy_s(begins, lasted, [series.epoch_end[place] for place in places])
+    items, seconds = (
+        math.fsum(series.n[place] for place in places),
+        math.fsum(series.elapsed[place] for place in places),
+    )
+    return wall_s is None or wall_s <= 0 or agree(items / seconds, items / wall_s)
 
 
 def second_half(series: Series) -> list[int]:
@@ -322,6 +359,7 @@ class _Columns:
     end: array[float] = field(default_factory=lambda: array("d"))
     steps: array[int] = field(default_factory=lambda: array("q"))
     warmup: array[int] = field(default_factory=lambda: array("b"))
+    epoch_end: array[int] = field(default_factory=lambda: array("b"))
 
     def add(self, data: Mapping[str, Any]) -> None:
         rate, elapsed, n = number(data.get("rate")), number(data.get("elapsed")), number(data.get("n"))
@@ -343,6 +381,7 @@ class _Columns:
         self.end.append(math.nan if end is None else end)
         self.steps.append(_count(data.get("steps"), 1))
         self.warmup.append(1 if data.get("warmup") else 0)
+        self.epoch_end.append(1 if data.get("epoch_end") else 0)
 
     def series(self, task: str, rank: int) -> Series:
         return Series(
@@ -357,6 +396,7 @@ class _Columns:
             end=self.end,
             steps=self.steps,
             warmup=self.warmup,
+            epoch_end=self.epoch_end,
         )
 
 
@@ -378,6 +418,7 @@ class _Fold:
         self.windows: dict[str, Window] = {}
         self.metrics: dict[tuple[Any, ...], Metric] = {}
         self.device_memory: dict[str, float] = {}
+        self.readings = Readings()
         self.losses = Losses()
         self.end: End | None = None
         self.errors: list[Error] = []
@@ -425,8 +466,10 @@ class _Fold:
             self._metric(data)
         if isinstance(data.get("gpudata"), Mapping):
             self._devices(data["gpudata"])
+            self.readings.take(data)
         if isinstance(data.get("window"), Mapping):
             self._window(str(data.get("task", "")), data["window"])
+            self.readings.take(data)
 
     def _loss(self, loss: float | None) -> None:
         seen = self.losses
@@ -475,6 +518,17 @@ class _Fold:
             )
             self.windows[task] = _union(self.windows[task], told) if task in self.windows else told
 
+    def _energy(self) -> Metric | None:
+        """Joules of all the step's devices within the window, by their counters, else by their power; board sensors, no wall."""
+        found = []
+        for device in self.readings.devices.values():
+            energy = energy_of(device, self.readings.window)
+            joules = energy.integral_j if energy.counter_j is None else energy.counter_j
+            if joules is None:
+                return None
+            found.append(joules)
+        return Metric(name="energy", value=math.fsum(found), units="J", direction="lower") if found else None
+
     def result(self, step: str) -> Measurement:
         series = tuple(columns.series(task, rank) for (task, rank), columns in self.columns.items() if columns.rate)
         task = main_task(one.task for one in series)
@@ -483,6 +537,9 @@ class _Fold:
         if self.device_memory:
             peak = max(self.device_memory.values())
             metrics.append(Metric(name="device_memory_peak", value=peak, units="MiB", direction="lower"))
+        energy = self._energy()
+        if energy is not None and all(metric.name != "energy" for metric in metrics):
+            metrics.append(energy)
         ranks = [one for one in series if one.task == task]
         return Measurement(
             step=step,

@@ -63,7 +63,7 @@ def score(entries: Sequence[Entry]) -> Score:
 
 
 def _interval(centre: float, counted: Sequence[tuple[Entry, float]]) -> Interval | None:
-    """L +- t sqrt(V), V = sum w^2 s^2/n / (sum w)^2, degrees of freedom after Satterthwaite (METHODOLOGY 1.4).
+    """L +- t sqrt(V), V = sum w^2 s^2/n / (sum w)^2, degrees of freedom after Satterthwaite (docs/methodology.md, 1.4).
 
     None unless every benchmark has at least three values.
     """

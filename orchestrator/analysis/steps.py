@@ -7,11 +7,24 @@ from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
 from orchestrator.analysis.measure import Measurement, measure, number
-from orchestrator.events.model import Error, OutcomeName
+from orchestrator.analysis.validity import ChecksOf, seen_by, unchecked
+from orchestrator.events.attempts import Attempt, last_word
+from orchestrator.events.model import Error, OutcomeName, Verdict
 from orchestrator.events.rundir import Run, parts_of
 from orchestrator.events.text import one_line
 
 _OUTCOMES = get_args(OutcomeName)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Try:
+    """An attempt at a step that does not count, because a later one passed or was made: how it ended, and its log."""
+
+    number: int
+    outcome: OutcomeName
+    why: str
+    detail: str
+    log: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +43,10 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """One step as it ended: the outcome of its last attempt, and what it measured (without the single observations)."""
+    """One step as it ended: the last attempt that passed, else the last one, without its single observations.
+
+    `verdicts` are those of our checks, `others` the attempts that do not count.
+    """
 
     step: PlannedStep
     outcome: OutcomeName
@@ -39,6 +55,14 @@ class StepResult:
     log: str | None = None
     reasons: tuple[str, ...] = ()
     measured: Measurement
+    verdicts: tuple[Verdict, ...] = ()
+    attempt: int = 1
+    others: tuple[Try, ...] = ()
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether it passed although another attempt at it failed."""
+        return self.outcome == "passed" and any(each.outcome == "failed" for each in self.others)
 
 
 def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
@@ -47,36 +71,58 @@ def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
     if isinstance(steps, list):
         return tuple(_planned(mapping(step)) for step in steps)
     found = []
-    for stem in run.files:
+    for step, stem in run.files.items():
         parts = parts_of(stem)
         device = (int(parts.tag[1:]),) if parts.tag.startswith("D") else ()
         node = parts.node or "local"
         found.append(
-            PlannedStep(id=stem, bench=parts.bench, tag=parts.tag, repeat=parts.repeat, node=node, devices=device)
+            PlannedStep(id=step, bench=parts.bench, tag=parts.tag, repeat=parts.repeat, node=node, devices=device)
         )
     return tuple(found)
 
 
-def step_result(run: Run, planned: PlannedStep) -> StepResult:
-    """How a step ended and what it measured. Raises RecordError when its records cannot be read."""
+def step_result(
+    run: Run, planned: PlannedStep, tried: tuple[Attempt, ...] = (), checks: ChecksOf = unchecked
+) -> StepResult:
+    """How a step ended, what it measured and what checks say of it. `tried` is what the journal says of it.
+
+    Raises RecordError when its records cannot be read.
+    """
+    counts = last_word(tried)
+    number = counts.number if counts is not None else 1
     # Only the totals are needed from here on; a run may hold millions of observations.
-    measured = replace(measure(planned.id, run.events(planned.id)), series=())
+    folds = checks(planned.id)
+    measured = replace(measure(planned.id, seen_by(run.events(planned.id, number), folds)), series=())
     if not run.manifest:
         planned = _with_config(planned, measured.config)
-    ended = next(
-        (entry for entry in reversed(run.journal) if entry.get("step") == planned.id and entry.get("state") == "ended"),
-        None,
-    )
-    outcome, why, detail, told = _ending(run, ended, measured)
-    log = run.log(planned.id)
+    outcome, why, detail, told = _ending(run, counts.entry if counts is not None else None, measured)
+    log = run.log(planned.id, number)
     return StepResult(
         step=planned,
         outcome=outcome,
         why=why,
         detail=one_line(detail or _first_error(measured.errors)),
         log=None if log is None else str(log),
-        reasons=tuple(str(reason) for reason in told) if isinstance(told, list | tuple) else (),
+        reasons=(
+            *(str(reason) for reason in (told if isinstance(told, list | tuple) else ())),
+            # The journal knows that it passed; of its records, observations may be missing as well as the end.
+            *(("cut-off",) if outcome == "passed" and measured.end is None else ()),
+        ),
         measured=measured,
+        verdicts=tuple(fold.verdict() for fold in folds) if measured.start or measured.end else (),
+        attempt=number,
+        others=tuple(_try(run, each) for each in tried if each.number != number),
+    )
+
+
+def _try(run: Run, attempt: Attempt) -> Try:
+    log = run.log(attempt.step, attempt.number)
+    return Try(
+        number=attempt.number,
+        outcome=attempt.outcome or "missing",
+        why=attempt.why,
+        detail=one_line(attempt.detail),
+        log=None if log is None else str(log),
     )
 
 

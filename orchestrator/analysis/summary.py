@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from orchestrator.analysis.intervals import Interval, log_t_interval
@@ -16,7 +16,10 @@ from orchestrator.analysis.machine import described_system, versions
 from orchestrator.analysis.measure import Direction, Measurement, Metric, Throughput, number
 from orchestrator.analysis.score import Entry, Score, score
 from orchestrator.analysis.spread import geometric_mean, log_stdev, median, pooled_log_stdev
-from orchestrator.analysis.steps import StepResult, mapping, planned_steps, step_result
+from orchestrator.analysis.steady import Steadiness
+from orchestrator.analysis.steps import StepResult, Try, mapping, planned_steps, step_result
+from orchestrator.analysis.validity import LEAST_OVERLAP, ChecksOf, overlap, reasons_of, unchecked, validation_json
+from orchestrator.events.attempts import attempts
 from orchestrator.events.model import OutcomeName
 from orchestrator.events.rundir import Run
 from orchestrator.events.text import one_line
@@ -61,6 +64,15 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Flaky:
+    """A step that passed although another attempt at it failed, and all those attempts."""
+
+    step: str
+    attempt: int
+    others: tuple[Try, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchSummary:
     """What one benchmark came to.
 
@@ -68,7 +80,9 @@ class BenchSummary:
     `njobs`, the whole job for `multigpu` and `multinode`. `score` is perf times the `instances` that ran side by side:
     what the system did; None unless everything planned passed. `counts` are steps. Spreads are relative: `within` a
     process (between its observations), between `devices` (the means of the places), between `processes` at the same
-    place; `spread` between all processes, which is what `ci95` stands on.
+    place; `spread` between all processes; `ci95` stands on `replicates` launches, the
+    instances of each averaged. `overlap` is the share of the time in which all
+    instances of a group measured, of that in which any did, 0 to 1. `validations` are the verdicts of checks, step by step.
     """
 
     bench: str
@@ -85,6 +99,8 @@ class BenchSummary:
     spread_within: float | None = None
     spread_devices: float | None = None
     spread_processes: float | None = None
+    spread_replicates: float | None = None
+    replicates: int = 0
     memory_peak_mib: float | None = None
     energy_j: float | None = None
     first_step_s: float | None = None
@@ -94,14 +110,20 @@ class BenchSummary:
     reasons: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
     skipped: tuple[Skip, ...] = ()
+    flaky: tuple[Flaky, ...] = ()
     metrics: tuple[Mapping[str, Any], ...] = ()
     messages: tuple[str, ...] = ()
+    overlap: float | None = None
+    validations: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def sem(self) -> float | None:
-        """Relative standard error of the mean over processes; None below three of them."""
-        n = len(self.processes)
-        return self.spread / math.sqrt(n) if self.spread is not None and n >= 3 else None
+        """Relative standard error of the mean over replicates; None below three of them.
+
+        The instances of one launch are no replicates: they share whatever that launch had.
+        """
+        n, spread = self.replicates, self.spread_replicates
+        return spread / math.sqrt(n) if spread is not None and n >= 3 else None
 
     def to_json(self) -> dict[str, Any]:
         """The benchmark as docs/protocol.md, section 6, spells it."""
@@ -121,6 +143,7 @@ class BenchSummary:
             "memory_peak_MiB": self.memory_peak_mib,
             "energy_J": self.energy_j,
             "first_step_s": self.first_step_s,
+            "overlap": self.overlap,
             "weight": self.weight,
             "score": self.score,
             "validity": self.validity,
@@ -129,6 +152,11 @@ class BenchSummary:
                 {"step": one.step, "why": one.why, "detail": one.detail, "log": one.log} for one in self.failures
             ],
             "skipped": [{"step": one.step, "detail": one.detail} for one in self.skipped],
+            "flaky": [
+                {"step": one.step, "attempt": one.attempt, "others": [asdict(each) for each in one.others]}
+                for one in self.flaky
+            ],
+            "validations": [dict(one) for one in self.validations],
             "metrics": [dict(one) for one in self.metrics],
         }
 
@@ -137,7 +165,8 @@ class BenchSummary:
 class Summary:
     """What a run came to; everything that a report shows.
 
-    `argv` is the command line that made the run, `software` versions by name, as far as recorded. `verdict` is passed
+    `argv` is the command line that made the run, `options` what its options came to, `software` versions by name, as far
+    as recorded. `verdict` is passed
     when every planned step passed or was skipped. `overhead` is what control plane and agents cost: `control_cpu_s`,
     `agent_cpu_s`, and `wall_s` of the steps.
     """
@@ -152,8 +181,18 @@ class Summary:
     created: str = ""
     version: str = ""
     argv: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
     software: Mapping[str, str] = field(default_factory=dict)
     overhead: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many of the planned steps ended how."""
+        return {
+            outcome: sum(bench.counts[outcome] for bench in self.benchmarks)
+            for outcome in _COUNTED
+            if outcome != "planned"
+        }
 
     def to_json(self) -> dict[str, Any]:
         """The summary as docs/protocol.md, section 6, spells it."""
@@ -174,28 +213,32 @@ class Summary:
         }
 
 
-def summarise(run: Run) -> Summary:
-    """What a run came to, from its records, wherever they stop. Raises RecordError when they cannot be read."""
-    results = [step_result(run, planned) for planned in planned_steps(run)]
+def summarise(run: Run, checks: ChecksOf = unchecked) -> Summary:
+    """What a run came to, from its records, wherever they stop; `checks` see every step's records on the way.
+
+    Raises RecordError when they cannot be read.
+    """
+    tried = attempts(run.journal)
+    results = [step_result(run, planned, tried.get(planned.id, ()), checks) for planned in planned_steps(run)]
     measured = [result.measured for result in results]
     profile = str(run.manifest.get("profile") or "")
     by_bench: dict[str, list[StepResult]] = {}
     for result in results:
         by_bench.setdefault(result.step.bench, []).append(result)
     arch = mapping(run.manifest.get("system")).get("arch")
+    is_mixed = any(entry.get("run") == "mixed" for entry in run.journal)
     benches = [
-        bench_summary(name, found, is_short=profile == "quick", has_accelerators=arch != "cpu")
+        bench_summary(name, found, is_short=profile == "quick", is_mixed=is_mixed, has_accelerators=arch != "cpu")
         for name, found in by_bench.items()
     ]
     benches += [skipped_bench(name, why, _weight_in_suite(run, name)) for name, why in _skipped_benches(run)]
-    last: Mapping[str, Any] = next((entry for entry in reversed(run.journal) if entry.get("run") == "ended"), {})
-    overhead = {
-        name: known for name, cost in mapping(last.get("overhead")).items() if (known := number(cost)) is not None
-    }
+    ends = [entry for entry in run.journal if entry.get("run") == "ended"]
     argv = run.manifest.get("argv")
     return Summary(
         run=run.name,
-        verdict=_verdict(benches, was_interrupted=last.get("verdict") == "interrupted"),
+        verdict=_verdict(
+            benches, was_interrupted=run.is_ended and ends[-1:] != [] and ends[-1].get("verdict") == "interrupted"
+        ),
         benchmarks=tuple(benches),
         score=score([_entry(bench) for bench in benches]),
         system=described_system(run.manifest, measured),
@@ -204,9 +247,20 @@ def summarise(run: Run) -> Summary:
         created=str(run.manifest.get("created") or ""),
         version=str(run.manifest.get("version") or ""),
         argv=tuple(str(word) for word in argv) if isinstance(argv, list) else (),
+        options=mapping(run.manifest.get("options")),
         software=versions(measured),
-        overhead=overhead,
+        overhead=_overhead(ends),
     )
+
+
+def _overhead(ends: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """What the harness cost, all the times that the run was gone on with together; a share cannot be added up."""
+    total: dict[str, float] = {}
+    for entry in ends:
+        for name, cost in mapping(entry.get("overhead")).items():
+            if name != "share" and (known := number(cost)) is not None:
+                total[name] = total.get(name, 0.0) + known
+    return total
 
 
 def _verdict(benches: Sequence[BenchSummary], *, was_interrupted: bool) -> Literal["passed", "failed", "interrupted"]:
@@ -216,11 +270,17 @@ def _verdict(benches: Sequence[BenchSummary], *, was_interrupted: bool) -> Liter
 
 
 def bench_summary(
-    name: str, results: Sequence[StepResult], *, is_short: bool = False, has_accelerators: bool = True
+    name: str,
+    results: Sequence[StepResult],
+    *,
+    is_short: bool = False,
+    is_mixed: bool = False,
+    has_accelerators: bool = True,
 ) -> BenchSummary:
     """What one benchmark's steps came to together.
 
-    `is_short`: measured with the quick profile, so that its number is only an indication.
+    `is_short`: measured with the quick profile, so that its number is only an indication. `is_mixed`: the run was gone
+    on with although suite, system or environments had changed.
     """
     processes = tuple(_processes(results))
     passed = [result for result in results if result.outcome == "passed"]
@@ -228,17 +288,21 @@ def bench_summary(
     first = processes[0].throughput if processes else None
     alike = [one for one in processes if first and one.throughput.units == first.units]
     rates = [one.throughput.value for one in alike]
-    is_mixed = len(alike) < len(processes)
-    perf = geometric_mean(rates) if rates and not is_mixed else None
+    launches = [geometric_mean(members) for members in _by_repeat(alike).values()]
+    differs_in_units = len(alike) < len(processes)
+    perf = geometric_mean(rates) if rates and not differs_in_units else None
     instances = len({one.place for one in processes})
     direction = first.direction if first else "higher"
     reasons = {reason for result in passed for reason in result.reasons}
-    reasons |= {"mixed"} if is_mixed else set()
+    reasons |= reasons_of(verdict for result in passed for verdict in result.verdicts) if perf is not None else set()
+    together = _overlap(results)
+    reasons |= {"overlap"} if together is not None and together < LEAST_OVERLAP and perf is not None else set()
+    reasons |= {"mixed"} if differs_in_units or (is_mixed and perf is not None) else set()
     reasons |= {"short"} if is_short and perf is not None else set()
-    reasons |= {"no-steady-state"} if any(one.throughput.basis == "warm-up" for one in processes) else set()
+    reasons |= {doubt for one in processes for doubt in _doubts(one.throughput, is_short)}
     validity: Validity | None = None
-    if perf is not None or is_mixed:
-        validity = "invalid" if is_mixed else "suspect" if reasons else "valid"
+    if perf is not None or differs_in_units:
+        validity = "invalid" if differs_in_units else "suspect" if reasons else "valid"
     return BenchSummary(
         bench=name,
         outcome=outcome,
@@ -249,11 +313,13 @@ def bench_summary(
         perf=perf,
         units=first.units if first else "",
         direction=direction,
-        ci95=log_t_interval(rates) if perf is not None else None,
+        ci95=log_t_interval(launches) if perf is not None else None,
         spread=log_stdev(rates) if perf is not None else None,
         spread_within=_pooled(one.throughput.spread_within for one in processes),
         spread_devices=_between_places(alike) if perf is not None else None,
         spread_processes=pooled_log_stdev(_by_place(alike).values()) if perf is not None else None,
+        spread_replicates=log_stdev(launches) if perf is not None else None,
+        replicates=len(launches),
         memory_peak_mib=max(_known(result.measured.memory_peak_mib for result in passed), default=None),
         energy_j=_total([result.measured.energy_j for result in passed]),
         first_step_s=_median(result.measured.first_step_s for result in passed),
@@ -267,8 +333,11 @@ def bench_summary(
             if one.outcome in ("failed", "cancelled", "missing")
         ),
         skipped=tuple(Skip(step=one.step.id, detail=one.detail) for one in results if one.outcome == "skipped"),
+        flaky=tuple(Flaky(step=one.step.id, attempt=one.attempt, others=one.others) for one in results if one.is_flaky),
         metrics=(*(_rate_json(one) for one in processes), *_metrics_json(results)),
         messages=_messages(results),
+        overlap=together,
+        validations=tuple(validation_json(verdict) for result in results for verdict in result.verdicts),
     )
 
 
@@ -315,12 +384,30 @@ def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
     )
 
 
+def _overlap(results: Sequence[StepResult]) -> float | None:
+    """The worst overlap among the replicates of a benchmark whose instances run side by side; None for all others."""
+    groups: dict[int, list[StepResult]] = {}
+    for result in results:
+        if result.step.method not in _ONE_JOB:
+            groups.setdefault(result.step.repeat, []).append(result)
+    found = [overlap([result.measured.window for result in group]) for group in groups.values()]
+    return min(_known(found), default=None)
+
+
 def _counts(results: Sequence[StepResult]) -> dict[str, int]:
     counts = dict.fromkeys(_COUNTED, 0)
     counts["planned"] = len(results)
     for result in results:
         counts[result.outcome] += 1
     return counts
+
+
+def _by_repeat(processes: Iterable[Process]) -> dict[int, list[float]]:
+    """The rates of the instances that were launched together, launch by launch."""
+    found: dict[int, list[float]] = {}
+    for one in processes:
+        found.setdefault(one.repeat, []).append(one.throughput.value)
+    return found
 
 
 def _by_place(processes: Iterable[Process]) -> dict[str, list[float]]:
@@ -346,8 +433,8 @@ def _entry(bench: BenchSummary) -> Entry:
     return Entry(
         value=bench.score if counts else None,
         weight=bench.weight,
-        log_spread=bench.spread,
-        n=len(bench.processes),
+        log_spread=bench.spread_replicates,
+        n=bench.replicates,
     )
 
 
@@ -372,6 +459,11 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(known) if known else None
 
 
+def _doubts(rate: Throughput, is_short: bool) -> Iterable[str]:
+    """Why a rate is suspect. A short window that was reached says nothing about steadiness, and is marked as short anyway."""
+    return (doubt for doubt in rate.doubts if not (is_short and doubt == "no-steady-state" and rate.basis != "warm-up"))
+
+
 def _rate_json(process: Process) -> dict[str, Any]:
     rate = process.throughput
     return {
@@ -386,7 +478,13 @@ def _rate_json(process: Process) -> dict[str, Any]:
         "observations": rate.observations,
         "spread_within": rate.spread_within,
         "lag1": rate.lag1,
+        **({} if rate.steady is None else _steady_json(rate.steady)),
     }
+
+
+def _steady_json(steady: Steadiness) -> dict[str, Any]:
+    """Observations that were warm-up still, the drift over the others, and how many independent ones they are worth."""
+    return {"warmup_left": steady.settled_at, "drift": steady.drift, "n_effective": steady.n_effective}
 
 
 def _metrics_json(results: Iterable[StepResult]) -> Iterable[dict[str, Any]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, Protocol
 
 from orchestrator.events.model import Event, Verdict
 
@@ -16,6 +16,13 @@ class Check(Protocol):
 
     def verdict(self) -> Verdict:
         """What the events seen so far come to."""
+
+
+def judged(
+    step: str, check: str, verdict: Literal["pass", "warn", "fail"], numbers: Mapping[str, Any], message: str = ""
+) -> Verdict:
+    """A verdict, said in one line."""
+    return Verdict(step=step, check=check, verdict=verdict, numbers=numbers, message=message)
 
 
 def verdicts(step: str, events: Iterable[Event], checks: Iterable[Callable[[str], Check]]) -> tuple[Verdict, ...]:

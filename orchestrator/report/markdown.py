@@ -30,7 +30,16 @@ def _lines(summary: Summary) -> list[str]:
         if failure.log:
             lines.append(f"  - log: `{failure.log}`")
         lines.append(f"  - rerun: `{model.rerun_line(summary, bench.bench)}`")
-    for heading, entries in (("Skipped", model.skips(summary)), ("Messages", model.messages(summary))):
+    flaky = model.flaky(summary)
+    if flaky:
+        lines += ["", "## Flaky", ""]
+    for step, text, log in flaky:
+        lines += [f"- **{_escaped(step)}**: {_escaped(text)}", *([f"  - log: `{log}`"] if log else [])]
+    for heading, entries in (
+        ("Skipped", model.skips(summary)),
+        ("Validations", model.validations(summary)),
+        ("Messages", model.messages(summary)),
+    ):
         if entries:
             lines += ["", f"## {heading}", ""]
             lines += [f"- **{_escaped(name)}**: {_escaped(text)}" for name, text in entries]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,17 @@ from orchestrator.analysis.summary import BenchSummary, Failure, Summary
 
 # Options of `run` that say which benchmarks and how often; a line that reruns one benchmark says the first anew.
 _SELECTING = ("--select", "--exclude", "--run-name")
+# What the select language takes for a name as it is; anything else is quoted in it.
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
+_FLAGS = {
+    "--config": "config_file",
+    "--system": "system_file",
+    "--base": "base",
+    "--max-jobs": "max_jobs",
+    "--arch": "arch",
+    "--profile": "profile",
+    "--repeat": "repeat",
+}
 _METRICS_ELSEWHERE = ("rate", "first_step")
 
 
@@ -52,9 +64,10 @@ def standing(bench: BenchSummary) -> str:
     """Whether the number of a benchmark can be believed, or why there is none that counts."""
     if bench.outcome != "passed":
         return bench.outcome
+    flaky = ", flaky" if bench.flaky else ""
     if bench.validity is None:
-        return "no rate"
-    return f"{bench.validity}({', '.join(bench.reasons)})" if bench.reasons else bench.validity
+        return f"no rate{flaky}"
+    return (f"{bench.validity}({', '.join(bench.reasons)})" if bench.reasons else bench.validity) + flaky
 
 
 def not_passed(bench: BenchSummary) -> int:
@@ -81,7 +94,7 @@ COLUMNS: tuple[Column, ...] = (
 
 LEGEND = (
     "fail: steps that did not pass; n: processes; perf: rate of one instance (a device, a job), geometric mean over n",
-    "sem%, std%: over processes (sem from 3 on); within%: between the steps of a process; peak_memory in MiB;"
+    "sem%: over launches (from 3 on); std%: over processes; within%: between the steps of a process; peak_memory in MiB;"
     " first_step in s",
     "score: perf x instances side by side",
 )
@@ -182,6 +195,37 @@ def skips(summary: Summary) -> list[tuple[str, str]]:
     return [(skip.step or bench.bench, skip.detail) for bench in benches for skip in bench.skipped]
 
 
+def flaky(summary: Summary) -> list[tuple[str, str, str | None]]:
+    """What passed although another attempt at it failed: the step, a sentence, the log of the failure."""
+    rows = []
+    for bench in ordered(summary.benchmarks):
+        for step in bench.flaky:
+            for other in step.others:
+                ending = ": ".join(part for part in (other.why, other.detail) if part) or other.outcome
+                rows.append(
+                    (step.step, f"passed at attempt {step.attempt}; attempt {other.number}: {ending}", other.log)
+                )
+    return rows
+
+
+def validations(summary: Summary) -> list[tuple[str, str]]:
+    """What checks say of each step: those that passed by name, the others with what they found; and the overlap."""
+    rows = []
+    for bench in ordered(summary.benchmarks):
+        steps: dict[str, list[Mapping[str, Any]]] = {}
+        for one in bench.validations:
+            steps.setdefault(one["step"], []).append(one)
+        for step, verdicts in steps.items():
+            passed = [one["check"] for one in verdicts if one["verdict"] == "pass"]
+            others = [
+                f"{one['verdict']} {one['check']} ({one['message']})" for one in verdicts if one["verdict"] != "pass"
+            ]
+            rows.append((step, "; ".join([*others, *([f"pass {', '.join(passed)}"] if passed else [])])))
+        if bench.overlap is not None:
+            rows.append((bench.bench, f"overlap of the instances' windows {bench.overlap:.1%}"))
+    return rows
+
+
 def messages(summary: Summary) -> list[tuple[str, str]]:
     """What the benchmarks and the checks want a person to know."""
     return [(bench.bench, text) for bench in ordered(summary.benchmarks) for text in bench.messages]
@@ -219,9 +263,25 @@ def score_line(summary: Summary) -> str:
 
 
 def rerun_line(summary: Summary, bench: str) -> str:
-    """The command that runs one benchmark again as this run did."""
-    words = list(summary.argv)
-    words = words[words.index("run") + 1 :] if "run" in words else []
+    """The command that runs one benchmark again as this run did, from any folder; of an old run, from where it was given."""
+    name = bench if _PLAIN_NAME.fullmatch(bench) else f"'{bench}'"
+    return shlex.join(["milabench", "run", *(_options(summary.options) or _given(summary.argv)), "--select", name])
+
+
+def _options(options: Mapping[str, Any]) -> list[str]:
+    words: list[str] = []
+    for flag, key in _FLAGS.items():
+        if options.get(key) is not None:
+            words += [flag, str(options[key])]
+    overrides = options.get("overrides")
+    for override in overrides if isinstance(overrides, list) else ():
+        words += ["--override", str(override)]
+    return [*words, *(["--use-current-env"] if options.get("use_current_env") else [])]
+
+
+def _given(argv: Sequence[str]) -> list[str]:
+    """What was said after `run`, less what selects."""
+    words = list(argv[argv.index("run") + 1 :]) if "run" in argv else []
     kept: list[str] = []
     skip_value = False
     for word in words:
@@ -231,4 +291,4 @@ def rerun_line(summary: Summary, bench: str) -> str:
             skip_value = True
         elif not word.startswith(tuple(f"{option}=" for option in _SELECTING)):
             kept.append(word)
-    return shlex.join(["milabench", "run", *kept, "--select", bench])
+    return kept

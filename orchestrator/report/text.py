@@ -29,7 +29,16 @@ def _lines(summary: Summary) -> list[str]:
         if failure.log:
             lines.append(f"    log    {failure.log}")
         lines.append(f"    rerun  {model.rerun_line(summary, bench.bench)}")
-    for heading, entries in (("skipped", model.skips(summary)), ("messages", model.messages(summary))):
+    flaky = model.flaky(summary)
+    if flaky:
+        lines += ["", "flaky"]
+    for step, text, log in flaky:
+        lines += [f"  {step}: {text}", *([f"    log    {log}"] if log else [])]
+    for heading, entries in (
+        ("skipped", model.skips(summary)),
+        ("validations", model.validations(summary)),
+        ("messages", model.messages(summary)),
+    ):
         if entries:
             lines += ["", heading, *(f"  {name}: {text}" for name, text in entries)]
     metrics = model.other_metrics(summary)

@@ -211,3 +211,11 @@ def test_a_run_of_milabench_1_3_is_summarised_from_its_records(tmp_path: Path) -
     assert (bench.perf, bench.units, bench.weight, bench.ngpu) == (pytest.approx(40.0), "items/s", 2.0, 2)
     assert bench.memory_peak_mib == 1234
     assert summary.system["nodes"][0]["devices"][0]["name"] == "A100"
+
+
+def test_the_devices_of_one_launch_are_no_replicates(tmp_path: Path) -> None:
+    steps = [Recorded(tag=f"D{device}", devices=(device,), events=rates(100.0 + device)) for device in range(4)]
+    found = only(summarise(record(tmp_path, *steps)))
+    assert (len(found.processes), found.replicates) == (4, 1)
+    assert (found.sem, found.ci95) == (None, None)
+    assert found.spread_devices is not None

@@ -1,0 +1,84 @@
+"""Which checks a step gets, from the suite's `validation` and what was asked for on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from orchestrator.checks.api import Check
+from orchestrator.checks.error import ErrorCheck
+from orchestrator.checks.foreign import ForeignCheck
+from orchestrator.checks.loss import LossCheck
+from orchestrator.checks.placement import PlacementCheck
+from orchestrator.checks.rate import RateCheck
+from orchestrator.checks.sensor import EnergyCheck, SensorCheck
+from orchestrator.checks.throttle import PowerCheck, ThrottleCheck
+from orchestrator.checks.usage import UsageCheck
+from orchestrator.checks.versions import VersionsCheck
+from orchestrator.errors import UsageError
+from orchestrator.events.readings import Readings
+
+# In the order in which they are told.
+NAMES = (
+    "error",
+    "rate",
+    "loss",
+    "placement",
+    "usage",
+    "throttle",
+    "power",
+    "foreign",
+    "sensor",
+    "energy",
+    "versions",
+)
+
+
+def chosen(text: str) -> tuple[str, ...]:
+    """The names of the checks that `all`, `none` or `name,...` stands for. Raises UsageError for an unknown one."""
+    if text == "all":
+        return NAMES
+    if text == "none":
+        return ()
+    wanted = [name.strip() for name in text.split(",") if name.strip()]
+    for name in wanted:
+        if name not in NAMES:
+            raise UsageError(f"--validations: no check '{name}'; known: all, none, {', '.join(NAMES)}")
+    return tuple(name for name in NAMES if name in wanted)
+
+
+def checks_for(
+    step: str,
+    names: Iterable[str],
+    settings: Mapping[str, Any],
+    *,
+    devices: Sequence[int] = (),
+    ranks: int | None = None,
+) -> tuple[Check, ...]:
+    """The checks of a step, all of which look at the same readings.
+
+    `settings` is the suite's `validation`, one entry a check; `usage` is only looked at where it has one, and an entry that is
+    `false` leaves its check out. `devices` are the step's accelerators, `ranks` the processes that should report.
+    """
+    readings = Readings()
+    held = tuple(devices)
+    made: Mapping[str, Callable[[Mapping[str, Any]], Check]] = {
+        "error": lambda _: ErrorCheck(step),
+        "rate": lambda given: RateCheck(step, given),
+        "loss": lambda given: LossCheck(step, given),
+        "placement": lambda _: PlacementCheck(step, readings, held, ranks),
+        "usage": lambda given: UsageCheck(step, readings, given, has_devices=bool(held)),
+        "throttle": lambda _: ThrottleCheck(step, readings),
+        "power": lambda _: PowerCheck(step, readings, held),
+        "foreign": lambda _: ForeignCheck(step, readings),
+        "sensor": lambda _: SensorCheck(step, readings),
+        "energy": lambda _: EnergyCheck(step, readings),
+        "versions": lambda _: VersionsCheck(step),
+    }
+    found = []
+    for name in names:
+        given = settings.get(name)
+        if given is False or (name == "usage" and not isinstance(given, Mapping)):
+            continue
+        found.append(made[name](given if isinstance(given, Mapping) else {}))
+    return tuple(found)

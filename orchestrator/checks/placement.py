@@ -1,0 +1,53 @@
+"""Did the step run where, and in as many processes, as planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.checks.api import judged
+from orchestrator.events.model import Data, Event, Verdict
+from orchestrator.events.readings import Readings
+
+
+class PlacementCheck:
+    """Fails when none of the group's processes was seen on a device of the step, warns when a rank of a job never reported.
+
+    `devices` are those of the plan, by number, empty when they are slots of a processor; `ranks` how many processes should
+    report, None when that is not known.
+    """
+
+    def __init__(self, step: str, readings: Readings, devices: tuple[int, ...], ranks: int | None) -> None:
+        self._step = step
+        self._readings = readings
+        self._devices = devices
+        self._ranks = ranks
+        self._seen: set[int] = set()
+
+    def see(self, event: Event) -> None:
+        """Note who reports."""
+        self._readings.see(event)
+        if isinstance(event, Data) and "rate" in event.data:
+            rank = event.data.get("rank", 0)
+            if isinstance(rank, int):
+                self._seen.add(rank)
+
+    def verdict(self) -> Verdict:
+        """Fail, warn or pass, with planned and seen devices and ranks."""
+        sampled = self._readings.devices
+        numbers: dict[str, Any] = {
+            "devices": list(self._devices),
+            "sampled": sorted(sampled),
+            "ranks": self._ranks,
+            "reported": len(self._seen),
+        }
+        if self._ranks is not None and self._seen and len(self._seen) < self._ranks:
+            message = f"{len(self._seen)} of {self._ranks} ranks reported"
+            return judged(self._step, "placement", "warn", numbers, message)
+        unused = [key for key, device in sampled.items() if device.own is False]
+        if unused:
+            message = f"none of its processes was seen on device {', '.join(unused)}"
+            return judged(self._step, "placement", "fail", numbers, message)
+        missing = [str(index) for index in self._devices if sampled and str(index) not in sampled]
+        if missing and not any(key.startswith("MIG-") for key in sampled):
+            return judged(self._step, "placement", "warn", numbers, f"device {', '.join(missing)} was not read")
+        return judged(self._step, "placement", "pass", numbers)

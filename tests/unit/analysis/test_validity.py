@@ -1,0 +1,92 @@
+"""Overlap of windows, reasons for doubt, and checks on the way through a step's records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.analysis.measure import Window
+from orchestrator.analysis.summary import summarise
+from orchestrator.analysis.validity import overlap, reasons_of
+from orchestrator.checks.choose import NAMES, checks_for
+from orchestrator.events.model import Data, Verdict
+from tests.recorded_run import Recorded, rates, record
+
+
+def window(start: float | None, stop: float | None) -> Window:
+    return Window(start_ns=1, stop_ns=2, start=start, stop=stop)
+
+
+@pytest.mark.parametrize(
+    ("windows", "share"),
+    [
+        ([(0, 10), (0, 10)], 1.0),
+        ([(0, 10), (5, 15)], 5 / 15),
+        ([(0, 10), (1, 9), (0, 8)], 7 / 10),
+        ([(0, 4), (6, 10)], 0.0),
+    ],
+)
+def test_overlap_is_the_intersection_over_the_union(windows: list[tuple[float, float]], share: float) -> None:
+    assert overlap([window(start, stop) for start, stop in windows]) == pytest.approx(share)
+
+
+def test_overlap_is_unknown_without_every_window() -> None:
+    assert overlap([window(0, 1), None]) is None
+    assert overlap([window(0, 1), window(None, None)]) is None
+    assert overlap([window(0, 1)]) is None
+
+
+def verdict(check: str, said: Any) -> Verdict:
+    return Verdict(step="s", check=check, verdict=said, numbers={})
+
+
+@pytest.mark.parametrize(
+    ("check", "said", "reasons"),
+    [
+        ("throttle", "fail", {"throttled"}),
+        ("power", "warn", {"power-limited"}),
+        ("foreign", "fail", {"foreign-process"}),
+        ("sensor", "warn", {"sensor-lost"}),
+        ("energy", "warn", {"energy"}),
+        ("usage", "fail", {"validation"}),
+        ("usage", "warn", set()),
+        ("throttle", "pass", set()),
+    ],
+)
+def test_verdicts_become_reasons(check: str, said: str, reasons: set[str]) -> None:
+    assert reasons_of([verdict(check, said)]) == reasons
+
+
+def beside(start: float, stop: float) -> Data:
+    told = {"start_ns": 0, "stop_ns": 10**12, "start": start, "stop": stop, "why": "complete"}
+    return Data(step="s", data={"task": "train", "window": told})
+
+
+def test_instances_that_did_not_measure_together_are_suspect(tmp_path: Path) -> None:
+    steps = [Recorded(tag=f"D{n}", events=(*rates(5.0), beside(n, 10 + n))) for n in range(2)]
+    (bench,) = summarise(record(tmp_path, *steps)).benchmarks
+    assert bench.overlap == pytest.approx(9 / 11)
+    assert (bench.validity, bench.reasons) == ("suspect", ("overlap",))
+
+
+def test_checks_see_the_records_and_are_told_step_by_step(tmp_path: Path) -> None:
+    hot = Data(step="s", data={"gpudata": {"0": {"throttle": ["hw_thermal"]}}, "time": 5.0})
+    run = record(tmp_path, Recorded(events=(*rates(5.0), hot)))
+    (bench,) = summarise(run, lambda step: checks_for(step, NAMES, {})).benchmarks
+    assert bench.reasons == ("throttled",)
+    said = {one["check"]: one["verdict"] for one in bench.validations}
+    assert said["throttle"] == "fail"
+    assert said["error"] == "pass"
+    assert bench.to_json()["validations"][0]["step"]
+
+
+def test_energy_is_that_of_the_window(tmp_path: Path) -> None:
+    samples = [
+        Data(step="s", data={"gpudata": {"0": {"energy_J": 100.0 * t}, "1": {"power_W": 50.0}}, "time": float(t)})
+        for t in range(21)
+    ]
+    run = record(tmp_path, Recorded(events=(*rates(5.0), *samples, beside(5, 15))))
+    (bench,) = summarise(run).benchmarks
+    assert bench.energy_j == pytest.approx(1000 + 500)

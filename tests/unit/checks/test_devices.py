@@ -1,0 +1,216 @@
+"""Checks of what a monitor read of the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from orchestrator.checks.choose import NAMES, checks_for, chosen
+from orchestrator.errors import UsageError
+from orchestrator.events.model import Data, Event, Meta, Verdict
+
+WINDOW = Data(step="s", data={"task": "train", "window": {"start": 10.0, "stop": 20.0, "start_ns": 1, "stop_ns": 2}})
+
+
+def sample(time: float, key: str = "0", **readings: Any) -> Event:
+    return Data(step="s", data={"task": "main", "gpudata": {key: {"uuid": "u", **readings}}, "time": time})
+
+
+def samples(start: float = 10.0, stop: float = 20.0, **readings: Any) -> list[Event]:
+    """Ten a second."""
+    return [sample(start + tick / 10, **readings) for tick in range(round((stop - start) * 10) + 1)]
+
+
+def found(
+    name: str,
+    events: Iterable[Event],
+    settings: Any = None,
+    *,
+    devices: tuple[int, ...] = (0,),
+    ranks: int | None = None,
+) -> Verdict:
+    (check,) = checks_for("s", [name], {name: settings} if settings is not None else {}, devices=devices, ranks=ranks)
+    for event in events:
+        check.see(event)
+    return check.verdict()
+
+
+USAGE = {"gpu_load_threshold": 0.5, "gpu_mem_threshold": 0.1}
+
+
+def test_an_idle_device_fails() -> None:
+    said = found("usage", [*samples(load=0.02, memory=[10, 1000]), WINDOW], USAGE)
+    assert said.verdict == "fail"
+    assert said.message == "load of device 0 is 2.0%, below 50.0%; memory of device 0 is 1.0%, below 10.0%"
+
+
+def test_a_busy_device_passes_with_its_numbers() -> None:
+    said = found("usage", [*samples(load=0.9, memory=[500, 1000]), WINDOW], USAGE)
+    assert said.verdict == "pass"
+    assert said.numbers["devices"]["0"] == {"load": pytest.approx(0.9), "memory": 0.5, "samples": 101}
+
+
+def test_only_the_window_counts() -> None:
+    before, after = samples(0, 9.9, load=0.0, memory=[0, 1000]), samples(20.1, 30, load=0.0, memory=[0, 1000])
+    assert found("usage", [*before, *samples(load=1.0, memory=[500, 1000]), *after, WINDOW], USAGE).verdict == "pass"
+
+
+def test_one_idle_device_of_two_fails() -> None:
+    events = [*samples(load=1.0, memory=[900, 1000]), *samples(key="1", load=0.0, memory=[900, 1000]), WINDOW]
+    assert found("usage", events, USAGE).message == "load of device 1 is 0.0%, below 50.0%"
+
+
+def test_a_load_that_cannot_be_read_is_not_zero() -> None:
+    said = found("usage", [*samples(memory=[900, 1000]), WINDOW], USAGE)
+    assert (said.verdict, said.message) == ("warn", "not read in the window: load of device 0")
+
+
+def test_devices_that_nobody_read_are_a_warning_where_there_should_be_some() -> None:
+    assert found("usage", [WINDOW], USAGE).verdict == "warn"
+    assert found("usage", [WINDOW], USAGE, devices=()).verdict == "pass"
+
+
+def test_usage_is_off_unless_the_suite_has_thresholds() -> None:
+    assert checks_for("s", ["usage"], {}) == ()
+    assert checks_for("s", ["throttle"], {"throttle": False}) == ()
+
+
+def test_a_thermal_slowdown_fails_and_is_named() -> None:
+    said = found("throttle", [*samples(throttle=["hw_thermal", "sw_power_cap"]), WINDOW])
+    assert said.verdict == "fail"
+    assert said.message == "slowed down: device 0 in 100.0% of the samples (hw_thermal)"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_sample_in_a_hundred_is_let_pass(count: int) -> None:
+    events = [sample(10 + n / 10, throttle=["hw_slowdown"] if n < count else []) for n in range(100)]
+    assert found("throttle", [*events, WINDOW]).verdict == ("pass" if count == 1 else "fail")
+
+
+def test_a_software_power_cap_is_normal_and_its_share_is_told() -> None:
+    events = [*samples(throttle=["sw_power_cap"]), WINDOW]
+    assert found("throttle", events).verdict == "pass"
+    assert found("power", events).numbers == {"at_limit": {"0": 1.0}}
+
+
+def test_a_power_limit_below_the_default_is_a_warning_for_the_steps_own_devices() -> None:
+    limited = {"index": 0, "power_limit_w": 450, "power_limit_default_w": 700}
+    meta = Meta(step="s", data={"accelerators": [limited]})
+    said = found("power", [meta])
+    assert (said.verdict, said.message) == ("warn", "power limit below its default: device 0 to 450 of 700 W")
+    assert found("power", [meta], devices=(1,)).verdict == "pass"
+
+
+def test_a_foreign_process_in_the_window_fails() -> None:
+    other = {"pid": 77, "memory_MiB": 2048.0, "own": False}
+    own = {"pid": 5, "memory_MiB": 1.0, "own": True}
+    said = found("foreign", [sample(15, processes=[own, other]), WINDOW])
+    assert (said.verdict, said.message) == ("fail", "foreign processes: 77 on device 0")
+    assert said.numbers == {"devices": {"0": {"77": 2048.0}}}
+    assert found("foreign", [sample(30, processes=[other]), WINDOW]).verdict == "pass"
+
+
+def test_a_process_of_another_container_is_not_called_foreign() -> None:
+    assert found("foreign", [sample(15, processes=[{"pid": 77}]), WINDOW]).verdict == "pass"
+
+
+def test_a_sensor_that_was_lost_in_the_window_is_a_warning() -> None:
+    said = found("sensor", [*samples(10, 12, load=1.0), sample(12.1, lost="fell off the bus"), WINDOW])
+    assert (said.verdict, said.message) == ("warn", "device 0 stopped answering: fell off the bus")
+    assert found("sensor", [*samples(load=1.0), sample(25, lost="gone"), WINDOW]).verdict == "pass"
+
+
+def test_readings_that_stop_before_the_window_does_are_a_warning() -> None:
+    assert found("sensor", [*samples(10, 15, load=1.0), WINDOW]).verdict == "warn"
+
+
+def test_fatal_errors_of_the_device_are_a_warning() -> None:
+    events = [sample(11, ecc={"uncorrected": 2}), sample(19.5, ecc={"uncorrected": 3}, xid=[79]), WINDOW]
+    assert found("sensor", events).message == "device 0 reported Xid 79; device 0 has 1 new uncorrected memory errors"
+
+
+def metered(factor: float) -> list[Event]:
+    return [sample(9.5 + n / 10, power_W=300.0, energy_J=1000 + 30 * n * factor) for n in range(120)]
+
+
+def test_a_counter_that_agrees_with_power_passes_with_both() -> None:
+    said = found("energy", [*metered(1.0), WINDOW])
+    assert said.verdict == "pass"
+    assert said.numbers["devices"]["0"] == {"counter_J": pytest.approx(3000), "integral_J": pytest.approx(3000)}
+
+
+def test_a_counter_that_disagrees_by_more_than_a_twentieth_is_a_warning() -> None:
+    assert found("energy", [*metered(1.06), WINDOW]).verdict == "warn"
+    assert found("energy", [*metered(1.04), WINDOW]).verdict == "pass"
+
+
+def test_a_device_that_none_of_the_steps_processes_used_fails() -> None:
+    idle = [{"pid": 7, "own": False}]
+    said = found("placement", [sample(15, processes=idle), sample(15, key="1", processes=[{"pid": 8, "own": True}])])
+    assert (said.verdict, said.message) == ("fail", "none of its processes was seen on device 0")
+
+
+def test_a_planned_device_that_was_not_read_is_a_warning() -> None:
+    said = found("placement", [sample(15)], devices=(0, 1))
+    assert (said.verdict, said.message) == ("warn", "device 1 was not read")
+
+
+def test_a_rank_that_never_reported_is_a_warning() -> None:
+    events = [Data(step="s", data={"task": "train", "rate": 1.0, "rank": 0})]
+    assert found("placement", events, ranks=2).message == "1 of 2 ranks reported"
+    assert found("placement", events, ranks=1).verdict == "pass"
+
+
+def packages(key: str, **versions: str) -> Event:
+    return Meta(step="s", data={key: versions})
+
+
+def test_a_package_that_is_not_as_locked_fails_whatever_way_its_name_is_spelled() -> None:
+    locked = packages("packages", numpy="2.0", Typing_Extensions="4.1")
+    assert (
+        found("versions", [locked, packages("installed", numpy="2.0", **{"typing-extensions": "4.1"})]).verdict
+        == "pass"
+    )
+    said = found("versions", [locked, packages("installed", numpy="2.1")])
+    assert (said.verdict, said.message) == (
+        "fail",
+        "numpy 2.1 instead of 2.0, typing-extensions missing instead of 4.1",
+    )
+
+
+def test_without_locks_there_is_nothing_to_compare() -> None:
+    assert found("versions", [packages("installed", numpy="2.1")]).numbers == {"compared": 0}
+
+
+def test_checks_are_chosen_by_name() -> None:
+    assert chosen("all") == NAMES
+    assert chosen("none") == ()
+    assert chosen("usage, error") == ("error", "usage")
+    with pytest.raises(UsageError, match="no check 'usag'; known: all, none, error"):
+        chosen("usag")
+
+
+def losses(*values: float) -> list[Event]:
+    return [Data(step="s", data={"task": "train", "loss": value}) for value in values]
+
+
+@pytest.mark.parametrize(("band", "verdict"), [({"max": 1.0}, "pass"), ({"max": 0.4}, "fail"), ({"min": 0.6}, "fail")])
+def test_the_last_loss_must_lie_in_the_declared_band(band: dict[str, float], verdict: str) -> None:
+    assert found("loss", losses(3.0, 2.0, 0.5), band).verdict == verdict
+
+
+def test_a_band_without_a_loss_fails() -> None:
+    assert found("loss", [WINDOW], {"max": 1.0}).verdict == "fail"
+
+
+def rates(*seconds: float) -> list[Event]:
+    return [Data(step="s", data={"task": "train", "rate": 1 / s, "n": 1, "elapsed": s}) for s in seconds]
+
+
+def test_a_rate_that_drifts_is_a_warning_with_how_far() -> None:
+    said = found("rate", rates(*[1.0] * 10, *[1.25] * 10))
+    assert (said.verdict, said.numbers["drift"]) == ("warn", pytest.approx(-0.2))
+    assert found("rate", rates(*[1.0] * 10, *[1.02] * 10)).verdict == "pass"
+    assert found("rate", rates(*[1.0] * 10, *[1.25] * 10), {"drift": 0.3}).verdict == "pass"
