@@ -6,17 +6,24 @@ import heapq
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
+from orchestrator.events.attempts import attempts
 from orchestrator.events.model import Event
 from orchestrator.events.rundir import Run
 
 
 def replay(run: Run) -> Iterator[Event]:
-    """All events of all steps of a run, merged by the time at which the agent received them.
+    """All events of all attempts at all steps of a run, merged by the time at which the agent received them.
 
     Holds one event, and one open file, per step. Within a step the order is the one on disk, also where a clock jumped
     back; records without a time (milabench 1.3) keep their place beside the record before them.
     """
-    return merge(run.events(step) for step in run.files)
+    tried = attempts(run.journal)
+    return merge(_all_attempts(run, step, [each.number for each in tried.get(step, ())] or [1]) for step in run.files)
+
+
+def _all_attempts(run: Run, step: str, numbers: Iterable[int]) -> Iterator[Event]:
+    for number in numbers:
+        yield from run.events(step, number)
 
 
 def merge(streams: Iterable[Iterable[Event]]) -> Iterator[Event]:

@@ -24,6 +24,8 @@ SUMMARY = "summary.json"
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-")
 _STAMP = re.compile(r"\.(?P<time>\d{4}-\d\d-\d\d_\d\d[-:]\d\d[-:]\d\d(?:[.:]\d+)?)(?:_(?P<again>\d+))?$")
 _STEM_PARTS = re.compile(r"(?:\.(?P<tag>D\d+|\d+))?(?:\.R(?P<repeat>\d+))?(?:\.(?P<node>node\d+))?$")
+# No name contains a tilde: `encoded` replaces it.
+_ATTEMPT = re.compile(r"~(?P<number>\d+)$")
 
 # A step has three files; a run of hundreds of steps at once must not run into the limit of open files (often 1024).
 _OPEN_FILES = 192
@@ -83,6 +85,11 @@ def stems(steps: Iterable[Placed]) -> dict[str, str]:
     return found
 
 
+def attempt_stem(stem: str, attempt: int) -> str:
+    """The name, less its ending, of the files of one attempt at a step: `digits.D0`, the second one `digits.D0~2`."""
+    return stem if attempt <= 1 else f"{stem}~{attempt}"
+
+
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
@@ -134,6 +141,13 @@ class RunWriter:
         stamped = entry if "t" in entry else {"t": self._clock(), **entry}
         file = self._file(JOURNAL)
         file.write(dump(stamped) + b"\n")
+        file.sync()
+
+    def journal_all(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Append many changes of state, durable together when this returns."""
+        now = self._clock()
+        file = self._file(JOURNAL)
+        file.write(b"".join(dump({"t": now, **entry}) + b"\n" for entry in entries))
         file.sync()
 
     def append(self, stem: str, payload: bytes) -> None:
@@ -288,20 +302,25 @@ class Run:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the orchestrator came to the end of this run; true for a run without a journal, which cannot say."""
-        return not self.journal or any(entry.get("run") == "ended" for entry in self.journal)
+        """Whether the last orchestrator of this run came to its end; true for a run without a journal, which cannot say."""
+        said = [entry["run"] for entry in self.journal if "run" in entry]
+        return not self.journal or said[-1:] == ["ended"]
 
-    def events(self, step: str) -> Iterator[Event]:
-        """The step's events as they were written; none when it never started.
+    def events(self, step: str, attempt: int = 1) -> Iterator[Event]:
+        """The events of one attempt at a step as they were written; none when it never started.
 
         What cannot be read becomes an `Other` of the kind `format_error`, but for a last line that was cut off. Raises
         RecordError when the file cannot be opened.
         """
-        return read_events(self.path / f"{self.files.get(step, step)}.data", step)
+        return read_events(self.path / f"{self.stem(step, attempt)}.data", step)
 
-    def log(self, step: str) -> Path | None:
+    def stem(self, step: str, attempt: int = 1) -> str:
+        """The name, less its ending, of the files of one attempt at a step."""
+        return attempt_stem(self.files.get(step, step), attempt)
+
+    def log(self, step: str, attempt: int = 1) -> Path | None:
         """The file in which to look first: what the step said on stderr, else on stdout, else its records."""
-        stem = self.files.get(step, step)
+        stem = self.stem(step, attempt)
         for ending in ("stderr", "stdout", "data"):
             path = self.path / f"{stem}.{ending}"
             try:
@@ -343,12 +362,20 @@ def open_run(path: Path) -> Run:
     data = [name.removesuffix(".data") for name in names if name.endswith(".data")]
     if MANIFEST not in names and JOURNAL not in names and not data:
         raise RecordError(f"{path}: is no run directory: it has neither {MANIFEST} nor any .data file")
-    manifest = _read_manifest(path / MANIFEST) if MANIFEST in names else {}
+    is_one = JOURNAL in names or bool(data)
+    manifest = _read_manifest(path / MANIFEST, may_be_torn=is_one) if MANIFEST in names else {}
     journal = tuple(_entries(path / JOURNAL)) if JOURNAL in names else ()
     files = manifest.get("files")
     if not isinstance(files, dict):
-        files = {stem: stem for stem in data}
+        files = _files_without_manifest(journal, data)
     return Run(path=path, manifest=manifest, journal=journal, files=files)
+
+
+def _files_without_manifest(journal: Iterable[Mapping[str, Any]], data: Iterable[str]) -> dict[str, str]:
+    """The steps that the journal names, then those that only left files; a stem is its step's id, encoded."""
+    files = {entry["step"]: encoded(entry["step"]) for entry in journal if isinstance(entry.get("step"), str)}
+    known = set(files.values())
+    return files | {stem: stem for each in data if (stem := _ATTEMPT.sub("", each)) not in known}
 
 
 def latest_run(base: Path, phase: str = "run") -> Run:
@@ -368,7 +395,8 @@ def find_run(base: Path, name: str | Path) -> Run:
     Raises NothingSelected when there is none, RecordError when there is one that cannot be read.
     """
     path = Path(name)
-    if path.is_dir():
+    is_path = path.is_absolute() or len(path.parts) > 1
+    if is_path and path.is_dir():
         return open_run(path)
     folders = _run_folders(base)
     wanted = str(name)
@@ -376,7 +404,9 @@ def find_run(base: Path, name: str | Path) -> Run:
         given = _STAMP.sub("", folder.name)
         if wanted in (folder.name, given, unquote(given)):
             return open_run(folder)
-    if path.is_absolute() or len(path.parts) > 1:
+    if path.is_dir():  # a bare word is first the name of a run: the checkout has folders called run, docs, config
+        return open_run(path)
+    if is_path:
         raise RecordError(f"{path}: no such run directory")
     known = ", ".join(folder.name for folder in folders[-3:])
     raise NothingSelected(
@@ -420,12 +450,17 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
             continue  # cut off by a crash; the entry after it says where the run went on
 
 
-def _read_manifest(path: Path) -> Mapping[str, Any]:
+def _read_manifest(path: Path, *, may_be_torn: bool) -> Mapping[str, Any]:
+    """The manifest; empty where a power cut left only the beginning of it beside records that tell most of the same."""
     try:
-        manifest = parse_object(path.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {reason(error)}") from None
+    try:
+        manifest = parse_object(content)
     except ValueError as error:
+        if may_be_torn and not content.endswith(b"\n"):
+            return {}
         raise RecordError(f"{path}: is not a manifest: {error}") from None
     schema = manifest.get("schema")
     if schema != SCHEMA:

@@ -6,7 +6,8 @@ of it everything is ended.
 
     python -u -I agent.py serve --run-id ID      requests on stdin, frames on stdout
     python -I agent.py facts [--disk PATH]...    what this machine is, as JSON
-    python -I agent.py sweep MARKER              end every process that carries the marker of a run
+    python -I agent.py sweep MARKER...           end every process that carries one of these markers of runs
+    python -I agent.py left MARKER...            those processes, as JSON
 
 Nothing polls: it sleeps until a descriptor, a signal or a deadline wakes it. It may share the machine with a
 measurement, so output is gathered at most five times a second and observations (the rings) once.
@@ -47,6 +48,7 @@ DRAIN_S = 1.0  # rings
 PARTIAL_LINE_S = 1.0  # a line without an end is shown after this
 LEFTOVER_S = 0.5  # what outlives its leader may end by itself for so long (resource trackers, loader workers)
 END_OF_FILE_S = 1.0  # wait for the pipes to close when nobody of the step is left
+MONITOR_S = 2.0  # a monitor may take so long to end after its last step
 UNKILLABLE_S = 10.0  # a process that survives SIGKILL for so long hangs in the kernel
 GRACE_S = 5.0
 READ_BYTES = 1 << 18
@@ -62,7 +64,7 @@ RECORD = b'{"event":'
 KIND = re.compile(rb'\{"event": ?"(\w+)"')
 WARMUP = re.compile(rb'"warmup": ?true')
 # What the instruments say of every process: no measurement of the benchmark.
-HOUSEKEEPING = re.compile(rb'"metric": ?"(first_step|host_memory_peak|memory_(allocated|reserved)_peak)"')
+HOUSEKEEPING = re.compile(rb'"metric": ?"(first_step|compile|host_memory_peak|memory_(allocated|reserved)_peak)"')
 
 # `fail` lines with these reasons say more than the exit code or signal that follows them.
 TELLING = ("probe", "invalid", "out-of-memory", "no-space", "environment")
@@ -251,7 +253,8 @@ class Ring:
     HEADER = 4096
     SLOT = 64
     PENDING = -2
-    WARMUP, EPOCH_END, MILLI = 1, 2, 4
+    WARMUP, EPOCH_END, MILLI, PARTS = 1, 2, 4, 8
+    STOP_OFFSET = 96
 
     def __init__(self, path: str, world_size: int = 1) -> None:
         self.path = path
@@ -276,7 +279,9 @@ class Ring:
         self.warmups = 0
         self.lost = 0
         self._skipped = 0
+        self._parts: Tuple[int, str] = (-1, "")  # of the entry that follows: its batch, and what its step consists of
         self.last: Dict[str, Any] = {"task": meta.get("task"), "units": meta.get("units")}
+        self._measured = [0.0, 0.0]  # items and seconds after warm-up
         self._is_loss = meta.get("kind") == "loss"
         self._task = json.dumps(meta.get("task"))
         self._units = json.dumps(meta.get("units"))
@@ -285,6 +290,13 @@ class Ring:
     def close(self) -> None:
         """Lets go of the file."""
         os.close(self._fd)
+
+    def tell_stop(self) -> None:
+        """Writes that the whole group has its observations, where the loop sees it without a system call."""
+        try:
+            os.pwrite(self._fd, struct.pack("<q", 1), self.STOP_OFFSET)
+        except OSError:
+            pass  # it goes on until its own end
 
     def drain(self, now: float, final: bool = False) -> Tuple[bytes, int]:
         """The records that became complete since the last call, and how many.
@@ -307,8 +319,8 @@ class Ring:
             self._tail += min(lapped, len(slots))
             slots = slots[lapped:]
         self.lost = lost + self._skipped
-        text, count = self._losses(slots, now) if self._is_loss else self._rates(slots, now, final)
-        self._tail += count
+        text, count, taken = self._losses(slots, now) if self._is_loss else self._rates(slots, now, final)
+        self._tail += taken
         os.pwrite(self._fd, struct.pack("<q", self._tail), 24)
         self.is_done = bool(closed) and self._tail >= head
         if count and not self._is_loss:
@@ -324,7 +336,7 @@ class Ring:
             data += os.pread(self._fd, (count - until_end) * self.SLOT, self.HEADER)
         return list(struct.iter_unpack("<8q", data[: len(data) // self.SLOT * self.SLOT]))
 
-    def _rates(self, slots: List[Tuple[int, ...]], now: float, final: bool) -> Tuple[str, int]:
+    def _rates(self, slots: List[Tuple[int, ...]], now: float, final: bool) -> Tuple[str, int, int]:
         # Filled by %, at half the price of json.dumps: this runs beside a measurement, a thousand times a second.
         common = (
             '{"event":"data","data":{"task":' + self._task.replace("%", "%%")
@@ -333,14 +345,22 @@ class Ring:
             + ',"pipe":"data","t":%.6f}\n' % now
         )  # fmt: skip
         out = []
-        offset, rank, items, seconds = self._offset_ns, self._rank, 0.0, 0.0
+        offset, rank, items, seconds, taken = self._offset_ns, self._rank, 0.0, 0.0, 0
         for batch, start, host, value, device, steps, flags, wait in slots:
             if device == self.PENDING and not final:
                 break
+            taken += 1
+            if flags & self.PARTS:
+                known = zip(("forward", "backward", "optimizer"), (start, host, value))
+                self._parts = (batch, "".join(',"%s":%.9f' % (name, part * 1e-9) for name, part in known if part >= 0))
+                continue
             clock, nanoseconds = ("event", device) if device >= 0 else ("host", host)
             more = rank
+            parts = self._parts[1] if self._parts[0] == batch else ""
             if wait >= 0:
-                more += ',"parts":{"wait":%.9f}' % (wait * 1e-9)
+                more += ',"parts":{"wait":%.9f%s}' % (wait * 1e-9, parts)
+            elif parts:
+                more += ',"parts":{%s}' % parts[1:]
             if steps > 1:
                 more += ',"steps":%d' % steps
             if flags:
@@ -351,6 +371,9 @@ class Ring:
                     more += ',"epoch_end":true'
             n = value / 1000 if flags & self.MILLI else value
             elapsed = nanoseconds * 1e-9
+            if not flags & self.WARMUP:
+                self._measured[0] += n
+                self._measured[1] += elapsed
             items += n
             seconds += elapsed
             end = (start + host + offset) * 1e-9
@@ -361,11 +384,14 @@ class Ring:
                 line = common.replace("%.9g", "%s", 1)
                 out.append(line % ("null", end, elapsed, n, batch, start, host, clock, more))
         self.observations += len(out)
-        if seconds > 0:
+        # What a person sees is the rate of the window so far; of the warm-up, that of its latest steps.
+        if self._measured[1] > 0:
+            self.last["rate"] = self._measured[0] / self._measured[1]
+        elif seconds > 0:
             self.last["rate"] = items / seconds
-        return "".join(out), len(out)
+        return "".join(out), len(out), taken
 
-    def _losses(self, slots: List[Tuple[int, ...]], now: float) -> Tuple[str, int]:
+    def _losses(self, slots: List[Tuple[int, ...]], now: float) -> Tuple[str, int, int]:
         out = []
         for batch, t_ns, bits, *_ in slots:
             loss = struct.unpack("<d", struct.pack("<q", bits))[0]
@@ -382,7 +408,7 @@ class Ring:
                     now,
                 )
             )
-        return "".join(out), len(out)
+        return "".join(out), len(out), len(out)
 
 
 # ----------------------------------------------------------------------------------------------------------- processes
@@ -444,13 +470,18 @@ def descendants(table: Dict[int, Process], roots: Set[int]) -> Set[int]:
     return found - roots
 
 
-def environment_has(pid: int, entry: str) -> bool:
-    """Whether a process was started with this NAME=value."""
+def environment_of(pid: int) -> Set[bytes]:
+    """What a process was started with, each NAME=value."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as file:
-            return os.fsencode(entry) in file.read().split(b"\0")
+            return set(file.read().split(b"\0"))
     except OSError:
-        return False
+        return set()
+
+
+def environment_has(pid: int, entry: str) -> bool:
+    """Whether a process was started with this NAME=value."""
+    return os.fsencode(entry) in environment_of(pid)
 
 
 def command_of(process: Process) -> str:
@@ -553,6 +584,11 @@ class Source:
         os.set_blocking(fd, False)
         self.arm()
 
+    @property
+    def is_monitor(self) -> bool:
+        """Whether it comes from who watches the step, not from the step."""
+        return False
+
     def arm(self) -> None:
         """Asks to be woken."""
         if self.is_open and not self._armed and not self.step.agent.is_paused:
@@ -578,7 +614,7 @@ class Source:
             size = self.read()
             if self.is_open and size and not self.step.is_hurried:
                 self._rest(size)
-            self.step.read_something(size)
+            self.step.read_something(size, is_sign=not self.is_monitor)
 
     def _rest(self, size: int) -> None:
         if size >= self.MUCH:
@@ -675,7 +711,12 @@ class Connection(Source):
         self.role = ""
         self.is_ready = False
         self.was_released = False
+        self.is_complete = False
         super().__init__(step, connection.fileno(), "sink")
+
+    @property
+    def is_monitor(self) -> bool:
+        return self.role == "monitor"
 
     def tell(self, message: Dict[str, Any]) -> None:
         """Sends one line; a process that has gone or never reads misses it."""
@@ -713,7 +754,9 @@ class Connection(Source):
         stamp = b',"t":%.6f}\n' % time.time()
         account = self.step.account
         if whole.startswith(RECORD) and whole.count(b"\n" + RECORD) == whole.count(b"}\n") - 1 == count - 1:
-            is_first = not account.measurements and (b'"rate":' in whole or b'"metric":' in whole)
+            is_first = (
+                not account.measurements and not self.is_monitor and (b'"rate":' in whole or b'"metric":' in whole)
+            )
             if is_first or b'"error"' in whole:
                 self._look_at(whole.splitlines())
             account.records += count
@@ -734,7 +777,7 @@ class Connection(Source):
         account = self.step.account
         for line in lines:
             kind = KIND.match(line)
-            if kind is None:
+            if kind is None or self.is_monitor:  # what a monitor measures is not the benchmark's
                 continue
             if kind[1] == b"data":
                 if b'"metric":' in line:
@@ -764,6 +807,9 @@ class Connection(Source):
             elif "ready" in message:
                 self.is_ready = True
                 self.step.agent.release(self.step.group)
+            elif "complete" in message:
+                self.is_complete = True
+                self.step.agent.settle(self.step.group)
             else:
                 raise ValueError  # noqa: TRY301 - one place for all that is wrong with a line
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -780,6 +826,8 @@ class Connection(Source):
                 "the sink was closed in the middle of a record, of which %d bytes came" % len(self._piece)
             )
         self._socket.close()
+        if self.was_released:
+            self.step.agent.settle(self.step.group)
 
 
 # ---------------------------------------------------------------------------------------------------------------- step
@@ -810,6 +858,9 @@ class Step:
         self._pending_bytes = 0
         self._timers: Dict[str, List[Any]] = {}
         self._last_sign = time.monotonic()
+        self.monitor: Dict[str, Any] = request.get("monitor") or {}
+        self.barrier_s: Optional[float] = request.get("barrier_s")
+        self._is_told_to_stop = False
         self._stage = "run"  # run, leftovers, term, kill, closing
         self._killed_since = 0.0
         self._own_cpu = own_cpu_s()
@@ -881,15 +932,23 @@ class Step:
     def _set_limits(self) -> None:
         timeout = self._request.get("timeout_s")
         if timeout is not None:
-            detail = "still running after %g s" % timeout
-            self._timer("timeout", float(timeout), lambda: self.end(("failed", "timeout", detail)))
+            self._timer("timeout", float(timeout), lambda: self._timed_out(float(timeout)))
         if self._request.get("max_silence_s") is not None:
             self._timer("silence", float(self._request["max_silence_s"]), self._check_silence)
+
+    def _timed_out(self, seconds: float) -> None:
+        detail = "still running after %g s" % seconds
+        late = self.agent.late_for(self)
+        if late:
+            detail += ", waiting at the start barrier for " + ", ".join(late)
+        self.end(("failed", "timeout", detail))
 
     def _check_silence(self) -> None:
         allowed = float(self._request["max_silence_s"])
         if self.agent.is_paused:
             self._last_sign = time.monotonic()  # it is us who do not listen
+        if self.agent.late_for(self):
+            self._last_sign = time.monotonic()  # it may not go on: the barrier has a limit of its own
         silent = time.monotonic() - self._last_sign
         if silent >= allowed:
             self.end(("failed", "silent", "neither output nor a record for %g s" % allowed))
@@ -909,10 +968,11 @@ class Step:
         found: List[Source] = [*self._outputs, *self.connections]
         return [*found, self._listener] if self._listener else found
 
-    def read_something(self, size: int) -> None:
-        """A source was read; it gave so many bytes, 0 at its end."""
+    def read_something(self, size: int, is_sign: bool = True) -> None:
+        """A source was read; it gave so many bytes, 0 at its end; whether that is a sign of life of the step."""
         if size:
-            self._last_sign = time.monotonic()
+            if is_sign:
+                self._last_sign = time.monotonic()
             self.agent.schedule_gathering()
         elif self.account.return_code is not None:
             self.check()
@@ -934,6 +994,8 @@ class Step:
         except (OSError, ValueError, TypeError, AttributeError, struct.error) as error:
             self.message("the ring %s cannot be read: %s" % (name, error))
             return
+        if self._is_told_to_stop:
+            self._rings[-1].tell_stop()
         self.agent.schedule_drain()
 
     def drain(self, final: bool = False) -> bool:
@@ -948,6 +1010,24 @@ class Step:
             if count:
                 self.emit("obs", payload, count=count, last=dict(ring.last) if "rate" in ring.last else {})
         return any(not ring.is_done for ring in self._rings)
+
+    # -- together with others
+
+    @property
+    def has_observations(self) -> bool:
+        """Whether every process of it that passed the start barrier has its window, or is gone."""
+        passed = [connection for connection in self.connections if connection.was_released]
+        return self.account.return_code is not None or all(one.is_complete or not one.is_open for one in passed)
+
+    def tell_stop(self, reason: str) -> None:
+        """Tells its processes that nobody needs their load any longer."""
+        self._is_told_to_stop = True
+        for ring in self._rings:
+            if not ring.is_done:
+                ring.tell_stop()
+        for connection in self.connections:
+            if connection.is_open and not connection.is_monitor:
+                connection.tell({"stop": reason})
 
     # -- writing
 
@@ -1006,6 +1086,10 @@ class Step:
             self._stage = "leftovers"
         for source in self.sources:
             source.arm()
+        for connection in self.connections:
+            if connection.is_monitor:
+                connection.tell({"stop": "the step has ended"})
+        self.agent.settle(self.group)
         self.check()
 
     def check(self) -> None:
@@ -1036,7 +1120,7 @@ class Step:
         held = [source for source in (*self._outputs, *self.connections) if source.is_open]
         for source in held:
             source.read_rest()
-        held = [source for source in held if source.is_open]
+        held = [source for source in held if source.is_open and not source.is_monitor]
         if held:
             names = " and ".join(sorted({source.name for source in held}))
             holders = named(holders_of([source.fd for source in held])) or "a process that we cannot see"
@@ -1292,6 +1376,59 @@ def user_name() -> str:
         return str(os.getuid())
 
 
+# ------------------------------------------------------------------------------------------------------------- monitor
+
+
+class Monitor:
+    """The process that watches a group of steps from outside and tells each its readings over its sink.
+
+    It is no member of any step: it neither keeps one alive nor counts as its sign of life. Raises OSError when it
+    cannot be started.
+    """
+
+    def __init__(self, agent: "Agent", group: str, argv: List[str], steps: List[Step]) -> None:
+        self.group = group
+        self.is_over = False
+        self._words = tempfile.TemporaryFile(dir=agent.folder)
+        about = [
+            dict(step.monitor.get("about") or {}, step=step.id, pid=step.pid, sink="unix:%s/sink" % step.folder)
+            for step in steps
+        ]
+        env = dict(os.environ)
+        env[RUN_MARKER] = agent.run_id
+        process = subprocess.Popen(
+            argv,
+            cwd=agent.folder,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._words,
+            start_new_session=True,
+            preexec_fn=agent.before_exec,  # noqa: PLW1509 - there are no threads here
+        )
+        self.pid = process.pid
+        process.returncode = 0  # reaped by the agent
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps({"steps": about}).encode())
+            process.stdin.close()
+        except OSError:
+            pass  # it has ended already, and says why
+
+    def kill(self) -> None:
+        """Ends it, should it still be there."""
+        now = read_process(self.pid)
+        if now is not None and now.parent == os.getpid():
+            now.signal(signal.SIGKILL)
+
+    def close(self) -> str:
+        """The last line that it said on stderr."""
+        self._words.seek(0)
+        lines = self._words.read(1 << 16).decode("utf-8", "backslashreplace").strip().splitlines()
+        self._words.close()
+        return lines[-1][:TAIL_CHARACTERS] if lines else ""
+
+
 # --------------------------------------------------------------------------------------------------------------- agent
 
 
@@ -1314,6 +1451,8 @@ class Agent:
         self._ended_in_group: Dict[str, int] = {}
         self._requests = b""
         self._helpers: Dict[int, Tuple[int, bytearray, Callable[[int, bytes], None]]] = {}
+        self._monitors: Dict[int, Monitor] = {}
+        self._barriers: Dict[str, List[Any]] = {}
         self._draining: Optional[List[Any]] = None
         self._gathering: Optional[List[Any]] = None
         self._is_writing = False
@@ -1430,6 +1569,8 @@ class Agent:
                     owner.exited(code)
             elif pid in self._helpers:
                 self._helper_ended(pid, code)
+            elif pid in self._monitors:
+                self._monitor_ended(self._monitors.pop(pid), code)
         for step in list(self.steps.values()):
             step.check()
 
@@ -1438,7 +1579,7 @@ class Agent:
         for step in self.steps.values():
             if step.pid == pid:
                 return step
-        if pid in self._helpers:
+        if pid in self._helpers or pid in self._monitors:
             return None
         try:
             with open("/proc/%d/stat" % pid, "rb") as file:
@@ -1465,7 +1606,9 @@ class Agent:
             process = table[pid]
             if step.pid in (pid, process.group, process.session):
                 roots.add(pid)
-            elif process.parent == os.getpid() and pid not in self._helpers and pid not in leaders:
+            elif process.parent == os.getpid() and not (
+                pid in self._helpers or pid in self._monitors or pid in leaders
+            ):
                 alone = len(self.steps) == 1
                 if alone or environment_has(pid, "%s=%s" % (STEP_MARKER, step.id)):
                     roots.add(pid)
@@ -1519,9 +1662,7 @@ class Agent:
         if verb == "signal":
             return self._signal(request)
         if verb == "stop":
-            step = self.steps[request["step"]]
-            for connection in step.connections:
-                connection.tell({"stop": request.get("reason") or "asked to"})
+            self.steps[request["step"]].tell_stop(request.get("reason") or "asked to")
             return {}
         if verb == "lock":
             return self._lock(request)
@@ -1547,7 +1688,9 @@ class Agent:
             raise ValueError("step %s has no command" % request["step"])
         step = Step(self, request, os.path.join(self.folder, str(next(self._numbers))))
         self.steps[step.id] = step
-        return step.start()
+        reply = step.start()
+        self.watch(step.group)
+        return reply
 
     def _end(self, request: Dict[str, Any]) -> Dict[str, Any]:
         step = self.steps.get(request["step"])
@@ -1679,13 +1822,77 @@ class Agent:
         if size > 1:
             present = len(members) + self._ended_in_group.get(group, 0)
             if present < size or not all(is_ready(step) for step in members):
+                self._limit_barrier(group, members)
                 return
+        self.timers.cancel(self._barriers.pop(group, None))
         message = {"go": round(time.time(), 6)}
         for step in members:
             for connection in step.connections:
                 if connection.is_ready and not connection.was_released:
                     connection.was_released = True
                     connection.tell(message)
+
+    def late_for(self, step: Step) -> List[str]:
+        """Whom a step waits for at the start barrier; nobody when it does not wait."""
+        if not any(one.is_open and one.is_ready and not one.was_released for one in step.connections):
+            return []
+        return [other.id for other in self.steps.values() if other.group == step.group and not is_ready(other)]
+
+    def _limit_barrier(self, group: str, members: List[Step]) -> None:
+        """Nobody waits longer at the barrier than is allowed, counted from the first who is there."""
+        allowed = [step.barrier_s for step in members if step.barrier_s is not None]
+        if allowed and group not in self._barriers and any(map(is_ready, members)):
+            seconds = max(allowed)
+            self._barriers[group] = self.timers.after(seconds, lambda: self._barrier_failed(group, seconds))
+
+    def _barrier_failed(self, group: str, seconds: float) -> None:
+        self._barriers.pop(group, None)
+        members = [step for step in self.steps.values() if step.group == group]
+        late = [step for step in members if not is_ready(step)]
+        names = ", ".join(step.id for step in late) or "a member that was never started"
+        for step in members:
+            if step in late:
+                detail = "not ready within %g s of the first of its group" % seconds
+            else:
+                detail = "waited at the start barrier for %s, which was not ready within %g s" % (names, seconds)
+            step.end(("failed", "timeout", detail))
+
+    def settle(self, group: str) -> None:
+        """Ends the work of a group's members once each has its observations: until then all keep up the load."""
+        members = [step for step in self.steps.values() if step.group == group]
+        connections = [connection for step in members for connection in step.connections]
+        if any(one.is_complete for one in connections) and all(step.has_observations for step in members):
+            for step in members:
+                step.tell_stop("all of the group have their observations")
+
+    def watch(self, group: str) -> None:
+        """Starts the group's monitor when the last of its members on this node has been started."""
+        members = [step for step in self.steps.values() if step.group == group]
+        size = max((step.group_size for step in members), default=0)
+        live = [step for step in members if step.pid is not None and step.account.return_code is None]
+        asked = next((step.monitor for step in live if step.monitor.get("argv")), None)
+        if asked is None or len(members) + self._ended_in_group.get(group, 0) < size:
+            return
+        if any(monitor.group == group and not monitor.is_over for monitor in self._monitors.values()):
+            return
+        try:
+            monitor = Monitor(self, group, asked["argv"], live)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            live[0].message("no monitor: " + _cannot_start(error, asked["argv"], None))
+            return
+        self._monitors[monitor.pid] = monitor
+
+    def _monitor_ended(self, monitor: "Monitor", code: int) -> None:
+        """A monitor that ends before its steps is worth a message, not a failure."""
+        said = monitor.close()
+        live = [
+            step for step in self.steps.values() if step.group == monitor.group and step.account.return_code is None
+        ]
+        if live and not monitor.is_over:
+            how = "was ended by %s" % signal_name(-code) if code < 0 else "ended with exit code %d" % code
+            live[0].message(
+                "the monitor %s; from here on nobody reads devices and host%s" % (how, said and ": " + said)
+            )
 
     def schedule_drain(self) -> None:
         """Rings are read once a second, all in one waking."""
@@ -1724,6 +1931,13 @@ class Agent:
         else:
             self._ports.pop((step.group, "port"), None)
         self.release(step.group)
+        self.settle(step.group)
+        if all(other.group != step.group for other in self.steps.values()):
+            self.timers.cancel(self._barriers.pop(step.group, None))
+            for monitor in self._monitors.values():
+                if monitor.group == step.group and not monitor.is_over:
+                    monitor.is_over = True
+                    self.timers.after(MONITOR_S, monitor.kill)
 
     def leave(self, reason: str) -> None:
         """Ends everything, in steps; asked twice, at once."""
@@ -1815,13 +2029,13 @@ def remove_dead_folders() -> None:
 # --------------------------------------------------------------------------------------------------------------- sweep
 
 
-def sweep(marker: str, grace_s: float) -> Dict[str, Any]:
-    """Ends every process with this run's marker, except ourselves and our ancestors; removes dead agents' folders."""
+def sweep(markers: List[str], grace_s: float) -> Dict[str, Any]:
+    """Ends every process with one of these markers, except ourselves and our ancestors; removes dead agents' folders."""
     ended: Dict[int, str] = {}
     deadline = time.monotonic() + grace_s
     number = signal.SIGTERM
     while True:
-        left = marked(marker)
+        left = marked(markers)
         for process in left:
             if process.pid not in ended or number == signal.SIGKILL:
                 ended[process.pid] = ended.get(process.pid) or command_of(process)
@@ -1841,8 +2055,8 @@ def sweep(marker: str, grace_s: float) -> Dict[str, Any]:
     }
 
 
-def marked(marker: str) -> List[Process]:
-    """The live processes that carry a run's marker."""
+def marked(markers: List[str]) -> List[Process]:
+    """The live processes that carry one of these markers of runs."""
     table = processes()
     spared = {os.getpid()}
     while True:
@@ -1850,8 +2064,13 @@ def marked(marker: str) -> List[Process]:
         if not above:
             break
         spared |= above
-    entry = "%s=%s" % (RUN_MARKER, marker)
-    return [process for pid, process in table.items() if pid not in spared and environment_has(pid, entry)]
+    entries = {os.fsencode("%s=%s" % (RUN_MARKER, marker)) for marker in markers}
+    return [process for pid, process in table.items() if pid not in spared and entries & environment_of(pid)]
+
+
+def left_behind(markers: List[str]) -> Dict[str, Any]:
+    """The processes that `sweep` would end."""
+    return {"left": [{"pid": process.pid, "command": command_of(process)} for process in marked(markers)]}
 
 
 # --------------------------------------------------------------------------------------------------------------- facts
@@ -2266,8 +2485,10 @@ def main() -> NoReturn:
     ask = verbs.add_parser("facts", help="what this machine is, as JSON")
     ask.add_argument("--disk", action="append", default=[])
     clean = verbs.add_parser("sweep", help="end what a run left behind")
-    clean.add_argument("marker")
+    clean.add_argument("markers", nargs="+")
     clean.add_argument("--grace", type=float, default=GRACE_S)
+    look = verbs.add_parser("left", help="what a sweep would end")
+    look.add_argument("markers", nargs="+")
     lock = verbs.add_parser("flock", help="wait for inherited lock descriptors")
     lock.add_argument("descriptors", nargs="+", type=int)
     arguments = parser.parse_args()
@@ -2275,7 +2496,12 @@ def main() -> NoReturn:
         sys.exit(Agent(arguments.run_id, arguments.grace, arguments.locks).serve())
     if arguments.verb == "flock":
         sys.exit(wait_for_locks(arguments.descriptors))
-    answer = facts(arguments.disk) if arguments.verb == "facts" else sweep(arguments.marker, arguments.grace)
+    if arguments.verb == "facts":
+        answer = facts(arguments.disk)
+    elif arguments.verb == "left":
+        answer = left_behind(arguments.markers)
+    else:
+        answer = sweep(arguments.markers, arguments.grace)
     print(json.dumps(answer))
     sys.exit(0)
 

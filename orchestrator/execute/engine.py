@@ -14,6 +14,7 @@ from typing import assert_never
 
 from orchestrator.errors import Unreachable
 from orchestrator.events.model import Why
+from orchestrator.events.rundir import attempt_stem
 from orchestrator.execute.api import (
     Cancelled,
     Emit,
@@ -45,6 +46,10 @@ class Settings:
     `env` is set for every step, `secret_env` names its secrets; `values` replace `@name` (`@run`: the run directory).
     `makedirs` are folders that a step needs. `locks` are the names of the devices' locks, by node; without `wait` a
     device that somebody holds is an error. `preamble` gives the records, whole lines, with which a step's file begins.
+
+    `made` counts the attempts at steps that were made before, `passed` names steps that passed then. A group in which a
+    step fails is tried again up to `max_retries` times, all of it: its steps are measured side by side. After
+    `max_failures` failed steps nothing more is started.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +60,10 @@ class Settings:
     locks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     wait: bool = False
     grace_s: float = 5.0
-    attempt: int = 1
+    made: Mapping[str, int] = field(default_factory=dict)
+    passed: frozenset[str] = frozenset()
+    max_retries: int = 0
+    max_failures: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +137,8 @@ class Engine:
         self._recorder = recorder
         self._progress = progress
         self._settings = settings
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, Outcome] = {name: Passed(step=name) for name in settings.passed}
+        self._attempts: dict[str, int] = {}
         self._running: dict[str, Executor] = {}
         self._unrecorded: dict[str, OSError] = {}
         self._has_complained = False
@@ -153,7 +162,7 @@ class Engine:
         control, agents, wall = time.process_time(), await self._agents_cpu_s(), 0.0
         for group in self._plan.groups():
             start = time.monotonic()
-            if await self._run_group(group):
+            if await self._try_group(group):
                 wall += time.monotonic() - start
         while self._ending:
             await asyncio.wait(set(self._ending))
@@ -162,7 +171,8 @@ class Engine:
             agent_cpu_s=max(0.0, await self._agents_cpu_s() - agents),
             wall_s=wall,
         )
-        done = Done(outcomes=dict(self._outcomes), interrupted=self._interrupts > 0, overhead=overhead)
+        outcomes = {step.id: self._outcomes[step.id] for step in self._plan.steps}
+        done = Done(outcomes=outcomes, interrupted=self._interrupts > 0, overhead=overhead)
         verdict = "interrupted" if done.interrupted else "passed" if done.all_passed else "failed"
         self._journal({"run": "ended", "verdict": verdict, "overhead": overhead.to_json()})
         return done
@@ -188,7 +198,21 @@ class Engine:
     async def _agents_cpu_s(self) -> float:
         return sum([await executor.cpu_s() for executor in self._executors.values()])
 
-    async def _run_group(self, group: Sequence[Step]) -> bool:
+    async def _try_group(self, group: Sequence[Step]) -> bool:
+        """Runs a group, again while one of its steps fails and may be tried again; whether any was started."""
+        was_started = False
+        for tries_left in range(self._settings.max_retries, -1, -1):
+            for step in group:
+                self._attempts[step.id] = self._attempts.get(step.id, self._settings.made.get(step.id, 0)) + 1
+            ended: dict[str, Outcome] = {}
+            was_started = await self._run_group(group, ended) or was_started
+            failed = [step.id for step in group if isinstance(ended[step.id], Failed)]
+            if not failed or not tries_left or self._interrupts or any(step in self._unrecorded for step in failed):
+                break
+            self._progress(Notice(text=f"{', '.join(failed)}: trying again"))
+        return was_started
+
+    async def _run_group(self, group: Sequence[Step], ended: dict[str, Outcome]) -> bool:
         """Runs the steps of a group together; whether any was started."""
         startable = []
         for step in group:
@@ -196,11 +220,11 @@ class Engine:
             if outcome is None:
                 startable.append(step)
             else:
-                self._conclude(step, outcome)
+                self._conclude(step, outcome, ended)
         on_node: dict[str, int] = {}
         for step in startable:
             on_node[step.node] = on_node.get(step.node, 0) + 1
-        tasks = [asyncio.create_task(self._run_step(step, on_node[step.node])) for step in startable]
+        tasks = [asyncio.create_task(self._run_step(step, on_node[step.node], ended)) for step in startable]
         if tasks:
             try:
                 await asyncio.gather(*tasks)
@@ -213,9 +237,11 @@ class Engine:
 
     def _before_start(self, step: Step) -> Outcome | None:
         """The outcome of a step that will not be started."""
-        attempt = self._settings.attempt
+        attempt, limit = self._attempts[step.id], self._settings.max_failures
         if self._interrupts:
             return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
+        if limit is not None and attempt == self._settings.made.get(step.id, 0) + 1 and self._failures() >= limit:
+            return Cancelled(step=step.id, detail=f"not started after {limit} failures", attempt=attempt)
         for name in step.after:
             before = self._outcomes.get(name)
             if not isinstance(before, Passed):
@@ -224,11 +250,15 @@ class Engine:
             return Failed(step=step.id, why="lost-node", detail=f"no node is called {step.node}", attempt=attempt)
         return None
 
-    async def _run_step(self, step: Step, group_size: int) -> None:
+    def _failures(self) -> int:
+        return sum(isinstance(outcome, Failed) for outcome in self._outcomes.values())
+
+    async def _run_step(self, step: Step, group_size: int, ended: dict[str, Outcome]) -> None:
         settings = self._settings
+        attempt = self._attempts[step.id]
         order = Order(
             step=step,
-            attempt=settings.attempt,
+            attempt=attempt,
             group_size=group_size,
             env=settings.env,
             secret_env=settings.secret_env,
@@ -239,7 +269,7 @@ class Engine:
         if settings.preamble is not None:
             self._record(step, Frame(kind="rec", step=step.id, payload=settings.preamble(step)))
             if step.id in self._unrecorded:
-                self._conclude(step, Cancelled(step=step.id, detail="cannot record", attempt=settings.attempt))
+                self._conclude(step, Cancelled(step=step.id, detail="cannot record", attempt=attempt), ended)
                 return
         executor = self._running[step.id] = self._executors[step.node]
         try:
@@ -247,10 +277,10 @@ class Engine:
         finally:
             self._running.pop(step.id, None)
         try:
-            self._recorder.finish(_stem(step))
+            self._recorder.finish(self._stem(step))
         except OSError as error:
             self._unrecordable(step, error)
-        self._conclude(step, outcome)
+        self._conclude(step, outcome, ended)
 
     def _emit_of(self, step: Step) -> Emit:
         def emit(thing: Progress) -> None:
@@ -269,7 +299,7 @@ class Engine:
             return  # it is being ended; what it still says at full speed must not delay that
         append = self._recorder.append_lines if frame.kind == "line" else self._recorder.append
         try:
-            append(_stem(step), frame.payload)
+            append(self._stem(step), frame.payload)
         except OSError as error:
             self._unrecordable(step, error)
 
@@ -285,7 +315,11 @@ class Engine:
             self._has_complained = True
             self._progress(Notice(text=f"cannot record: {_reason(error)}; the steps concerned fail"))
 
-    def _conclude(self, step: Step, outcome: Outcome) -> None:
+    def _stem(self, step: Step) -> str:
+        return attempt_stem(step.stem or step.id, self._attempts[step.id])
+
+    def _conclude(self, step: Step, outcome: Outcome, ended: dict[str, Outcome]) -> None:
+        """Notes the end of an attempt; a step that passed once has passed, whatever became of another attempt."""
         outcome = self._as_recorded(step, outcome)
         entry: dict[str, object] = {"outcome": name_of(outcome)}
         match outcome:
@@ -301,7 +335,9 @@ class Engine:
                 assert_never(outcome)
         self._journal_step(step, state="ended", **entry)
         outcome = self._as_recorded(step, outcome)  # the journal may just have been what could not be written
-        self._outcomes[step.id] = outcome
+        ended[step.id] = outcome
+        if not isinstance(self._outcomes.get(step.id), Passed):
+            self._outcomes[step.id] = outcome
         self._progress(Ended(step=step.id, outcome=outcome))
 
     def _as_recorded(self, step: Step, outcome: Outcome) -> Outcome:
@@ -314,7 +350,7 @@ class Engine:
 
     def _journal_step(self, step: Step, **entry: object) -> None:
         known = {key: value for key, value in entry.items() if value is not None}
-        whole = {"step": step.id, "attempt": self._settings.attempt, "node": step.node, **known}
+        whole = {"step": step.id, "attempt": self._attempts[step.id], "node": step.node, **known}
         try:
             self._recorder.journal(whole)
         except OSError as error:
@@ -374,10 +410,6 @@ def held_by(holder: Holder) -> str:
     whom = f"run {holder.run} (pid {holder.pid}" if holder.run else "somebody ("
     place = f"{holder.user}@{holder.host}" if holder.host else "unknown"
     return f"device {holder.name} is held by {whom}{', ' if holder.run else ''}{place}){since}"
-
-
-def _stem(step: Step) -> str:
-    return step.stem or step.id
 
 
 def _reason(error: OSError) -> str:

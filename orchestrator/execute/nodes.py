@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
 import time
@@ -30,8 +31,10 @@ from orchestrator.execute.api import (
 )
 
 AGENT = Path(__file__).with_name("agent.py")
+RUN_MARKER = "MILABENCH_RUN_MARKER"  # the agent's name for it
 ANSWER_S = 60.0  # an agent that is asked answers at once; only facts take seconds
 LEAVE_S = 15.0
+NOTHING_LEFT = "it left no process"
 
 
 class LostError(Exception):
@@ -373,6 +376,7 @@ def local_node(
                 *(python, "-u", "-I", "-S", str(AGENT), *words),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, RUN_MARKER: run_id},  # so that one that hangs is found by a sweep, as its steps are
                 start_new_session=True,
                 limit=1 << 20,
             )
@@ -387,28 +391,43 @@ def local_node(
         return AgentLink(process.stdout, process.stdin, how_it_ended)
 
     async def sweep() -> str:
-        return await _sweep_here(python, run_id, grace_s)
+        return await sweep_here(run_id, grace_s=grace_s, python=python)
 
     return AgentNode(name, open_link, sweep)
 
 
-async def _sweep_here(python: str, run_id: str, grace_s: float) -> str:
-    """Ends what an agent of this run left on this machine; one line about it."""
+async def sweep_here(*markers: str, grace_s: float = 5.0, python: str = sys.executable) -> str:
+    """Ends what carries these markers of orchestrators on this machine; one line about it."""
+    answer, code = await _asked(python, "sweep", *markers, "--grace", str(grace_s))
+    if answer is None:
+        return f"what it left could not be swept (exit code {code})"
+    left = [f"{one['pid']} ({one['command']})" for one in answer["left"]]
+    if left:
+        return f"these of its processes are still there: {', '.join(left)}"
+    return f"{len(answer['ended'])} of its processes were ended" if answer["ended"] else NOTHING_LEFT
+
+
+async def left_here(*markers: str, python: str = sys.executable) -> list[tuple[int, str]]:
+    """Pid and command of what `sweep_here` would end. Raises Unreachable when the machine does not tell."""
+    answer, code = await _asked(python, "left", *markers)
+    if answer is None:
+        raise Unreachable(f"local: the agent could not look for processes (exit code {code})")
+    return [(int(one["pid"]), str(one["command"])) for one in answer["left"]]
+
+
+async def _asked(python: str, *words: str) -> tuple[Mapping[str, Any] | None, int | None]:
+    """What an agent for one question answers, and its exit code."""
     process = await asyncio.create_subprocess_exec(
-        *(python, "-I", "-S", str(AGENT), "sweep", run_id, "--grace", str(grace_s)),
+        *(python, "-I", "-S", str(AGENT), *words),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
     output, _ = await process.communicate()
     try:
-        answer = json.loads(output)
+        return cast("Mapping[str, Any]", json.loads(output)), process.returncode
     except ValueError:
-        return f"what it left could not be swept (exit code {process.returncode})"
-    left = [f"{one['pid']} ({one['command']})" for one in answer["left"]]
-    if left:
-        return f"these of its processes are still there: {', '.join(left)}"
-    return f"{len(answer['ended'])} of its processes were ended" if answer["ended"] else "it left no process"
+        return None, process.returncode
 
 
 def _ending(code: int) -> str:
@@ -436,7 +455,18 @@ def _request(order: Order) -> dict[str, object]:
         "group_size": order.group_size,
         "makedirs": list(order.makedirs),
         "values": dict(order.values),
+        "barrier_s": _barrier_s(step.config),
+        "monitor": {
+            "argv": list(step.monitor),
+            "about": {"devices": list(step.devices), "uuids": step.env.get("MILABENCH_DEVICES_HELD", "").split(",")},
+        },
     }
+
+
+def _barrier_s(config: Mapping[str, Any]) -> float | None:
+    """How long members of a group wait for the last of them, in seconds; None without a barrier."""
+    measure = config.get("measure")
+    return measure.get("barrier_timeout_s") if isinstance(measure, Mapping) and measure.get("barrier") else None
 
 
 def _outcome(order: Order, ended: Mapping[str, Any]) -> Outcome:

@@ -33,6 +33,7 @@ from orchestrator.plan.venvs import VenvSpec
 
 COMPLETE = ".complete"
 PROBE_S = 3.0
+WAIT_S = 0.2
 # They would change what is installed, or where; what runs in an environment must not depend on who built it.
 _DROPPED = (
     "VIRTUAL_ENV",
@@ -198,14 +199,29 @@ def make_folder(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def held(lock: Path) -> Iterator[int]:
-    """Hold the file's lock, waiting for whoever has it; gives its descriptor, with which a child keeps it held."""
+def held(lock: Path, waits: Callable[[], bool] = lambda: True) -> Iterator[int]:
+    """Hold the file's lock, waiting for whoever has it; gives its descriptor, with which a child keeps it held.
+
+    `waits` is asked now and then whether to go on waiting. Raises EnvironmentFailed when it says no.
+    """
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _take(descriptor, waits)
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _take(descriptor: int, waits: Callable[[], bool]) -> None:
+    """Lock the file, asking now and then whether to go on waiting: a thread in a blocking lock cannot be interrupted."""
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not waits():
+                raise EnvironmentFailed("given up: somebody else is building it") from None
+            time.sleep(WAIT_S)
 
 
 class _BuildFailedError(Exception):
@@ -225,6 +241,7 @@ class _Work:
         self._fetching = threading.Lock()
         self._children: set[subprocess.Popen[str]] = set()
         self._is_stopped = False
+        self._waited_for: set[str] = set()
         self._settings: Mapping[str, str] | None = options.pip
         self._reachable: dict[str, bool] = {}
 
@@ -242,7 +259,7 @@ class _Work:
         log = self.store / f"{spec.folder}.log"
         began = time.monotonic()
         try:
-            with held(self.store / f"{spec.folder}.lock") as lock:
+            with held(self.store / f"{spec.folder}.lock", lambda: self._waits(spec)) as lock:
                 notes: tuple[str, ...] = ()
                 is_new = _must_build(self.dirs, spec, self.options)
                 if is_new:
@@ -252,13 +269,19 @@ class _Work:
         except (_BuildFailedError, EnvironmentFailed) as error:
             return self._broken(spec, str(error), log)
         except OSError as error:
-            why = "no space left on the disk" if error.errno == errno.ENOSPC else f"{error.strerror}: {error.filename}"
-            return self._broken(spec, why, log)
+            return self._broken(spec, _reason(error), log)
         seconds = time.monotonic() - began
         self.report(
             Progress(subject=spec.group, stage="ready", detail=f"{seconds:.1f} s" if is_new else "already there")
         )
         return VenvReady(group=spec.group, path=folder, is_new=is_new, seconds=seconds, notes=notes)
+
+    def _waits(self, spec: VenvSpec) -> bool:
+        """Whether to go on waiting for somebody else who builds this environment; says once that we do."""
+        if spec.group not in self._waited_for:
+            self._waited_for.add(spec.group)
+            self._say(spec, "waiting", "somebody else is building it")
+        return not self._is_stopped
 
     def _broken(self, spec: VenvSpec, why: str, log: Path) -> VenvBroken:
         # An unfinished environment never counts, but a gigabyte of it would stay on a disk that may be full.
@@ -529,6 +552,14 @@ def answers(url: str, environ: Mapping[str, str], timeout_s: float = PROBE_S) ->
     except (OSError, ValueError):
         return False
     return True
+
+
+def _reason(error: OSError) -> str:
+    """Why a file operation failed, in one line; copying a tree reports all its failures in one text of its own."""
+    text = str(error)
+    if error.errno == errno.ENOSPC or "No space left on device" in text:
+        return "no space left on the disk"
+    return f"{error.strerror}: {error.filename}" if error.strerror else text.splitlines()[0][:200]
 
 
 def _must_build(dirs: Dirs, spec: VenvSpec, options: InstallOptions) -> bool:

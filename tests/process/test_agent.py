@@ -535,6 +535,24 @@ def test_losses_are_records_and_nan_is_null(agent: Any) -> None:
     assert said["counts"]["observations"] == 0
 
 
+def test_the_parts_of_a_step_stand_in_the_slot_before_it(agent: Any) -> None:
+    def parts(number: int, *ns: int, pending: bool = False) -> list[int]:
+        return [number, *ns, -2 if pending else -1, 0, 8, 0]
+
+    entries = [
+        *(parts(0, 100_000_000, 200_000_000, -1), entry(0, wait_ns=50_000_000)),
+        *(parts(1, 100_000_000, -1, -1), entry(1)),
+        entry(2, wait_ns=0),
+        *(parts(3, 1, 2, 3, pending=True), entry(3, device_ns=-2)),
+    ]
+    spec = {"entries": entries}
+    said = agent.run_program("sink.py", "ring", json.dumps(spec))
+    found = [data.get("parts") for data in agent.data("data")]
+    assert found[:3] == [{"wait": 0.05, "forward": 0.1, "backward": 0.2}, {"forward": 0.1}, {"wait": 0.0}]
+    assert len(found) == 4  # the last is what a dead process left
+    assert said["counts"]["observations"] == 4
+
+
 def test_a_step_of_no_duration_has_no_rate(agent: Any) -> None:
     spec = {"entries": [[0, 0, 0, 8, -1, 1, 0, -1]], "closed": 1}
     agent.run_program("sink.py", "ring", json.dumps(spec))

@@ -1,6 +1,6 @@
 """Speaks the protocol of the sink; what to say is a list of words, done in order.
 
-say JSON | records COUNT BYTES | children COUNT COUNT BYTES | ring SPEC | await | die SIGNAL | exit CODE | sleep SECONDS | print TEXT | mark PATH
+say JSON | records COUNT BYTES | children COUNT COUNT BYTES | ring SPEC | await | die SIGNAL | exit CODE | sleep SECONDS | word OFFSET | print TEXT | mark PATH
 """
 
 import json, os, signal, socket, struct, subprocess, sys, time
@@ -82,6 +82,10 @@ def main(words):
                 sink.sendall(json.dumps({"ring": {"path": path}}).encode() + b"\n")
         elif word == "await":
             print(sink.makefile().readline(), end="", flush=True)
+        elif word == "word":
+            with open(path, "rb") as file:
+                file.seek(int(words.pop(0)))
+                print(struct.unpack("<q", file.read(8))[0], flush=True)
         elif word == "die":
             os.kill(os.getpid(), getattr(signal, "SIG" + words.pop(0)))
         elif word == "exit":

@@ -5,12 +5,25 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from orchestrator.errors import Unreachable
-from orchestrator.execute.api import Ended, Frame, Notice, Progress, Skipped, Started, Waiting
+from orchestrator.execute.api import (
+    Cancelled,
+    Emit,
+    Ended,
+    Frame,
+    Notice,
+    Order,
+    Outcome,
+    Progress,
+    Skipped,
+    Started,
+    Waiting,
+)
 from orchestrator.execute.engine import Done, Engine, Settings, name_of
 from orchestrator.execute.fake import FakeLocks, FakeNode
 from orchestrator.plan.model import Plan, Step
@@ -281,3 +294,67 @@ def test_an_interrupt_while_waiting_for_a_device_cancels_everything() -> None:
 def test_ended_is_told_for_steps_that_were_never_started() -> None:
     _, seen = carry_out(step("a", "false"), step("b", after=("a",)))
     assert [thing.step for thing in seen if isinstance(thing, Ended)] == ["a", "b"]
+
+
+class Moody(FakeNode):
+    """A node on which `false` fails so often only."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self._failures = failures
+
+    async def run(self, order: Order, emit: Emit) -> Outcome:
+        if order.step.argv == ("false",):
+            self._failures -= 1
+            if self._failures < 0:
+                order = replace(order, step=replace(order.step, argv=("true",)))
+        return await super().run(order, emit)
+
+
+def tries(records: Records) -> list[tuple[object, ...]]:
+    """Step, attempt and outcome of every end in the journal."""
+    return [
+        (each["step"], each["attempt"], each["outcome"]) for each in records.entries if each.get("state") == "ended"
+    ]
+
+
+def test_what_fails_is_tried_again_with_its_group_and_every_attempt_has_a_file() -> None:
+    records = Records()
+    steps = (step("a", "false", group="g"), step("b", group="g"), step("c"))
+    done, _ = carry_out(*steps, node=Moody(1), records=records, settings=Settings(max_retries=3))
+    assert outcomes(done) == {"a": "passed", "b": "passed", "c": "passed"}
+    assert sorted(tries(records)[:2]) == [("a", 1, "failed"), ("b", 1, "passed")]
+    assert sorted(tries(records)[2:]) == [("a", 2, "passed"), ("b", 2, "passed"), ("c", 1, "passed")]
+    assert sorted(records.files) == ["a", "a~2", "b", "b~2", "c"]
+
+
+def test_a_step_that_passed_once_has_passed() -> None:
+    steps = (step("a", "false", group="g"), step("b", "true", group="g"))
+    done, _ = carry_out(*steps, node=Moody(9), settings=Settings(max_retries=1))
+    assert outcomes(done) == {"a": "failed", "b": "passed"}
+
+
+def test_an_interrupt_ends_the_trying() -> None:
+    def interrupt(thing: Progress, engine: Engine) -> None:
+        if isinstance(thing, Ended):
+            engine.interrupt()
+
+    records = Records()
+    carry_out(step("a", "false"), records=records, settings=Settings(max_retries=5), on=interrupt)
+    assert tries(records) == [("a", 1, "failed")]
+
+
+def test_attempts_are_counted_from_those_that_were_made_before() -> None:
+    records = Records()
+    settings = Settings(made={"a": 2}, passed=frozenset(("b",)))
+    done, _ = carry_out(step("a", after=("b",)), records=records, settings=settings)
+    assert tries(records) == [("a", 3, "passed")]
+    assert outcomes(done) == {"a": "passed"}
+
+
+def test_after_so_many_failures_the_rest_is_cancelled_with_the_reason() -> None:
+    steps = [step(name, "false") for name in "abcd"]
+    done, _ = carry_out(*steps, settings=Settings(max_failures=2))
+    assert outcomes(done) == {"a": "failed", "b": "failed", "c": "cancelled", "d": "cancelled"}
+    assert done.outcomes["d"] == Cancelled(step="d", detail="not started after 2 failures")
+    assert not done.interrupted

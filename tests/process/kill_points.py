@@ -1,0 +1,210 @@
+"""Runs that are struck at a point which a seed chooses, gone on with, and compared with one that nobody disturbed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = ("--use-current-env", "--config", str(ROOT / "tests" / "suite" / "brief.yaml"), "--display", "none")
+CEILING_S = 60
+TARGETS = ("orchestrator", "orchestrator", "agent", "step", "monitor")
+AT_ONCE = 4
+# Journal of the undisturbed run: one line for its orchestrator, three for each of the four steps, the last.
+LINES = 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strike:
+    """Who gets which signal: once the journal has `lines` lines, and `later_s` after that."""
+
+    seed: int
+    target: str
+    number: int
+    lines: int
+    later_s: float
+    is_woken: bool
+
+    def __str__(self) -> str:
+        how = signal.Signals(self.number).name
+        return f"seed {self.seed}: {how} to the {self.target} {self.later_s:.3f} s after {self.lines} journal lines"
+
+
+def strike_of(seed: int) -> Strike:
+    """The strike that a seed stands for."""
+    chance = random.Random(seed)
+    return Strike(
+        seed=seed,
+        target=chance.choice(TARGETS),
+        number=chance.choice((signal.SIGTERM, signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP)),
+        lines=chance.randrange(LINES),
+        later_s=chance.choice((0.0, chance.uniform(0, 0.07))),
+        is_woken=chance.random() < 0.5,
+    )
+
+
+def struck(strikes: list[Strike], folder: Path) -> dict[str, object]:
+    """What is wrong after each strike, by strike; nothing where the accounting is that of an undisturbed run."""
+    (expected,) = (accounting(Case(folder / "undisturbed").undisturbed()),)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        wrong = pool.map(lambda strike: Case(folder / str(strike.seed)).wrong_after(strike, expected), strikes)
+        return {str(strike): found for strike, found in zip(strikes, wrong, strict=True) if found}
+
+
+class Case:
+    """A base of its own."""
+
+    def __init__(self, base: Path) -> None:
+        home = base / "home"
+        home.mkdir(parents=True)
+        self.base = base
+        # The cases measure nothing: they need not wait for each other's devices.
+        locks = str(base / "locks")
+        self.environ = {**os.environ, "HOME": str(home), "MILABENCH_BASE": str(base), "MILABENCH_LOCK_DIR": locks}
+
+    def undisturbed(self) -> Path:
+        """A run that ends well."""
+        code, said = self.milabench("run", *SUITE)
+        assert code == 0, said
+        return self.run_folder()
+
+    def wrong_after(self, strike: Strike, expected: object) -> object:
+        """What is not as it should be after a strike and `milabench resume`; nothing where all is well."""
+        # Into a file: an agent that hangs keeps a pipe open.
+        with (self.base / "said").open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "orchestrator", "run", *SUITE],
+                env=self.environ,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        try:
+            self.hit(strike, process)
+            process.wait(CEILING_S)
+        except subprocess.TimeoutExpired:
+            return "it never ended"
+        finally:
+            process.kill()
+        said = (self.base / "said").read_text()
+        if "Traceback" in said:
+            return said
+        code, said = self.milabench("resume")
+        if code in (3, 6) and not self.has_plan():
+            code, said = self.milabench("run", *SUITE)  # it was struck before there was anything to go on with
+        if code != 0 or "Traceback" in said:
+            return code, said
+        found = accounting(self.run_folder())
+        if found != expected:
+            return found, said
+        left = self.processes()
+        deadline = time.monotonic() + CEILING_S
+        while left and time.monotonic() < deadline:  # an agent without orchestrator is ending by itself
+            time.sleep(0.02)
+            left = self.processes()
+        return [f"{pid}: {command}" for pid, command in left]
+
+    def hit(self, strike: Strike, process: subprocess.Popen[bytes]) -> None:
+        """Waits for the moment and strikes, unless the run is over by then."""
+        while process.poll() is None and self.journal_lines() < strike.lines:
+            time.sleep(0.002)
+        time.sleep(strike.later_s)
+        for pid in self.pids_of(strike.target, process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, strike.number)
+                if strike.number == signal.SIGSTOP:
+                    time.sleep(0.1)
+                    if strike.is_woken:
+                        os.kill(pid, signal.SIGCONT)
+                    else:  # what hangs is left to whoever comes after
+                        process.kill()
+
+    def pids_of(self, target: str, orchestrator: int) -> list[int]:
+        """One process of a kind; the orchestrator where there is none of it at this moment."""
+        found = {
+            "orchestrator": lambda _: False,
+            "agent": lambda command: "agent.py" in command and "serve" in command,
+            "step": lambda command: command.startswith("/bin/sh -c"),
+            "monitor": lambda command: "benchmate.monitors" in command,
+        }[target]
+        return [pid for pid, command in self.processes() if found(command)][:1] or [orchestrator]
+
+    def processes(self) -> list[tuple[int, str]]:
+        """The live processes that a run below this base started: they carry its marker, and know the base."""
+        return list(marked(lambda environ: b"MILABENCH_RUN_MARKER=" in environ and os.fsencode(self.base) in environ))
+
+    def journal_lines(self) -> int:
+        try:
+            return (self.run_folder() / "journal.jsonl").read_bytes().count(b"\n")
+        except (IndexError, OSError):
+            return 0
+
+    def has_plan(self) -> bool:
+        return any(self.base.glob("runs/run.*/manifest.json"))
+
+    def run_folder(self) -> Path:
+        return sorted(self.base.glob("runs/run.*"))[-1]
+
+    def milabench(self, *argv: str) -> tuple[int, str]:
+        """The exit code of a command, and what it said."""
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestrator", *argv],
+            env=self.environ,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=CEILING_S,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+
+def marked(is_ours: Callable[[bytes], bool]) -> Iterator[tuple[int, str]]:
+    """The live processes whose environment is one of ours, with their commands."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if is_ours((folder / "environ").read_bytes()):
+                    yield int(folder.name), (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+def accounting(run: Path) -> dict[str, Any]:
+    """How every step ended, what it said, and what its last records are: the same for all runs that came to the same."""
+    summary = json.loads((run / "summary.json").read_text())
+    journal = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines() if is_json(line)]
+    passed = {entry["step"]: entry["attempt"] for entry in journal if entry.get("outcome") == "passed"}
+    files = json.loads((run / "manifest.json").read_text())["files"]
+    steps = {}
+    for step, stem in files.items():
+        name = stem if passed[step] == 1 else f"{stem}~{passed[step]}"
+        records = [json.loads(line) for line in (run / f"{name}.data").read_text().splitlines()]
+        told = [record["data"] for record in records if record["event"] == "line"]
+        steps[step] = ([record["event"] for record in records], told, (run / f"{name}.stdout").read_text())
+    return {
+        "verdict": summary["verdict"],
+        "benchmarks": {each["bench"]: (each["outcome"], each["counts"]) for each in summary["benchmarks"]},
+        "last": (journal[-1].get("run"), journal[-1].get("verdict")),
+        "steps": steps,
+    }
+
+
+def is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
