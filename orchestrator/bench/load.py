@@ -7,7 +7,7 @@ import io
 import re
 import runpy
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from orchestrator.bench.api import Benchmark, Git, PyPI
@@ -48,10 +48,35 @@ def load(folder: Path) -> Benchmark:
             f"`benchmark` is a {type(found).__name__}, not an orchestrator.bench.api.Benchmark",
             "write `benchmark = Benchmark(...)`",
         )
-    problems = tuple(Problem(where=str(benchfile), path=path, what=what) for path, what in _contradictions(found))
+    said = [*_wrong_types(found)] or [*_contradictions(found)]
+    problems = tuple(Problem(where=str(benchfile), path=path, what=what) for path, what in said)
     if problems:
         raise ConfigError(problems)
     return found
+
+
+def missing_files(benchmark: Benchmark, folder: Path) -> tuple[Path, ...]:
+    """The files that a benchfile names in its own folder and that are not there."""
+    # A prepare.py is looked for when something is prepared.
+    own = (benchmark.voirfile, benchmark.script if benchmark.source is None else None)
+    return tuple(folder / path for path in own if path is not None and not (folder / path).is_file())
+
+
+def _wrong_types(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
+    """What is not of its type; the rest is only looked at when everything is."""
+    for name in ("script", "module", "voirfile", "prepare"):
+        value = getattr(benchmark, name)
+        if value is not None and not isinstance(value, str):
+            yield f"benchmark.{name}", f"expected text, got {value!r}"
+    for name, kind in (("python_path", tuple), ("env", Mapping), ("options", Mapping)):
+        if not isinstance(getattr(benchmark, name), kind):
+            yield f"benchmark.{name}", f"expected a {kind.__name__.lower()}, got {getattr(benchmark, name)!r}"
+            return
+    for key, value in benchmark.env.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            yield f"benchmark.env[{key!r}]", f"expected text, got {value!r}"
+    if benchmark.source is not None and not isinstance(benchmark.source, PyPI | Git):
+        yield "benchmark.source", f"expected PyPI(...) or Git(...), got {benchmark.source!r}"
 
 
 def _contradictions(benchmark: Benchmark) -> Iterator[tuple[str, str]]:

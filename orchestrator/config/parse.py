@@ -425,7 +425,16 @@ class _Benchmarks:
             what = "it has neither a definition nor a command, and is left out"
             self.warnings.add(Problem(where=str(node.mark), path=name, what=what, way_out="is its name right?"))
             return None
-        return self._made(name, node, values)
+        made = self._made(name, node, values)
+        for key, said in (("", name), ("group", made.group), ("install_group", made.install_group)):
+            if not _is_name(said):
+                what = f"{said!r} cannot be a name: files and folders are named after it"
+                where = node.value.get(key, node)
+                self.reader.problem(
+                    where, f"{name}.{key}" if key else name, what, "leave out /, leading dots and line ends"
+                )
+                return None
+        return made
 
     def check_templates(self, templates: Mapping[str, Located]) -> None:
         """Note the unknown keys of templates, which may have no child to show them."""
@@ -639,3 +648,8 @@ def _multirun(node: Located | None, reader: _Reader) -> tuple[Multirun, ...]:
     if values is _WRONG:
         return ()
     return tuple(Multirun(name=run["name"], matrix=run["matrix"]) for run in values.get("runs", ()))
+
+
+def _is_name(text: str) -> bool:
+    """Whether files and folders can be named so, and a terminal can show it."""
+    return bool(text) and text.isprintable() and "/" not in text and not text.startswith(".")

@@ -1,10 +1,12 @@
-"""The folders under a base, as the seeds and docs/protocol.md, section 3, name them."""
+"""The folders under a base, as docs/protocol.md, section 3, names them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
+
+from orchestrator.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,15 @@ class Dirs:
 
 
 def dirs_under(base: str, overrides: Mapping[str, str]) -> Dirs:
-    """The folders under `base`; `overrides` (the system file's `dirs`) move single ones elsewhere."""
+    """The folders under `base`; `overrides` (the system file's `dirs`) move single ones elsewhere.
+
+    Raises ConfigError for `runs`.
+    """
+
+    if "runs" in overrides:
+        raise ConfigError(
+            "system.dirs.runs: runs stay below the base, where every verb looks for them; choose it with --base"
+        )
 
     def at(name: str) -> str:
         return str(PurePath(base, overrides.get(name, name)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from orchestrator.bench.api import Benchmark
@@ -12,12 +12,32 @@ from orchestrator.plan.dirs import Dirs
 from orchestrator.plan.placement import VISIBLE_DEVICES, Placement
 
 # Names of variables whose values are kept out of every record.
-SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|APIKEY|API_KEY|ACCESS_KEY|CREDENTIALS?)(S|_|$)", re.IGNORECASE)
+SECRET = re.compile(
+    r"(^|_)(TOKENS?|SECRETS?|PASSWORD|PASSWD|PASS|PGPASSWORD|APIKEY|KEY|PAT|CREDENTIALS?|AUTH)(_|$)", re.IGNORECASE
+)
 
 
 def secret_names(env: Mapping[str, str]) -> tuple[str, ...]:
     """The names among `env` that hold secrets, by what they are called."""
     return tuple(sorted(name for name in env if SECRET.search(name)))
+
+
+def without_secrets(words: Sequence[str]) -> tuple[str, ...]:
+    """A command line of ours with the values left out that its overrides give to secret variables."""
+    return tuple(_without_secret(word) for word in words)
+
+
+def _without_secret(word: str) -> str:
+    """`bench.env.HF_TOKEN=value` without the value."""
+    key, equals, _ = word.partition("=") if not word.startswith("--") else _split_option(word)
+    name = key.rpartition(".env.")[2]
+    return f"{key}{equals}(secret)" if ".env." in key and equals and SECRET.search(name) else word
+
+
+def _split_option(word: str) -> tuple[str, str, str]:
+    option, equals, rest = word.partition("=")
+    key, more, value = rest.partition("=")
+    return f"{option}{equals}{key}", more, value
 
 
 def program_environment(

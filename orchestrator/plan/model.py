@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 PhaseName = Literal["install", "prepare", "run"]
 SCHEMA = 1
+_NOT_THE_STEP = ("id", "stem", "monitor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,8 @@ class Step:
 
     `env` holds the variables that we set, on top of what the agent inherits; values known only at the start (`@sink`, `@config`,
     `@port`, `@run`) are filled in by the agent and stay outside the hashes. `config` is the benchmark's resolved configuration,
-    handed to the process as a JSON file. `needs_data` says that ending well without one observation is a failure.
+    handed to the process as a JSON file. `needs_data` says that ending well without one observation is a failure. `monitor` is
+    the command that watches the step's group on its node, one for all of them; it does not decide what the step does.
     """
 
     id: str
@@ -41,11 +43,12 @@ class Step:
     after: tuple[str, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
     needs_data: bool = True
+    monitor: tuple[str, ...] = ()
 
     @property
     def hash(self) -> str:
         """sha256 over everything that decides what this step does; of secrets only the names."""
-        return digest({key: value for key, value in self._public().items() if key not in ("id", "stem")})
+        return digest({key: value for key, value in self._public().items() if key not in _NOT_THE_STEP})
 
     @property
     def public_env(self) -> dict[str, str]:

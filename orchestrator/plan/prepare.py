@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from orchestrator.bench.api import Benchmark
+from orchestrator.plan.environ import secret_names
 from orchestrator.plan.model import Plan, SkippedBench, Step, digest
 
 ALREADY = "already prepared"
@@ -18,7 +19,7 @@ MARKERS = ".prepared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """A prepare step and the name of the file, under `base/data/.prepared`, that exists once it passed."""
+    """A prepare step and the file, below `base/data`, that exists once it passed."""
 
     step: Step
     marker: str
@@ -33,12 +34,14 @@ def prepare_step(
     env: Mapping[str, str],
     venv: str,
     cwd: str,
+    python: str | None = None,
     config: Mapping[str, Any] | None = None,
     timeout_s: float | None = None,
 ) -> Step | None:
     """The step that runs the benchmark's prepare.py in its venv with the run's arguments; None when it has none to run.
 
-    `argv` and `env` are those of the run, already rendered; `venv` is the environment's folder.
+    `argv` and `env` are those of the run, already rendered; `venv` is the environment's folder; `python` its interpreter, where
+    that is not `bin/python`.
     """
     if benchmark.prepare is None:
         return None
@@ -46,9 +49,10 @@ def prepare_step(
         id=bench,
         bench=bench,
         phase="prepare",
-        argv=(f"{venv}/bin/python", str(definition / benchmark.prepare), *argv),
+        argv=(python or f"{venv}/bin/python", str(definition / benchmark.prepare), *argv),
         stem=quote(bench, safe="+"),
         env=dict(env),
+        secret_env=secret_names(env),
         cwd=cwd,
         venv=venv,
         config=dict(config or {}),
@@ -60,7 +64,7 @@ def prepare_step(
 def prepare_digest(step: Step, files: Mapping[str, bytes], *, venv: str = "", source: str = "") -> str:
     """sha256 over all that decides what a preparation makes.
 
-    `files` are those that it is made of (prepare.py and what it reads beside it), `venv` the digest of the
+    `files` are those that it is made of (the Python files of the benchmark's folder), `venv` the digest of the
     environment, `source` the revision of the fetched program. The configuration and limits of the step are left out:
     they do not reach the data, except through argv and env.
     """
@@ -78,8 +82,8 @@ def prepare_digest(step: Step, files: Mapping[str, bytes], *, venv: str = "", so
 
 
 def marker_name(bench: str, prepared: str) -> str:
-    """The marker's file name, for the digest of `prepare_digest`."""
-    return f"{quote(bench, safe='+')}-{prepared[:16]}"
+    """The marker, below base/data, for the digest of `prepare_digest`: beside the data, so that it goes when they are removed."""
+    return f"{bench}/{MARKERS}/{prepared[:16]}"
 
 
 def plan_prepare(

@@ -21,6 +21,7 @@ from orchestrator.plan.model import Plan, SkippedBench, Step
 from orchestrator.plan.placement import COLLECTIVES, Placement, placements, why_not
 from orchestrator.plan.profile import Profile
 from orchestrator.plan.sizing import Sizer
+from orchestrator.plan.together import barrier, monitor_command
 
 Role = Literal["", "server", "client"]
 # The program of a benchmark that is only a `command`: nothing of ours runs in it, and nothing is prepared for it.
@@ -48,14 +49,15 @@ class Circumstances:
     repeats: int | None = None
     seed: int = 0
     current_env: str | None = None
+    current_python: str | None = None
     sizer: Sizer = field(default_factory=Sizer)
 
 
 def plan_run(benches: Sequence[Ready], where: Circumstances) -> Plan:
     """The steps of a run.
 
-    Benchmarks are shuffled inside each replicate block by the seed (METHODOLOGY 1.0), so that a slow drift of the machine does
-    not favour whatever stands first. Raises ConfigError for a placeholder that cannot be resolved.
+    Benchmarks are shuffled inside each replicate block by the seed (docs/methodology.md, 1.0), so that a slow drift of the
+    machine does not favour whatever stands first. Raises ConfigError for a placeholder that cannot be resolved.
     """
     skipped = tuple(
         SkippedBench(bench=bench.config.name, why=why)
@@ -161,6 +163,9 @@ def _step(
     suffix = [part.tag] if part.tag else []
     suffix += [f"R{repeat}"] if repeat is not None else []
     suffix += [f"node{place.node_rank}"] if len(where.facts.nodes) > 1 else []
+    options = where.system.options
+    made = bench_config(config, declared, where.profile, arguments)
+    made["measure"] |= barrier(config, siblings, options)
     return Step(
         id=".".join([config.name, *suffix]),
         bench=config.name,
@@ -179,12 +184,14 @@ def _step(
         timeout_s=config.max_duration,
         max_silence_s=config.max_silence,
         config={
-            **bench_config(config, declared, where.profile, arguments),
+            **made,
             **_sizes(config, part.role, names),
             **_pairing(config, part, server, names),
         },
         # What a command says is read from its log lines afterwards; a server is there for its client.
         needs_data=part.role != "server" and not config.command,
+        monitor=monitor_command(
+            venv, where.facts.arch, options, python=where.current_python, is_locked=where.current_env is None),
     )
 
 
@@ -246,7 +253,7 @@ def _launch(
         words = render_argv(config, names, key="command")
         # Arguments follow the shell's own name, as the parameters of its line.
         return ("/bin/sh", "-c", " ".join(words), config.name) if config.shell else words
-    python = f"{venv}/bin/python"
+    python = where.current_python or f"{venv}/bin/python"
     program = _program(declared, bench.folder, source)
     if declared.voirfile is not None and part.role != "server":
         paths = ("--path", source) if declared.module is not None and declared.source is not None else ()

@@ -8,9 +8,9 @@ import time
 import benchmate
 
 
-def measured(steps=40, seconds=0.002):
+def measured(steps=40, seconds=0.002, stop=None):
     """A loop that is observed."""
-    for _ in benchmate.observed(range(steps), units="items/s", batch_size=2):
+    for _ in benchmate.observed(range(steps), units="items/s", batch_size=2, stop=stop):
         time.sleep(seconds)
 
 
@@ -19,6 +19,13 @@ match sys.argv[1]:
         measured()
     case "long":
         measured(steps=10**6, seconds=0.01)
+    case "beside":
+        # The first is twice as fast as the second.
+        measured(steps=10**6, seconds=0.005 * (1 + int(os.environ["MILABENCH_DEVICES_HELD"][-1])), stop=True)
+    case "late":
+        if os.environ["MILABENCH_DEVICES_HELD"].endswith("-1"):
+            time.sleep(3600)
+        measured(steps=10**6, stop=True)
     case "crash":
         measured()
         raise RuntimeError("the model fell over")

@@ -80,3 +80,16 @@ def test_a_missing_or_foreign_benchmark_says_what_to_write(tmp_path: Path) -> No
 )
 def test_what_contradicts_itself_is_refused(tmp_path: Path, fields: str, what: str) -> None:
     assert what in message(benchfile(tmp_path, f"benchmark = Benchmark({fields})\n"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("script=3", "benchmark.script: expected text, got 3"),
+        ("script='main.py', env={'A': 1}", "benchmark.env['A']: expected text, got 1"),
+        ("script='main.py', options=[1]", "benchmark.options: expected a mapping, got [1]"),
+        ("script='main.py', source='flax'", "benchmark.source: expected PyPI(...) or Git(...), got 'flax'"),
+    ],
+)
+def test_a_field_of_the_wrong_type_is_named(tmp_path: Path, fields: str, said: str) -> None:
+    assert said in message(benchfile(tmp_path, f"benchmark = Benchmark({fields})\n"))

@@ -64,4 +64,4 @@ def test_what_has_a_marker_is_skipped_and_named() -> None:
 
 
 def test_a_marker_is_a_file_name_whatever_the_benchmark_is_called() -> None:
-    assert marker_name("a/b", "0123456789abcdef0123") == "a%2Fb-0123456789abcdef"
+    assert marker_name("a b", "0123456789abcdef0123") == "a b/.prepared/0123456789abcdef"

@@ -1,0 +1,51 @@
+"""What steps of one group share: the barrier at which they wait for each other, and the monitor that watches them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.config.schema import BenchmarkConfig
+from orchestrator.errors import ConfigError, Problem
+from orchestrator.facts.model import Arch
+
+BARRIER_S = 600.0
+# Instances of their own; the ranks of one job wait for each other anyway.
+SIDE_BY_SIDE = ("per_gpu", "njobs")
+
+
+def barrier(config: BenchmarkConfig, siblings: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of `measure` for steps that start together; `siblings` is how many of the group share a node.
+
+    The longest wait, in seconds, is `system.options.barrier.timeout_s`, else half of `max_duration`, at most ten minutes.
+    Raises ConfigError when it is no number of seconds.
+    """
+    if siblings < 2 or config.plan.method not in SIDE_BY_SIDE or config.server is not None or config.client is not None:
+        return {}
+    given = options.get("barrier")
+    limit = given.get("timeout_s") if isinstance(given, Mapping) else None
+    if limit is None:
+        limit = BARRIER_S if config.max_duration is None else min(BARRIER_S, config.max_duration / 2)
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0:
+        what = f"expected a number of seconds, got {limit!r}"
+        raise ConfigError(Problem(where="", path="system.options.barrier.timeout_s", what=what, way_out=""))
+    return {"barrier": True, "barrier_timeout_s": float(limit)}
+
+
+def monitor_command(
+    venv: str, arch: Arch, options: Mapping[str, Any], *, is_locked: bool, python: str | None = None
+) -> tuple[str, ...]:
+    """The command that watches a group, from the environment of its steps; empty without one, or when it is not wanted.
+
+    `system.options.monitor: false` switches it off; `system.options.simulated_devices` names a file of scripted readings.
+    `is_locked`: the environment was installed from locks, against which it can be compared.
+    """
+    if not venv or options.get("monitor") is False:
+        return ()
+    simulated = options.get("simulated_devices")
+    return (
+        python or f"{venv}/bin/python",
+        *("-I", "-m", "benchmate.monitors", "--arch", arch),
+        *(("--simulated", str(simulated)) if simulated else ()),
+        *(("--packages",) if is_locked else ()),
+    )
