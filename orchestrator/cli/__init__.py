@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import os
+import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
 
 import click
 
-from orchestrator.errors import INTERRUPTED, MilabenchError
+from orchestrator.errors import INTERRUPTED, NOT_WRITTEN, MilabenchError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -20,7 +21,14 @@ COMMANDS = {
     "install": "Make the environments of the selected benchmarks and fetch their programs.",
     "prepare": "Make or fetch the data and models that the selected benchmarks need.",
     "run": "Run and measure the selected benchmarks.",
+    "resume": "Go on with a run that was cut off, or run what failed in it.",
     "report": "Report on runs.",
+    "runs": "List the runs with their verdicts.",
+    "status": "Say how far a run is.",
+    "logs": "Show what a step said.",
+    "cancel": "End a run that is going on.",
+    "replay": "Show a run again as it went on.",
+    "cleanup": "End what dead runs left.",
     "list": "List the benchmarks of the suite.",
     "plan": "Show what install, prepare or run would do.",
     "config": "Show, explain or check what the suite means.",
@@ -31,6 +39,38 @@ COMMANDS = {
     "pin": "Write the lock files of the selected benchmarks.",
     "completion": "Print what makes a shell complete commands, options and names.",
 }
+
+
+def with_variables(command: click.Command) -> click.Command:
+    """The command, each of whose options may be given as MILABENCH_<OPTION> too; the command line wins."""
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            with_variables(each)
+    for option in command.params:
+        if isinstance(option, click.Option) and option.envvar is None and not option.is_eager:
+            option.envvar = "MILABENCH_" + max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
+    return command
+
+
+class Unbroken:
+    """Standard error that nobody need read: a closed pipe or a full disk behind it ends no run and no install."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write, or drop what cannot be written."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or drop what cannot be written."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class Verbs(click.Group):
@@ -46,7 +86,7 @@ class Verbs(click.Group):
             return None
         command = importlib.import_module(f"orchestrator.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
-        return command
+        return with_variables(command)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The verbs that begin so, or the options that stand before them; imports none of the verbs."""
@@ -100,6 +140,11 @@ def verbs(traceback: bool) -> None:
 
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code (docs/protocol.md, section 5)."""
+    sys.stderr = cast(TextIO, Unbroken(sys.stderr))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Ended politely is ended as by Ctrl-C: what was started is ended first. Where it was said to be ignored, it is.
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     try:
         code = verbs.main(prog_name=PROGRAM, standalone_mode=False)
     except MilabenchError as error:
@@ -113,8 +158,9 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         code = INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output (head, less) went away; that is its business, not an error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+    except OSError as error:
+        if "--traceback" in sys.argv:
+            raise
+        click.echo(f"error: {error.filename or 'output'}: {error.strerror or error}", err=True)
+        code = NOT_WRITTEN
     sys.exit(code if isinstance(code, int) else 0)

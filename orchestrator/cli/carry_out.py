@@ -1,4 +1,4 @@
-"""Carries a plan out and records it: run directory, agents, display, outcomes; shared by run and prepare."""
+"""Carries a plan out and records it: run directory, agents, display, outcomes; shared by run, resume and prepare."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import platform
 import secrets
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, assert_never
 
 from orchestrator import __version__
 from orchestrator.cli.inputs import Inputs
+from orchestrator.cli.validations import LiveChecks
 from orchestrator.display.choose import Display, choose_display
 from orchestrator.errors import RecordError, Unreachable
 from orchestrator.events.fanout import Fanout
@@ -25,6 +26,8 @@ from orchestrator.events.wire import encode
 from orchestrator.execute.api import Ended, Failed, Frame, Notice, Outcome, Progress, Skipped, Started, Waiting
 from orchestrator.execute.engine import Done, Settings, execute, held_by, name_of
 from orchestrator.execute.nodes import local_node
+from orchestrator.execute.runlock import Orchestrator, hold_run, this_orchestrator
+from orchestrator.plan.environ import without_secrets
 from orchestrator.plan.model import Plan, Step
 
 
@@ -32,7 +35,8 @@ from orchestrator.plan.model import Plan, Step
 class Recording:
     """What a run directory tells beside the plan: the name, what the environments were made from, the suite as resolved.
 
-    `phase` is that of the plan unless given; only runs of the phase `run` are reported when no run is named.
+    `phase` is that of the plan unless given; only runs of the phase `run` are reported when no run is named. `told` are
+    further entries of the manifest: what `resume` needs to decide the same plan again.
     """
 
     name: str
@@ -40,6 +44,21 @@ class Recording:
     suite: Mapping[str, Any] = field(default_factory=dict)
     locks: Mapping[str, str] = field(default_factory=dict)
     packages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How hard is tried; see `execute.engine.Settings`. `made` and `passed` are what a resumed run has behind it."""
+
+    wait: bool = False
+    max_retries: int = 0
+    max_failures: int | None = None
+    made: Mapping[str, int] = field(default_factory=dict)
+    passed: frozenset[str] = frozenset()
+
+
+Listen = Callable[[Progress], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +69,68 @@ class Carried:
     done: Done
 
 
-def carry_out(plan: Plan, inputs: Inputs, recording: Recording, *, display: str, wait: bool) -> Carried:
-    """Carry out the plan on this machine. Raises RecordError and Unreachable before anything is started."""
-    where = inputs.where
-    remote = [node.name for node in where.facts.nodes if not node.local]
+def carry_out(
+    plan: Plan,
+    inputs: Inputs,
+    recording: Recording,
+    *,
+    display: str,
+    wait: bool = False,
+    effort: Effort | None = None,
+    listen: Listen | None = None,
+) -> Carried:
+    """Carry out the plan on this machine in a new run directory; `listen` is told what happens, beside the display.
+
+    Raises RecordError and Unreachable before anything is started.
+    """
+    require_supported(plan, inputs)
+    named = stems(plan.steps)
+    plan = with_stems(plan, named)
+    writer = create(Path(inputs.where.dirs.base), recording.name, datetime.now())
+    who = this_orchestrator(new_marker(writer.path))
+    try:
+        with hold_run(writer.path, who):
+            _write_manifest(writer, plan, inputs, recording, named)
+            effort = effort or Effort(wait=wait)
+            return carry_on(plan, inputs, recording, writer, who, display=display, effort=effort, listen=listen)
+    except Unreachable:
+        # Nothing was started: a run that never was must not be the latest one.
+        shutil.rmtree(writer.path, ignore_errors=True)
+        raise
+    finally:
+        writer.close()
+
+
+def carry_on(
+    plan: Plan,
+    inputs: Inputs,
+    recording: Recording,
+    writer: RunWriter,
+    who: Orchestrator,
+    *,
+    display: str,
+    effort: Effort,
+    listen: Listen | None = None,
+) -> Carried:
+    """Carry out the steps of a plan, or those that are left of it, in a run directory that is ours."""
+    shown = choose_display(display, sys.stderr)
+    try:
+        _journal(writer, [{"run": "started", **who.to_json()}])
+        sinks: dict[str, Listen] = {"display": lambda progress: _show(shown, progress)}
+        if listen is not None:
+            sinks["listener"] = listen
+        if plan.phase == "run":
+            sinks["checks"] = LiveChecks(plan, writer.path, shown.on_message).on_progress
+        shown.on_plan(plan)
+        done = asyncio.run(_engine(plan, inputs, recording, writer, who, Fanout(sinks, warn=print_warning), effort))
+        return Carried(path=writer.path, done=done)
+    finally:
+        shown.close()
+
+
+def require_supported(plan: Plan, inputs: Inputs) -> None:
+    """Raise Unreachable for steps that this version can plan but not carry out."""
+    remote = [node.name for node in inputs.where.facts.nodes if not node.local]
     used = {step.node for step in plan.steps}
     if reached := sorted(used & set(remote)):
         raise Unreachable(
@@ -65,40 +142,48 @@ def carry_out(plan: Plan, inputs: Inputs, recording: Recording, *, display: str,
     ):
         if steps:
             raise Unreachable(f"{steps[0].id}: steps {what} cannot be carried out by this version; plan only")
-    named = stems(plan.steps)
-    plan = replace(plan, steps=tuple(replace(step, stem=named[step.id]) for step in plan.steps))
-    writer = create(Path(where.dirs.base), recording.name, datetime.now())
-    shown = choose_display(display, sys.stderr)
-    try:
-        _write_manifest(writer, plan, inputs, recording, named)
-        done = asyncio.run(_engine(plan, inputs, recording, writer, shown, wait=wait))
-        return Carried(path=writer.path, done=done)
-    except Unreachable:
-        # Nothing was started: a run that never was must not be the latest one.
-        shutil.rmtree(writer.path, ignore_errors=True)
-        raise
-    finally:
-        shown.close()
-        writer.close()
+
+
+def with_stems(plan: Plan, named: Mapping[str, str]) -> Plan:
+    """The plan whose steps know the names of their files."""
+    return replace(plan, steps=tuple(replace(step, stem=named[step.id]) for step in plan.steps))
+
+
+def new_marker(path: Path) -> str:
+    """What the processes of one orchestrator carry: unlike any other's, and by its beginning the run's."""
+    return f"{path.name}-{secrets.token_hex(4)}"
 
 
 async def _engine(
-    plan: Plan, inputs: Inputs, recording: Recording, writer: RunWriter, shown: Display, *, wait: bool
+    plan: Plan,
+    inputs: Inputs,
+    recording: Recording,
+    writer: RunWriter,
+    who: Orchestrator,
+    progress: Listen,
+    effort: Effort,
 ) -> Done:
     """Start the agents, execute, and end the agents whatever happened."""
-    run_id = f"{writer.path.name}-{secrets.token_hex(4)}"
-    nodes = {node.name: local_node(run_id, name=node.name) for node in inputs.where.facts.nodes if node.local}
+    # Elsewhere than where all runs of this machine look for each other: only for tests of ours that run side by side.
+    locks = Path(os.environ["MILABENCH_LOCK_DIR"]) if "MILABENCH_LOCK_DIR" in os.environ else None
+    nodes = {
+        node.name: local_node(who.marker, name=node.name, locks=locks)
+        for node in inputs.where.facts.nodes
+        if node.local
+    }
     settings = Settings(
         values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
         makedirs=_folders,
         locks=_device_locks(plan, inputs) if plan.phase == "run" else {},
-        wait=wait,
+        wait=effort.wait,
         preamble=lambda step: _preamble(step, inputs, recording),
+        made=effort.made,
+        passed=effort.passed,
+        max_retries=effort.max_retries,
+        max_failures=effort.max_failures,
     )
-    fanout = Fanout[Progress]({"display": lambda progress: _show(shown, progress)}, warn=print_warning)
-    shown.on_plan(plan)
     try:
-        return await execute(plan, nodes, writer, fanout, settings)
+        return await execute(plan, nodes, writer, progress, settings)
     finally:
         await asyncio.gather(*(node.close() for node in nodes.values()))
 
@@ -190,7 +275,7 @@ def _write_manifest(
         "name": recording.name,
         "created": datetime.now().astimezone().isoformat(timespec="seconds"),
         "version": __version__,
-        "argv": ["milabench", *sys.argv[1:]],
+        "argv": ["milabench", *without_secrets(sys.argv[1:])],
         "cwd": str(Path.cwd()),
         "suite": dict(recording.suite),
         "suite_file": str(inputs.suite_file),
@@ -201,10 +286,18 @@ def _write_manifest(
         "seed": where.seed,
         "profile": where.profile.name,
         "locks": dict(recording.locks),
+        **recording.told,
     }
     try:
         writer.write_manifest(manifest)
-        for step in plan.steps:
-            writer.journal({"step": step.id, "attempt": 1, "state": "planned", "node": step.node})
+    except OSError as error:
+        raise RecordError(f"{writer.path}: cannot be written: {error.strerror}") from None
+    planned = [{"step": step.id, "attempt": 1, "state": "planned", "node": step.node} for step in plan.steps]
+    _journal(writer, planned)
+
+
+def _journal(writer: RunWriter, entries: Iterable[Mapping[str, Any]]) -> None:
+    try:
+        writer.journal_all(entries)
     except OSError as error:
         raise RecordError(f"{writer.path}: cannot be written: {error.strerror}") from None

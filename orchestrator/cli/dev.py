@@ -41,7 +41,7 @@ def command(options: SuiteOptions, bench: str, argv: tuple[str, ...]) -> int:
         names = ", ".join(ready.config.name for ready in inputs.benches)
         raise UsageError(f"dev works in one benchmark; '{bench}' selects {names}")
     plan = decide(inputs)
-    require_installed(inputs, options)
+    require_installed(inputs, replace(options, select=bench))
     with tempfile.TemporaryDirectory(prefix="milabench-dev-") as folder:
         return enter(plan.steps[0], argv, Path(folder), os.environ)
 

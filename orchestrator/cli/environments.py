@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from orchestrator.bench.api import Source
+from orchestrator.bench.load import missing_files
 from orchestrator.cli.inputs import ROOT, Inputs
 from orchestrator.errors import ConfigError, EnvironmentFailed, Problem
 from orchestrator.execute.venv import benchmate_digest
@@ -23,6 +24,14 @@ CONSTRAINTS = ROOT / "constraints"
 def decide_install(inputs: Inputs) -> InstallPlan:
     """The environments and sources of the selected benchmarks. Raises ConfigError for what is missing or contradicts itself."""
     selected = {bench.config.name for bench in inputs.benches}
+    gone = [
+        Problem(where=str(path), path=bench.config.name, what="no such file", way_out="its benchfile names it")
+        for bench in inputs.benches
+        if bench.declared is not None
+        for path in missing_files(bench.declared, Path(bench.folder))
+    ]
+    if gone:
+        raise ConfigError(gone)
     return plan_install(
         venv_requests(inputs),
         sources(inputs),

@@ -34,7 +34,7 @@ class Inputs:
 
 def base_folder(base: Path | None) -> Path:
     """The folder that holds environments, data and runs: what was asked for, else `results` here."""
-    return (base or Path("results")).expanduser().absolute()
+    return (base or Path("results")).expanduser().resolve()
 
 
 def suite_file(asked: Path | None) -> Path:
@@ -127,6 +127,7 @@ def read_inputs(
         repeats=repeats,
         seed=seed,
         current_env=sys.prefix if options.use_current_env else None,
+        current_python=sys.executable if options.use_current_env else None,
         sizer=read_sizer(suite.system, facts),
     )
     benches = tuple(ready(bench, where.dirs) for bench in select(suite, options.select, options.exclude))

@@ -27,7 +27,7 @@ def command(
     if as_json:
         click.echo(json.dumps({"schema": 1, "benchmarks": rows}, indent=1))
         return 0
-    table = [("name", "enabled", "plan", "weight", "group", "tags")]
+    table = [("name", "enabled", "plan", "weight", "environment", "tags")]
     table += [
         (
             row["name"],

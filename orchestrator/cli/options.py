@@ -132,3 +132,41 @@ def plan_options(function: Callable[..., int]) -> Callable[..., int]:
         "--profile", type=click.Choice(list(PROFILES)), help="How long is measured. Default: what the suite says."
     )
     return repeat(profile(function))
+
+
+validations_option = click.option(
+    "--validations",
+    metavar="all|none|NAME,...",
+    envvar="MILABENCH_VALIDATIONS",
+    help="Checks of what was measured. Default: all; of a run that was made, those that were asked for then.",
+)
+
+
+def effort_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a verb the options that decide how hard is tried: `wait`, `max_retries` and `maxfail`."""
+    decorate = (
+        click.option(
+            "--wait",
+            is_flag=True,
+            envvar="MILABENCH_WAIT",
+            help="Wait while another run measures on these devices, instead of refusing.",
+        ),
+        click.option(
+            "--max-retries",
+            type=click.IntRange(0),
+            default=0,
+            show_default=True,
+            envvar="MILABENCH_MAX_RETRIES",
+            help="Times that what failed is tried again at once; every attempt is kept.",
+        ),
+        click.option(
+            "--maxfail",
+            type=click.IntRange(1),
+            envvar="MILABENCH_MAXFAIL",
+            metavar="N",
+            help="Start nothing more after N failed steps.",
+        ),
+    )
+    for option in reversed(decorate):
+        function = option(function)
+    return function

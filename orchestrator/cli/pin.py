@@ -20,7 +20,13 @@ VARIANTS = ("cpu", "cuda", "rocm", "xpu")
 
 @click.command("pin", help="Write the lock files of the selected benchmarks from their requirements.in.")
 @suite_options()
-@click.option("--variant", "variants", multiple=True, help="Which locks: cpu, cuda, rocm, xpu. Default: the system's.")
+@click.option(
+    "--variant",
+    "variants",
+    type=click.Choice(VARIANTS),
+    multiple=True,
+    help="Which locks: cpu, cuda, rocm, xpu. Default: the system's.",
+)
 @click.option("--all-variants", is_flag=True, help="All four.")
 @click.option(
     "--python",

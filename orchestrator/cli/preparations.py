@@ -21,11 +21,8 @@ from orchestrator.plan.run import Ready, preparation_of
 
 def decide(inputs: Inputs, *, force: bool = False) -> Plan:
     """The preparations that have not passed with these arguments, program and environment."""
-    markers = marker_folder(inputs)
-    try:
-        found = {path.name for path in markers.iterdir()}
-    except OSError:
-        found = set()
+    data = Path(inputs.where.dirs.data)
+    found = {path.relative_to(data).as_posix() for path in data.glob(f"*/{MARKERS}/*")}
     benches = [bench for bench in inputs.benches if bench.declared is not None]
     skipped = [
         SkippedBench(bench=bench.config.name, why="not fetched") for bench in inputs.benches if bench.declared is None
@@ -57,18 +54,13 @@ def preparations(inputs: Inputs, benches: list[Ready]) -> list[Preparation]:
             env=env,
             venv=venv,
             cwd=cwd,
+            python=inputs.where.current_python,
             config=config,
             timeout_s=bench.config.max_duration,
         )
         assert step is not None
         source = bench.declared.source.folder if bench.declared.source is not None else ""
-        digest = prepare_digest(
-            step, {script.name: script.read_bytes()}, venv=digests.get(bench.config.name, ""), source=source
-        )
+        files = {path.name: path.read_bytes() for path in script.parent.glob("*.py")}
+        digest = prepare_digest(step, files, venv=digests.get(bench.config.name, ""), source=source)
         found.append(Preparation(step=step, marker=marker_name(bench.config.name, digest)))
     return found
-
-
-def marker_folder(inputs: Inputs) -> Path:
-    """Where the markers of what was prepared stand."""
-    return Path(inputs.where.dirs.data, MARKERS)

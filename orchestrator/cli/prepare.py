@@ -45,21 +45,25 @@ def command(options: SuiteOptions, force: bool, display: str) -> int:
 def prepare(plan: Plan, inputs: Inputs, *, display: str) -> int:
     """Carry the plan out; leave a marker for each preparation that passed. Raises EnvironmentFailed for those that did not."""
     from orchestrator.cli.carry_out import Recording, carry_out, reason_of
-    from orchestrator.cli.preparations import marker_folder, preparations
+    from orchestrator.cli.preparations import preparations
     from orchestrator.cli.readiness import environment_records
-    from orchestrator.execute.api import Passed
+    from orchestrator.execute.api import Ended, Passed, Progress
 
     locks, packages = environment_records(inputs)
     recording = Recording(name="prepare", locks=locks, packages=packages)
-    carried = carry_out(plan, inputs, recording, display=display, wait=True)
     benches = [bench for bench in inputs.benches if bench.declared is not None]
     markers = {each.step.id: each.marker for each in preparations(inputs, benches)}
+
+    def keep(progress: Progress) -> None:
+        # At once: whatever becomes of the others, this one need not be done again.
+        if isinstance(progress, Ended) and isinstance(progress.outcome, Passed):
+            mark(Path(inputs.where.dirs.data, markers[progress.step]))
+
+    carried = carry_out(plan, inputs, recording, display=display, wait=True, listen=keep)
     failures = []
     for step in plan.steps:
         outcome = carried.done.outcomes[step.id]
-        if isinstance(outcome, Passed):
-            mark(marker_folder(inputs), markers[step.id])
-        else:
+        if not isinstance(outcome, Passed):
             failures.append(f"{step.bench}: prepare failed: {reason_of(outcome)}{log_tail(carried.path, step.id)}")
     if carried.done.interrupted:
         print("interrupted", file=sys.stderr)
@@ -70,10 +74,10 @@ def prepare(plan: Plan, inputs: Inputs, *, display: str) -> int:
     return 0
 
 
-def mark(folder: Path, name: str) -> None:
-    """Say that a preparation is complete; markers of the same benchmark with other arguments stay, their data is still there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).touch()
+def mark(marker: Path) -> None:
+    """Say that a preparation is complete; markers for other arguments stay, their data is still there."""
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.touch()
 
 
 def log_tail(run: Path, step: str) -> str:

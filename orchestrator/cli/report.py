@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.inputs import base_folder
+from orchestrator.cli.options import validations_option
 from orchestrator.errors import RecordError
 
 if TYPE_CHECKING:
@@ -28,15 +29,24 @@ FORMATS = ("text", "markdown", "json", "csv")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to a file instead of the terminal."
 )
-def command(runs: tuple[str, ...], base: Path | None, form: str, as_json: bool, output: Path | None) -> int:
+@validations_option
+def command(
+    runs: tuple[str, ...],
+    base: Path | None,
+    form: str,
+    as_json: bool,
+    output: Path | None,
+    validations: str | None,
+) -> int:
     """Hand the command line's values on; see the help text above."""
     from orchestrator.analysis.summary import summarise
+    from orchestrator.cli.validations import checks_of
     from orchestrator.events.rundir import find_run, latest_run
 
     folder = base_folder(base)
     found = [find_run(folder, name) for name in runs] if runs else [latest_run(folder)]
     render = renderer("json" if as_json else form)
-    text = render([summarise(run) for run in found])
+    text = render([summarise(run, checks_of(run, validations)) for run in found])
     if output is None:
         click.echo(text, nl=False)
         return 0

@@ -10,13 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.options import SuiteOptions, display_option, plan_options, suite_options
-from orchestrator.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected
+from orchestrator.cli.options import (
+    SuiteOptions,
+    display_option,
+    effort_options,
+    plan_options,
+    suite_options,
+    validations_option,
+)
+from orchestrator.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
 
 if TYPE_CHECKING:
+    from orchestrator.cli.carry_out import Carried, Effort, Recording
     from orchestrator.cli.inputs import Inputs
     from orchestrator.cli.multirun import Variation
+    from orchestrator.events.rundir import Run
     from orchestrator.plan.model import Plan
+
+CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
 
 
 @click.command("run", help="Run and measure the selected benchmarks.")
@@ -27,11 +38,14 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=int, help="Seed of the order in which benchmarks run. Default: the time.")
 @click.option(
-    "--wait",
-    is_flag=True,
-    envvar="MILABENCH_WAIT",
-    help="Wait while another run measures on these devices, instead of refusing.",
+    "--failed",
+    is_flag=False,
+    flag_value="",
+    metavar="[RUN]",
+    help="Run only what did not pass in the latest run, or in this one.",
 )
+@effort_options
+@validations_option
 @click.option("--dry-run", is_flag=True, help="Show the plan; the same as `milabench plan run`.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: JSON instead of text.")
 @click.option(
@@ -47,16 +61,23 @@ def command(
     repeat: int | None,
     profile: str | None,
     seed: int | None,
+    failed: str | None,
     wait: bool,
+    max_retries: int,
+    maxfail: int | None,
+    validations: str | None,
     dry_run: bool,
     as_json: bool,
     sizer_save: Path | None,
     display: str,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
+    from orchestrator.checks.choose import chosen
+    from orchestrator.cli.carry_out import Effort
     from orchestrator.cli.multirun import read_variations
     from orchestrator.cli.readiness import require_ready
 
+    checks = chosen(validations or "all")
     now = int(time.time())
     if dry_run:
         runs = read_variations(
@@ -76,13 +97,19 @@ def command(
         seed=seed if seed is not None else now,
     )
     plans = [decide(each.inputs) for each in runs]
+    if failed is not None:
+        plans = [
+            only_failed(plan, failed, Path(each.inputs.where.dirs.base)) for each, plan in zip(runs, plans, strict=True)
+        ]
+    effort = Effort(wait=wait, max_retries=max_retries, max_failures=maxfail)
     for each, plan in zip(runs, plans, strict=True):
         require_ready(each.inputs, plan, each.options)
     code = DONE
     for each, plan in zip(runs, plans, strict=True):
         # The time is added to every run's name anyway.
         name = each.name.removesuffix(f".{stamp}")
-        ended = run(plan, each.inputs, name=name, display=display, wait=wait, sizer_save=sizer_save)
+        recording = recording_of(each.options, each.inputs, name=name, validations=checks)
+        ended = run(plan, each.inputs, recording, display=display, effort=effort, sizer_save=sizer_save)
         if ended == INTERRUPTED:
             return INTERRUPTED
         code = max(code, ended)
@@ -101,26 +128,76 @@ def show_runs(runs: Sequence[Variation], *, as_json: bool, other: Path | None = 
     show_plans(shown, as_json=as_json, several=any(each.chosen for each in runs), other=other)
 
 
-def run(plan: Plan, inputs: Inputs, *, name: str, display: str, wait: bool, sizer_save: Path | None = None) -> int:
+def run(
+    plan: Plan, inputs: Inputs, recording: Recording, *, display: str, effort: Effort, sizer_save: Path | None = None
+) -> int:
     """Carry the plan out, write its summary, and say how it ended."""
-    from orchestrator.cli.carry_out import Recording, carry_out
-    from orchestrator.cli.readiness import environment_records
-    from orchestrator.execute.engine import name_of
+    from orchestrator.cli.carry_out import carry_out
 
-    locks, packages = environment_records(inputs)
-    recording = Recording(name=name, suite=suite_values(inputs), locks=locks, packages=packages)
-    carried = carry_out(plan, inputs, recording, display=display, wait=wait)
-    write_summary(carried.path)
+    carried = carry_out(plan, inputs, recording, display=display, effort=effort)
     if sizer_save is not None:
         from orchestrator.cli.scaling import observed, save_observations
 
         save_observations(sizer_save, observed(carried.path, plan))
-    outcomes = [name_of(outcome) for outcome in carried.done.outcomes.values()]
-    counts = ", ".join(f"{outcomes.count(each)} {each}" for each in dict.fromkeys(outcomes))
-    print(f"run: {counts}; records in {carried.path}; `milabench report` shows them", file=sys.stderr)
+    return tell(carried)
+
+
+def recording_of(
+    options: SuiteOptions, inputs: Inputs, *, name: str, validations: Sequence[str] | None = None
+) -> Recording:
+    """What the run directory tells beside the plan."""
+    from orchestrator.cli.carry_out import Recording
+    from orchestrator.cli.readiness import environment_records
+    from orchestrator.cli.remembered import packages_digest, remember
+
+    locks, packages = environment_records(inputs)
+    return Recording(
+        name=name,
+        suite=suite_values(inputs),
+        locks=locks or packages_digest(packages),
+        packages=packages,
+        told={
+            **remember(options, inputs),
+            **({} if validations is None else {"validations": list(validations)}),
+        },
+    )
+
+
+def tell(carried: Carried) -> int:
+    """Write the summary of a run, say how its steps ended, all attempts considered, and give the exit code."""
+    counts = write_summary(carried.path)
+    if counts:
+        told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+        print(f"run: {told}; records in {carried.path}; `milabench report` shows them", file=sys.stderr)
     if carried.done.interrupted:
         return INTERRUPTED
-    return DONE if carried.done.all_passed else STEPS_FAILED
+    is_whole = bool(counts) and not any(counts[outcome] for outcome in CHANGE_THE_EXIT_CODE)
+    return DONE if is_whole and carried.done.all_passed else STEPS_FAILED
+
+
+def only_failed(plan: Plan, name: str, base: Path) -> Plan:
+    """The part of a plan that did not pass in a run of this name, or in the latest one. Raises NothingSelected."""
+    from orchestrator.events.rundir import find_run, latest_run
+    from orchestrator.plan.resume import only
+
+    run = find_run(base, name) if name else latest_run(base)
+    failed = set(run.files) - passed_steps(run)
+    if not failed:
+        raise NothingSelected(f"{run.name}: everything in it has passed; nothing is left for --failed")
+    found = only(plan, failed)
+    if not found.steps:
+        raise NothingSelected(
+            f"{run.name}: nothing that failed in it ({', '.join(sorted(failed)[:5])}) is in this plan"
+        )
+    return found
+
+
+def passed_steps(run: Run) -> frozenset[str]:
+    """The steps of which an attempt has passed."""
+    from orchestrator.events.attempts import attempts
+
+    tried = attempts(run.journal)
+    return frozenset(step for step in run.files if any(each.outcome == "passed" for each in tried.get(step, ())))
 
 
 def suite_values(inputs: Inputs) -> dict[str, Any]:
@@ -134,18 +211,30 @@ def suite_values(inputs: Inputs) -> dict[str, Any]:
     return values
 
 
-def write_summary(path: Path) -> None:
-    """Keep what the records come to; a summary that cannot be written is said, and can be made again at any time."""
+def write_summary(path: Path) -> dict[str, int]:
+    """Keep what the records come to, and return how many steps ended how.
+
+    A summary that cannot be written is said, and can be made again at any time; of records that are gone, nothing is
+    known.
+    """
     from orchestrator.analysis.summary import summarise
+    from orchestrator.cli.validations import checks_of
     from orchestrator.events.rundir import RunWriter, open_run
 
+    try:
+        made = open_run(path)
+        summary = summarise(made, checks_of(made))
+    except RecordError as error:
+        print(f"warning: {error}", file=sys.stderr)
+        return {}
     writer = RunWriter(path)
     try:
-        writer.write_summary(summarise(open_run(path)).to_json())
+        writer.write_summary(summary.to_json())
     except OSError as error:
         print(f"warning: {path}: the summary cannot be written: {error.strerror}", file=sys.stderr)
     finally:
         writer.close()
+    return summary.counts
 
 
 def decide(inputs: Inputs) -> Plan:

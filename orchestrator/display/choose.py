@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TextIO
 
 from orchestrator.display.plain import Plain
@@ -63,16 +64,18 @@ class Silent:
         """Nothing."""
 
 
-def choose_display(choice: str, stream: TextIO, *, is_verbose: bool = False) -> Display:
+def choose_display(
+    choice: str, stream: TextIO, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic
+) -> Display:
     """The display asked for: `live`, `plain`, `none`, or `auto`.
 
     `auto`, and `live` where the stream is no terminal that can be redrawn, fall back to plain lines; so does
-    `is_verbose`, which shows the output of the steps.
+    `is_verbose`, which shows the output of the steps. `clock` is in seconds; a replay brings its own.
     """
     if choice == "none":
         return Silent()
     if choice == "plain" or is_verbose or not stream.isatty() or os.environ.get("TERM", "dumb") in ("", "dumb"):
-        return Plain(stream, is_verbose=is_verbose)
+        return Plain(stream, is_verbose=is_verbose, clock=clock)
     from orchestrator.display.live import Live  # rich takes 50 ms to import, which only a terminal needs
 
-    return Live(stream)
+    return Live(stream, clock=clock)

@@ -86,7 +86,7 @@ class Live:
 
     def on_end(self, step: str, outcome: str, reason: str) -> None:
         """Move a row above the table."""
-        self._tally.count(outcome)
+        self._tally.count(step, outcome)
         row = self._running.pop(step, None)
         parts = [ending_of(outcome, reason)]
         if row is not None:

@@ -69,11 +69,11 @@ class Plain:
 
     def on_end(self, step: str, outcome: str, reason: str) -> None:
         """Say how, how fast and after how long."""
-        self._tally.count(outcome)
+        self._tally.count(step, outcome)
         parts = [ending_of(outcome, reason)]
         rate = rate_of(self._last.pop(step, {}))
         if rate:
-            parts.append(f"last {rate}")
+            parts.append(rate)
         began = self._started.pop(step, None)
         if began is not None:
             parts.append(f"{self._clock() - began:.1f} s")

@@ -13,23 +13,28 @@ from orchestrator.events.wire import decode
 
 @dataclass(slots=True)
 class Tally:
-    """How many steps there are, and how many ended how."""
+    """How many steps there are, and how many ended how; of a step that was tried several times, its last end."""
 
     planned: int = 0
     ended: dict[str, int] = field(default_factory=dict)
+    _outcomes: dict[str, str] = field(default_factory=dict)
 
-    def count(self, outcome: str) -> None:
-        """One more step ended so."""
+    def count(self, step: str, outcome: str) -> None:
+        """The step ended so."""
+        before = self._outcomes.get(step)
+        if before is not None:
+            self.ended[before] -= 1
+        self._outcomes[step] = outcome
         self.ended[outcome] = self.ended.get(outcome, 0) + 1
 
     @property
     def done(self) -> int:
         """How many steps are over."""
-        return sum(self.ended.values())
+        return len(self._outcomes)
 
     def __str__(self) -> str:
         """`3/9 done: 2 passed, 1 failed`."""
-        told = ", ".join(f"{count} {outcome}" for outcome, count in self.ended.items())
+        told = ", ".join(f"{count} {outcome}" for outcome, count in self.ended.items() if count)
         return f"{self.done}/{self.planned} done" + (f": {told}" if told else "")
 
 
@@ -50,12 +55,12 @@ def shortened(number: float) -> str:
 
 
 def progress_of(last: Mapping[str, Any]) -> str:
-    """`20/60`, `20` when it is not known how many are wanted; empty when nothing is known."""
+    """`20/60`; `75 steps` when there are enough of them, and only time is wanted; empty when nothing is known."""
     match last.get("progress"):
-        case [int(made), int(wanted)] if wanted > 0:
+        case [int(made), int(wanted)] if made < wanted:
             return f"{made}/{wanted}"
         case [int(made), *_]:
-            return str(made)
+            return f"{made} steps"
         case _:
             return ""
 

@@ -210,14 +210,26 @@ def test_a_killed_orchestrator_leaves_no_process_and_a_report(place: Place, run:
     assert place.report()["benchmarks"][0]["outcome"] == "missing"
 
 
-def test_the_instruments_tests_that_need_torch_pass_with_the_torch_that_benchmarks_use(place: Place) -> None:
-    (packages,) = (place.base / "venv" / "torch" / "lib").glob("python*/site-packages")
+@pytest.mark.parametrize(
+    ("venv", "folder", "files"),
+    [
+        ("torch", "benchmate", ["test_probes", "test_ranks", "test_steps_in_torch", "test_bad_input", "test_readme"]),
+        ("sft", "benchmate", ["test_trainer"]),
+        ("flax", "benchmate", ["test_jax"]),
+        ("torch", "", ["contract/test_instruments_and_agent"]),
+    ],
+)
+def test_the_instruments_tests_pass_with_the_frameworks_that_benchmarks_use(
+    place: Place, venv: str, folder: str, files: list[str]
+) -> None:
+    (packages,) = (place.base / "venv" / venv / "lib").glob("python*/site-packages")
     if packages.parent.name != f"python{sys.version_info.major}.{sys.version_info.minor}":
         pytest.skip(f"the locks are for {packages.parent.name}, this is another Python")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "tests/test_probes.py", "tests/test_ranks.py"],
-        env={**place.environ, "PYTHONPATH": str(packages)},
-        cwd=ROOT / "benchmate",
+        [sys.executable, "-m", "pytest", "-q", *(f"tests/{file}.py" for file in files)],
+        # The checkout's own instruments, not those installed beside the framework.
+        env={**place.environ, "PYTHONPATH": f"{ROOT / 'benchmate' / 'src'}:{packages}"},
+        cwd=ROOT / folder,
         capture_output=True,
         text=True,
         check=False,

@@ -39,6 +39,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
         "MILABENCH_BASE": base,
         "XDG_CACHE_HOME": str(home / "cache"),
         "MILABENCH_WAIT": "1",
+        "MILABENCH_LOCK_DIR": str(tmp_path / "locks"),
     }
 
 

@@ -64,7 +64,7 @@ EXPECTED = """\
 [    1.0s] 0/2 digits.D0: first observation, 1/60, 800.00 images/s
 [   11.0s] 0/2 digits.D0: 11/60, 810.00 images/s
 [   21.0s] 0/2 digits.D0: 21/60, 820.00 images/s
-[   25.0s] 1/2 digits.D0: passed, last 824.00 images/s, 25.0 s
+[   25.0s] 1/2 digits.D0: passed, 824.00 images/s, 25.0 s
 [   25.0s] 2/2 digits.D1: failed: environment: no venv
 [   25.0s] waiting: held by 42
 [   25.0s] 2/2 done: 1 passed, 1 failed
@@ -88,7 +88,7 @@ def test_progress_without_a_rate_or_a_goal_is_shown_as_far_as_it_is_known() -> N
     display = Plain(stream, clock=Clock())
     display.on_progress("a", {})
     display.on_progress("b", {"progress": [7, 0]})
-    assert stream.getvalue() == "[    0.0s] 0/0 b: first observation, 7\n"
+    assert stream.getvalue() == "[    0.0s] 0/0 b: first observation, 7 steps\n"
 
 
 @pytest.mark.parametrize("kind", [Plain, Live])

@@ -1,0 +1,126 @@
+"""Goes on with a run in its own directory: sweeps what its dead orchestrator left, runs what has not passed, and only that."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orchestrator.cli.carry_out import Effort, Recording, carry_on, new_marker, require_supported, with_stems
+from orchestrator.cli.finding import orchestrators
+from orchestrator.cli.inputs import Inputs
+from orchestrator.cli.readiness import require_ready
+from orchestrator.cli.remembered import differences, read_again, recall
+from orchestrator.cli.run import decide, passed_steps, recording_of, tell, write_summary
+from orchestrator.errors import DONE, RecordError, UsageError
+from orchestrator.events.attempts import Attempt, attempts
+from orchestrator.events.rundir import SUMMARY, Run, RunWriter, attempt_stem, open_run
+from orchestrator.execute.nodes import NOTHING_LEFT, sweep_here
+from orchestrator.execute.runlock import hold_run, this_orchestrator
+from orchestrator.plan.model import Plan
+from orchestrator.plan.resume import left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """What is left of a run: the plan of it, what it reads, which steps have passed, how often the others were tried."""
+
+    plan: Plan
+    inputs: Inputs
+    recording: Recording
+    passed: frozenset[str]
+    made: dict[str, int]
+    unlike: Sequence[str]
+
+
+def resume(path: Path, *, display: str, force: bool, effort: Effort) -> int:
+    """Go on with a run; its exit code. Nothing is done when all of it has passed.
+
+    Raises Unreachable when its orchestrator lives, RecordError when it cannot go on or, without `force`, when suite,
+    system or environments are not those that it was planned for.
+    """
+    who = this_orchestrator(new_marker(path))
+    with hold_run(path, who):
+        run = open_run(path)  # not before it is ours: a living orchestrator would still write to it
+        if run.phase != "run":
+            raise UsageError(f"{path}: is no run but a {run.phase}; `milabench {run.phase}` goes on where it stopped")
+        passed = passed_steps(run)
+        sweep(run)
+        if run.files and len(passed) == len(run.files):
+            _close(run)
+            say(f"resume: {run.name} is finished: all of its {len(passed)} steps have passed")
+            return DONE
+        rest = rest_of(run, passed, force=force)
+        say(f"resume: {run.name}: {len(passed)} of {len(run.files)} steps have passed, {len(rest.plan.steps)} to run")
+        writer = RunWriter(path)
+        try:
+            if rest.unlike:
+                writer.journal({"run": "mixed", "differs": list(rest.unlike)})
+            effort = replace(effort, made=rest.made, passed=rest.passed)
+            carried = carry_on(rest.plan, rest.inputs, rest.recording, writer, who, display=display, effort=effort)
+        except OSError as error:
+            raise RecordError(f"{path}: cannot be written: {error.strerror}") from None
+        finally:
+            writer.close()
+    return tell(carried)
+
+
+def _close(run: Run) -> None:
+    """Write what an orchestrator that died after its last step had yet to write."""
+    if not run.is_ended:
+        writer = RunWriter(run.path)
+        try:
+            writer.journal({"run": "ended", "verdict": "passed"})
+        except OSError as error:
+            raise RecordError(f"{run.path}: cannot be written: {error.strerror}") from None
+        finally:
+            writer.close()
+    if not (run.path / SUMMARY).exists():
+        write_summary(run.path)
+
+
+def rest_of(run: Run, passed: frozenset[str], *, force: bool) -> Rest:
+    """What is left of a run. Raises RecordError for what is not as it was planned, unless forced."""
+    remembered = recall(run)
+    inputs = read_again(remembered)
+    plan = decide(inputs)
+    recording = recording_of(remembered.options, inputs, name=str(run.manifest.get("name") or "run"))
+    unlike = differences(run, plan, {**recording.told, "locks": recording.locks})
+    if unlike and not force:
+        told = "\n         ".join(unlike)
+        raise RecordError(
+            f"{run.path}: cannot go on, something changed since it was planned:\n         {told}\n"
+            "       run anew with `milabench run`, or mix both in one run with --force"
+        )
+    require_supported(plan, inputs)
+    known = replace(plan, steps=tuple(step for step in plan.steps if step.id in run.files))
+    todo = with_stems(left(known, passed), run.files)
+    require_ready(inputs, todo, remembered.options)
+    tried = attempts(run.journal)
+    made = {step.id: _attempts_made(run, step.id, tried.get(step.id, ())) for step in todo.steps}
+    return Rest(plan=todo, inputs=inputs, recording=recording, passed=passed, made=made, unlike=unlike)
+
+
+def _attempts_made(run: Run, step: str, tried: tuple[Attempt, ...]) -> int:
+    """How many attempts left a trace, in the journal or only a file: its orchestrator may have died in between."""
+    made = max((attempt.number for attempt in tried), default=0)
+    while (run.path / f"{attempt_stem(run.files[step], made + 1)}.data").exists():
+        made += 1
+    return made
+
+
+def sweep(run: Run) -> None:
+    """End what dead orchestrators of a run left on this machine, and say what that was."""
+    for each in orchestrators(run):
+        if each.is_alive or not each.is_here or not each.is_of_this_boot:
+            continue
+        said = asyncio.run(sweep_here(each.marker))
+        if said != NOTHING_LEFT:
+            say(f"resume: of its orchestrator {each}: {said}")
+
+
+def say(text: str) -> None:
+    """Tell a person."""
+    print(text, file=sys.stderr)
