@@ -2197,7 +2197,7 @@ def cpu_quota() -> Optional[float]:
         if quota.isdigit() and period.isdigit():
             found.append(int(quota) / int(period))
     periods = cgroup_files("cpu/cpu.cfs_period_us")
-    for quota, period in zip(cgroup_files("cpu/cpu.cfs_quota_us"), periods):  # noqa: B905 - Python 3.8 has no strict
+    for quota, period in zip(cgroup_files("cpu/cpu.cfs_quota_us"), periods):
         if quota.isdigit() and period.isdigit() and int(period):
             found.append(int(quota) / int(period))
     return min(found) if found else None

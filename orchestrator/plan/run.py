@@ -191,7 +191,8 @@ def _step(
         # What a command says is read from its log lines afterwards; a server is there for its client.
         needs_data=part.role != "server" and not config.command,
         monitor=monitor_command(
-            venv, where.facts.arch, options, python=where.current_python, is_locked=where.current_env is None),
+            venv, where.facts.arch, options, python=where.current_python, is_locked=where.current_env is None
+        ),
     )
 
 

@@ -35,11 +35,20 @@ class Guess:
     batch, it is looked for first in the next. Raises BatchSizeError when there is none: a list of strings may be anything.
     """
 
+    __slots__ = ("_key", "_way")
+
     def __init__(self) -> None:
+        self._key: Any = None
+        """The way where it is a single key, as it mostly is: walking a tuple costs as much again as the length."""
         self._way: tuple[Any, ...] | None = None
 
     def of(self, batch: Any) -> int:
         """The length of the batch."""
+        if self._key is not None:
+            try:
+                return batch[self._key].shape[0]
+            except (AttributeError, TypeError, LookupError):
+                self._key = None
         if self._way is not None:
             value = batch
             try:
@@ -52,6 +61,7 @@ class Guess:
         if found is None:
             raise BatchSizeError(f"cannot tell how many items are in a batch of type {_describe(batch)}; {_WAY_OUT}")
         length, self._way = found
+        self._key = self._way[0] if self._way is not None and len(self._way) == 1 else None
         return length
 
 

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 KEPT = 512
 SLOTS = 8192
 READ_AT_ONCE = 64
-READ_EVERY_NS = 10_000_000
+READ_EVERY_NS = 50_000_000
 
 
 class Losses:
     """The losses of one task.
 
-    A float goes straight into the ring; so does a tensor in host memory, though after the first 64 only about every 10 ms,
+    A float goes straight into the ring; so does a tensor in host memory, though after the first 64 only about every 50 ms,
     because reading one costs as much as a small operator. A tensor on a device is kept, detached, at most 512 of them: when
     there are more, every other one is let go and only every second of those to come is kept. Whether one is passed over is
     decided before it is touched.
