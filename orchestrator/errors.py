@@ -78,9 +78,3 @@ class RecordError(MilabenchError):
     """A run directory, a store or a bundle cannot be read or written, or was altered."""
 
     exit_code = 6
-
-
-class Interrupted(MilabenchError):
-    """The user ended the command."""
-
-    exit_code = INTERRUPTED
