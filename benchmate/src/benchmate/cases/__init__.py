@@ -1,0 +1,20 @@
+"""Registered cases: functions and classes that are measured one by one, each in a process of its own.
+
+    import benchmate.cases as benchmark
+
+    @benchmark.register(name="Sum/{size}", size=[1000, 1000000])
+    def bench_sum(size):
+        sum(range(size))
+
+    if __name__ == "__main__":
+        benchmark.main()
+
+Importing this package imports the standard library only; torch and the vendors' libraries are asked where a case uses them.
+"""
+
+from __future__ import annotations
+
+from benchmate.cases.command import main
+from benchmate.cases.registry import Benchmark, RegistrationError, Skip, State, register
+
+__all__ = ["Benchmark", "RegistrationError", "Skip", "State", "main", "register"]

@@ -1,0 +1,260 @@
+"""The command line of a program of cases: the few short options and those of Google Benchmark, as one frozen value."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NoReturn
+
+TIME_UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+"""Nanoseconds of each unit."""
+
+Action = Literal["run", "list", "one", "serve"]
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_LOCK = re.compile(r"wait(?::(\d+(?:\.\d*)?)s?)?|fail|none")
+_MIN_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)s?|(\d+)x")
+EVERYTHING = re.compile("")
+
+
+class UsageError(Exception):
+    """A command line that cannot be; one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How often `run` is called: exactly `iterations` times, or until `min_time_s` have passed; first for `warmup_s`."""
+
+    iterations: int | None = 1
+    min_time_s: float = 0.0
+    warmup_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Results in one format; to standard output where there is no path."""
+
+    format: str
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was asked for. Times in seconds; `lock_wait_s` None waits without limit; `seed` shuffles when it is given."""
+
+    action: Action = "run"
+    pattern: re.Pattern[str] = EVERYTHING
+    negated: bool = False
+    listed: re.Pattern[str] = EVERYTHING
+    name: str = ""
+    channel: str | None = None
+    timeout_s: float = 600.0
+    delay_s: float = 1.5
+    lock: Literal["wait", "fail", "none"] = "wait"
+    lock_wait_s: float | None = None
+    isolation: Literal["spawn", "fork"] = "spawn"
+    preload: tuple[str, ...] = ()
+    effort: Effort = Effort()
+    repetitions: int = 1
+    interleaved: bool = False
+    outputs: tuple[Output, ...] = (Output(format="stdout"),)
+    time_unit: str = "ns"
+    tabular: bool = False
+    aggregates_only: bool = False
+    display_aggregates_only: bool = False
+    context: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+def parse(argv: Sequence[str], env: Mapping[str, str]) -> Options:
+    """The options; those of Google Benchmark may also stand in the environment, in capitals. Raises UsageError."""
+    given = _parser(env).parse_args(argv)
+    found = _common(given)
+    if given.serve is not None:
+        return replace(found, action="serve", channel=given.serve)
+    if given.run is not None:
+        return replace(found, action="one", name=given.run, channel=given.socket)
+    notices = ("-s: the parent talks to its children over private pipes; the path is not used",) if given.socket else ()
+    if given.list is not None or given.benchmark_list_tests:
+        listed = _pattern("-l", given.list) if given.list is not None else EVERYTHING
+        return replace(found, action="list", listed=listed, notices=notices)
+    return replace(found, notices=notices)
+
+
+def _common(given: argparse.Namespace) -> Options:
+    pattern, negated = _filter(given)
+    lock, lock_wait_s = given.lock
+    if given.preload and given.isolation != "fork":
+        raise UsageError("--preload is for --isolation fork; a fresh interpreter imports what it needs")
+    effort = Effort(**given.benchmark_min_time, warmup_s=given.benchmark_min_warmup_time)
+    if given.benchmark_dry_run:
+        effort = Effort()
+    return Options(
+        pattern=pattern,
+        negated=negated,
+        timeout_s=given.timeout,
+        delay_s=given.delay,
+        lock=lock,
+        lock_wait_s=lock_wait_s,
+        isolation=given.isolation,
+        preload=tuple(name for name in given.preload.split(",") if name),
+        effort=effort,
+        repetitions=1 if given.benchmark_dry_run else given.benchmark_repetitions,
+        interleaved=given.benchmark_enable_random_interleaving,
+        outputs=_outputs(given),
+        time_unit=given.benchmark_time_unit or "ns",
+        tabular=given.benchmark_counters_tabular,
+        aggregates_only=given.benchmark_report_aggregates_only,
+        display_aggregates_only=given.benchmark_display_aggregates_only,
+        context=given.benchmark_context,
+    )
+
+
+def _filter(given: argparse.Namespace) -> tuple[re.Pattern[str], bool]:
+    """The pattern, and whether it is negated. Given by both options, -f counts: it is nearer to the hand."""
+    option, text = ("-f", given.filter) if given.filter is not None else ("--benchmark_filter", given.benchmark_filter)
+    if text in ("", "all"):
+        return EVERYTHING, False
+    return _pattern(option, text.removeprefix("-")), text.startswith("-")
+
+
+def _pattern(option: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        place = "" if error.pos is None else f", at its character {error.pos + 1}"
+        raise UsageError(f"{option} {text!r}: not a regular expression: {error.msg}{place}") from None
+
+
+def _outputs(given: argparse.Namespace) -> tuple[Output, ...]:
+    if given.output_type is not None and given.benchmark_format is not None:
+        raise UsageError("-T and --benchmark_format both say what goes to standard output; give one of them")
+    outputs = []
+    if given.benchmark_format is not None:
+        outputs.append(Output(format=f"google-{given.benchmark_format}"))
+    kind = given.output_type or "stdout"
+    if given.output is not None:
+        outputs.append(Output(format=kind, path=given.output))
+    elif given.benchmark_format is None:
+        outputs.append(Output(format=kind))
+    if given.benchmark_out:
+        outputs.append(Output(format=f"google-{given.benchmark_out_format}", path=given.benchmark_out))
+    return tuple(outputs)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; --help shows the options")
+
+
+def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = _Parser(
+        description="Measures registered cases, each in a fresh process.",
+        epilog="exit codes: 0 all passed, 1 a case did not, 2 usage, 3 nothing matched, 130 interrupted",
+        allow_abbrev=False,
+    )
+
+    def google(name: str, **more: Any) -> None:
+        """An option of Google Benchmark; its default may stand in the environment."""
+        said = env.get(f"BENCHMARK_{name.upper()}")
+        if said is not None:
+            if said not in more.get("choices", (said,)):
+                raise UsageError(f"BENCHMARK_{name.upper()}={said!r}: expected one of {', '.join(more['choices'])}")
+            more["default"] = said
+        parser.add_argument(f"--benchmark_{name}", **more)
+
+    parser.add_argument("-T", "--output-type", choices=["stdout", "csv", "json"], help="format of the results (stdout)")
+    parser.add_argument("-o", "--output", metavar="PATH", help="file for the results")
+    parser.add_argument(
+        "-f", "--filter", metavar="REGEX", help="cases whose name it is found in; after a '-', the others"
+    )
+    parser.add_argument("-l", "--list", metavar="REGEX", nargs="?", const="", help="print names and stop")
+    parser.add_argument("-r", "--run", metavar="NAME", help="run this one case in this very process; for debugging")
+    parser.add_argument("-s", "--socket", metavar="PATH", help="where -r writes its result; fd:N is a descriptor")
+    parser.add_argument(
+        "-t", "--timeout", metavar="S", type=_positive, default=600.0, help="limit of each process, in seconds (600)"
+    )
+    parser.add_argument(
+        "-d", "--delay", metavar="S", type=_seconds, default=1.5, help="pause between two processes, in seconds (1.5)"
+    )
+    parser.add_argument(
+        "--lock", metavar="wait[:S]|fail|none", type=_lock, default="wait", help="when another holds a device (wait)"
+    )
+    parser.add_argument("--isolation", choices=["spawn", "fork"], default="spawn", help="how processes start (spawn)")
+    parser.add_argument("--preload", metavar="MODULES", default="", help="imported once, before --isolation fork forks")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    google("list_tests", **_flag("print names and stop"))
+    google("filter", metavar="REGEX", default="", help="as -f")
+    google("min_time", metavar="S|Nx", type=_min_time, default="1x", help="seconds, or iterations, of a process (1x)")
+    google("min_warmup_time", metavar="S", type=_seconds, default=0.0, help="seconds that are run but not measured (0)")
+    google("repetitions", metavar="N", type=_count, default=1, help="processes per case (1)")
+    google("dry_run", **_flag("one iteration, one process"))
+    google("enable_random_interleaving", **_flag("processes of all cases in random order"))
+    google("report_aggregates_only", **_flag("mean, median, ... without the single processes"))
+    google("display_aggregates_only", **_flag("the same for standard output"))
+    google("format", choices=["console", "json", "csv"], help="format of standard output")
+    google("out", metavar="FILE", default="", help="a file beside standard output")
+    google("out_format", choices=["console", "json", "csv"], default="json", help="its format (json)")
+    google("counters_tabular", **_flag("counters in columns of their own"))
+    google("time_unit", choices=["", *TIME_UNITS], default="", help="unit of time (ns)")
+    google("context", metavar="K=V,...", type=_context, default="", help="remarks for the file")
+    google("color", metavar="auto|true|false", default="auto", help="accepted; output has no colour")
+    return parser
+
+
+def _flag(text: str) -> dict[str, Any]:
+    return {"metavar": "BOOL", "nargs": "?", "const": "true", "default": "false", "type": _boolean, "help": text}
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in (*_TRUE, *_FALSE):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected true or false")
+    return text.lower() in _TRUE
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text.removesuffix("s"))
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected seconds, such as 1.5")
+    return seconds
+
+
+def _positive(text: str) -> float:
+    seconds = _seconds(text)
+    if seconds == 0:
+        raise argparse.ArgumentTypeError("0 would let no case run; give more seconds")
+    return seconds
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number of at least 1")
+    return int(text)
+
+
+def _min_time(text: str) -> dict[str, Any]:
+    matched = _MIN_TIME.fullmatch(text)
+    if matched is None or text == "0x":
+        raise argparse.ArgumentTypeError(f"{text!r}: expected seconds or iterations, such as 0.5s or 10x")
+    if matched[2] is not None:
+        return {"iterations": int(matched[2])}
+    return {"iterations": None, "min_time_s": float(matched[1])}
+
+
+def _lock(text: str) -> tuple[str, float | None]:
+    matched = _LOCK.fullmatch(text)
+    if matched is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected wait, wait:SECONDS, fail or none")
+    return text.partition(":")[0], None if matched[1] is None else float(matched[1])
+
+
+def _context(text: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in text.split(",") if pair]
+    for key, equals, _ in pairs:
+        if not equals or not key:
+            raise argparse.ArgumentTypeError(f"{key!r}: expected key=value")
+    return {key: value for key, _, value in pairs}

@@ -1,0 +1,225 @@
+"""What is registered: names made from templates, the function or class behind each, and the mistakes told at once."""
+
+from __future__ import annotations
+
+import abc
+import inspect
+import itertools
+import re
+import string
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+STATE = "state"
+METHODS = ("setup", "run", "teardown")
+
+
+class RegistrationError(ValueError):
+    """A case that cannot be; the text says where it was registered, what is wrong and the way out."""
+
+
+class Skip(Exception):
+    """Raised by a case that cannot be measured here; its text is the reason."""
+
+
+class Benchmark(abc.ABC):
+    """A base for cases that are classes, for those who like one; any class with a method `run` will do."""
+
+    def setup(self) -> None:  # noqa: B027  (optional)
+        """Prepare what is measured; not timed."""
+
+    @abc.abstractmethod
+    def run(self) -> None:
+        """What is measured."""
+
+    def teardown(self) -> None:  # noqa: B027  (optional)
+        """Give back what was taken; not timed, and called also when `run` failed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """What a case may say of itself, through a parameter called `state` of the function or of a method.
+
+    `items` and `bytes` are those that one call of `run` processes, reported per second; `counters` are numbers by name,
+    reported as they are; `label` is a remark.
+    """
+
+    items: float | None = None
+    bytes: float | None = None
+    counters: dict[str, float] = field(default_factory=dict)
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One case: its full name, which registration it came from (`family`) as its how-manieth (`instance`), its subject."""
+
+    name: str
+    family: int
+    instance: int
+    subject: Any
+    params: Mapping[str, Any]
+
+
+class Registry:
+    """All cases of a program, in the order of registration."""
+
+    def __init__(self) -> None:
+        self.cases: dict[str, Case] = {}
+        self._families = 0
+
+    def add(self, subject: Any, name: str, params: Mapping[str, Iterable[Any]], where: str) -> None:
+        """Add a case for each combination of values; the first parameter varies slowest. Raises RegistrationError."""
+        values = {key: _values(key, given, where) for key, given in params.items()}
+        _check_template(name, values, where)
+        _check_subject(subject, {key: given[0] for key, given in values.items()}, where)
+        made: dict[str, Case] = {}
+        for instance, chosen in enumerate(itertools.product(*values.values())):
+            of_case = dict(zip(values, chosen, strict=True))
+            full = _formatted(name, of_case, where) if values else name
+            if full in made:
+                raise RegistrationError(f"{where}: {full!r} comes out of the template twice; {_left_out(name, values)}")
+            if full in self.cases:
+                raise RegistrationError(f"{where}: {full!r} is already registered; give one of them another name")
+            made[full] = Case(name=full, family=self._families, instance=instance, subject=subject, params=of_case)
+        self.cases |= made
+        self._families += 1
+
+    def matching(self, pattern: re.Pattern[str], *, negated: bool = False) -> tuple[Case, ...]:
+        """The cases in whose name the pattern is found anywhere, or those in which it is not."""
+        return tuple(case for case in self.cases.values() if (pattern.search(case.name) is None) == negated)
+
+
+REGISTRY = Registry()
+"""The cases of this process; a decorator needs a place to put them."""
+
+
+def register(name: str, **params: Iterable[Any]) -> Callable[[T], T]:
+    """Register a function or a class as a case, or as one for each combination of parameter values.
+
+    `name` is a template as of str.format: `{task}` stands for the value of `task`. A function gets its values as keyword
+    arguments, an instance of a class as attributes. What is decorated stays what it was. Raises RegistrationError.
+    """
+    caller = sys._getframe(1)
+    where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+    if not isinstance(name, str):
+        _refuse_in_one_line()
+        raise RegistrationError(f"{where}: register: expected a name; write @register(name='...')")
+
+    def decorate(subject: T) -> T:
+        try:
+            REGISTRY.add(subject, name, params, where)
+        except RegistrationError:
+            _refuse_in_one_line()
+            raise
+        return subject
+
+    return decorate
+
+
+def takes_state(function: Any) -> bool:
+    """Whether a function or bound method has a parameter called `state`."""
+    try:
+        return STATE in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def _values(key: str, given: Any, where: str) -> list[Any]:
+    if isinstance(given, (str, bytes)):
+        raise RegistrationError(
+            f"{where}: {key}={given!r}: text would be taken letter by letter; write {key}=[{given!r}]"
+        )
+    try:
+        values = list(given)
+    except TypeError:
+        raise RegistrationError(f"{where}: {key}={given!r}: expected several values; write {key}=[{given!r}]") from None
+    if not values:
+        raise RegistrationError(f"{where}: {key}: no values, so there would be no case; give at least one")
+    return values
+
+
+def _check_template(name: str, values: Mapping[str, Any], where: str) -> None:
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(name) if field is not None]
+    except ValueError as error:
+        raise RegistrationError(f"{where}: {name!r}: {error}; a brace itself is written twice") from None
+    for text in fields:
+        root = re.split(r"[.\[]", text, maxsplit=1)[0]
+        if not root or root.isdigit():
+            raise RegistrationError(
+                f"{where}: {name!r}: the field {{{text}}} has no name; write {{batch}} and batch=[...]"
+            )
+        if root not in values:
+            raise RegistrationError(f"{where}: {name!r}: no values for the field {{{text}}}; add {root}=[...]")
+
+
+def _check_subject(subject: Any, first: Mapping[str, Any], where: str) -> None:
+    if inspect.isclass(subject):
+        _check_class(subject, first, where)
+    elif not callable(subject):
+        raise RegistrationError(f"{where}: {subject!r} is neither a function nor a class with a method run")
+    else:
+        offered = {**first, STATE: None} if takes_state(subject) else first
+        _check_call(subject, offered, where)
+
+
+def _check_class(subject: type, first: Mapping[str, Any], where: str) -> None:
+    what = subject.__qualname__
+    if not callable(getattr(subject, "run", None)) or "run" in getattr(subject, "__abstractmethods__", ()):
+        raise RegistrationError(f"{where}: class {what} has no method run; define it, it is what is measured")
+    for key in first:
+        if hasattr(subject, key) and not inspect.ismemberdescriptor(getattr(subject, key)):
+            raise RegistrationError(
+                f"{where}: class {what} has an attribute {key} already; name the parameter differently"
+            )
+    _check_call(subject, {}, where)
+
+
+def _check_call(subject: Any, offered: Mapping[str, Any], where: str) -> None:
+    try:
+        signature = inspect.signature(subject)
+    except (TypeError, ValueError):
+        return  # a builtin that does not tell: it is seen when it is called
+    try:
+        signature.bind(**offered)
+    except TypeError as error:
+        what = getattr(subject, "__qualname__", repr(subject))
+        given = ", ".join(offered) or "no arguments"
+        raise RegistrationError(
+            f"{where}: {what}{signature} is called with {given}: {error}; they have to agree"
+        ) from None
+
+
+def _formatted(name: str, values: Mapping[str, Any], where: str) -> str:
+    try:
+        return name.format(**values)
+    except (ValueError, AttributeError, LookupError, TypeError) as error:
+        raise RegistrationError(f"{where}: {name!r} with {dict(values)}: {error}") from None
+
+
+def _left_out(name: str, values: Mapping[str, Any]) -> str:
+    fields = {field for _, field, _, _ in string.Formatter().parse(name) if field}
+    missing = [key for key in values if not any(re.match(rf"{key}\b", field) for field in fields)]
+    if missing:
+        return f"put {', '.join(f'{{{key}}}' for key in missing)} into it"
+    return "give each value once, and values that print differently"
+
+
+def _refuse_in_one_line() -> None:
+    """From here on a registration that nobody caught ends the program with its line and exit code 2, without a trace."""
+    before = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(error, RegistrationError):
+            before(kind, error, trace)
+            return
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+    sys.excepthook = hook
