@@ -1,0 +1,26 @@
+"""`python -m benchmate.ops`: run a configuration, or one of the sub-commands."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+# Sub-commands: a module of this package each, with main(argv) -> exit code; imported when named.
+COMMANDS = {"trace": "traces", "run_batch": "run_batch", "nsys_analysis": "nsys_analysis", "alias": "alias"}
+
+
+def main(argv: list[str]) -> int:
+    """Run what the first word names, the benchmark itself when it names nothing; returns the exit code."""
+    if argv and argv[0] in COMMANDS:
+        name = f"benchmate.ops.{COMMANDS[argv[0]]}"
+        if importlib.util.find_spec(name) is None:
+            print(f"error: {argv[0]}: not in this version", file=sys.stderr)
+            return 2
+        return int(importlib.import_module(name).main(argv[1:]))
+    from benchmate.ops import cli
+
+    return cli.main(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,7 @@
+"""An old name of benchmate.ops."""
+
+from __future__ import annotations
+
+from benchmate.ops import OpExecutor
+
+__all__ = ["OpExecutor"]

@@ -1,0 +1,130 @@
+"""Operators of the dispatcher, by the full schema as the build argument, or by name alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from benchmate.ops.errors import OperatorFailed, OpsError
+from benchmate.ops.interface import Passes
+from benchmate.ops.operators import CallableOp
+from benchmate.ops.registry import did_you_mean
+
+
+class AtenOp(CallableOp):
+    """`namespace::name` or `namespace::name.overload`; a build argument holds the schema of the overload.
+
+    Without either, the overload is the first whose schema takes the arguments. Keyword-only arguments may be given by name or,
+    as the original wants them, in the place where the schema has them; what is left out has its default.
+    """
+
+    def __init__(self, name: str) -> None:
+        import torch
+
+        super().__init__(self._not_resolved)
+        self.name, _, overload = name.partition(".")
+        self._schema: Any = None
+        namespace, _, short = self.name.partition("::")
+        packet = getattr(getattr(torch.ops, namespace), short, None) if short else None
+        if packet is None:
+            hint = did_you_mean(short, dir(getattr(torch.ops, namespace)))
+            raise OpsError(f"unknown operator '{name}': torch {torch.__version__} has none of that name{hint}")
+        if overload and overload not in packet.overloads():
+            raise OpsError(f"unknown overload '{name}'; there are {', '.join(packet.overloads())}")
+        self._packet, self._overload = packet, overload
+
+    def build(self, *args: Any, **kwargs: Any) -> None:
+        """Take the schema, if given. Raises OperatorFailed for one that torch does not have."""
+        import torch
+
+        if not args:
+            return
+        text = args[0] if isinstance(args[0], str) else ""
+        try:
+            parsed = torch._C.parse_schema(text)
+        except RuntimeError as error:
+            raise OperatorFailed(f"not a schema: {text!r}: {str(error).strip().splitlines()[0]}") from None
+        if parsed.name != self.name:
+            raise OperatorFailed(f"the schema is that of {parsed.name}, not of {self.name}")
+        self._schema = parsed
+
+    def unbuild(self) -> None:
+        self._schema = None
+
+    def passes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Passes:
+        overload = self._resolved(args, kwargs)
+        positional, named = _by_schema(overload._schema, args, kwargs)
+        self.function = overload
+        return super().passes(positional, named)
+
+    def _resolved(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        wanted = self._schema.overload_name or "default" if self._schema is not None else self._overload
+        if wanted:
+            if wanted not in self._packet.overloads():
+                raise OperatorFailed(
+                    f"{self.name} has no overload {wanted!r}; there are {', '.join(self._packet.overloads())}"
+                )
+            return getattr(self._packet, wanted)
+        reasons = []
+        for name in self._packet.overloads():
+            overload = getattr(self._packet, name)
+            reason = _mismatch(overload._schema, args, kwargs)
+            if reason is None:
+                return overload
+            reasons.append(f"{name}: {reason}")
+        raise OperatorFailed(f"no overload of {self.name} takes these arguments ({'; '.join(reasons)})")
+
+    def _not_resolved(self, *args: Any, **kwargs: Any) -> Any:
+        raise OperatorFailed(f"{self.name} has not been given its arguments")
+
+
+def _by_schema(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Positional arguments split where the schema's keyword-only ones begin."""
+    declared = schema.arguments
+    if len(args) > len(declared):
+        raise OperatorFailed(f"{schema.name} takes {len(declared)} arguments, got {len(args)}")
+    positional, named = [], dict(kwargs)
+    for argument, value in zip(declared, args, strict=False):
+        if argument.kwarg_only:
+            named[argument.name] = value
+        else:
+            positional.append(value)
+    return positional, named
+
+
+def _mismatch(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
+    """Why a schema does not take these arguments, or None."""
+    given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | kwargs
+    if len(args) > len(schema.arguments):
+        return "too many arguments"
+    unknown = set(kwargs) - {argument.name for argument in schema.arguments}
+    if unknown:
+        return f"no argument {', '.join(sorted(unknown))}"
+    for argument in schema.arguments:
+        if argument.name not in given:
+            if not argument.has_default_value():
+                return f"needs {argument.name}"
+        elif not _takes(str(argument.type), given[argument.name]):
+            return f"{argument.name} is {argument.type}"
+    return None
+
+
+def _takes(kind: str, value: Any) -> bool:
+    """Whether a value may stand for a schema's type; strict between numbers and tensors, lenient where it hardly matters."""
+    import torch
+
+    if kind.startswith("Optional["):
+        return value is None or _takes(kind[9:-1], value)
+    if kind.startswith("List["):
+        return isinstance(value, (list, tuple)) and all(_takes(kind[5:-1], item) for item in value)
+    if kind == "Tensor":
+        return isinstance(value, torch.Tensor)
+    if kind in ("int", "SymInt"):
+        return isinstance(value, (int, torch.dtype)) and not isinstance(value, bool)
+    if kind in ("float", "number", "Scalar"):
+        return isinstance(value, (int, float))
+    if kind == "bool":
+        return isinstance(value, bool)
+    if kind == "str":
+        return isinstance(value, str)
+    return not isinstance(value, torch.Tensor)

@@ -1,0 +1,331 @@
+"""The command line of the operator benchmark: the original's options with their meaning, and ours."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, TextIO
+
+import benchmate
+from benchmate.ops import exec_modes, registry, sampling
+from benchmate.ops.errors import OpsError
+from benchmate.ops.generate import FILLS
+from benchmate.ops.options import FORMATS, ExecutionPass, Options, Profiler, parse_modes
+from benchmate.ops.spec import OperatorSpec, inputs, read_file
+from benchmate.ops.statistics import StopRule
+
+EPILOG = """\
+exit code: 0 all inputs passed or were skipped, 1 an input failed (its record says why), 2 the configuration or an option is
+wrong and nothing ran. Also: python -m benchmate.ops run_batch ..., nsys_analysis ..., trace ... (each has its --help), alias.
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; returns the exit code."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    _log_to_stderr(args.log_level if _is_first_rank() else "ERROR")
+    try:
+        return _carried_out(args, parser)
+    except OpsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # Who reads has seen enough (`--expand | head`); nothing more can be told, at exit neither.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _carried_out(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    if args.version:
+        print(benchmate.__version__)
+        return 0
+    _plug_in(args.imports)
+    if args.list_ops:
+        return _list_ops()
+    if args.config is None:
+        parser.print_usage(sys.stderr)
+        raise OpsError("no configuration: give one with -c FILE, or say --list-ops")
+    options = options_of_args(args)
+    specs = read_file(args.config)
+    _check_names(specs)
+    if args.expand:
+        return _expand(specs, options)
+    return _run(args, specs, options)
+
+
+def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Options) -> int:
+    from benchmate.ops import collectives, record
+    from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_marks, resolved
+    from benchmate.ops.place import place_of
+    from benchmate.ops.profilers import profiled
+
+    check_marks(specs, options)
+    if options.is_graphed and not options.device.startswith("cuda"):
+        logging.getLogger("benchmate.ops").warning("--cuda-graph: there are none on %s; timed without", options.device)
+    try:
+        import torch  # noqa: F401  (said once, here, instead of by whatever would need it first)
+    except ImportError as error:
+        raise OpsError(f"torch cannot be imported: {error}; operators run in an environment that has it") from error
+    place_of(options.device)
+    resolved(specs)
+    path = record.output_path(options.out_file_prefix, args.append)
+    try:
+        # Of several ranks the first one tells; the others' records are the same.
+        stream: TextIO = record.open_output(path, args.append) if _is_first_rank() else io.StringIO()
+    except OSError as error:
+        raise OpsError(f"-o {options.out_file_prefix}: {error.strerror}") from error
+    with stream:
+        config = BenchmarkConfig(dataclasses.replace(options, out_stream=stream))
+        config.bench_config = specs
+        with profiled(args, path, options.device, stream):
+            counts = Benchmark(config).run()
+    collectives.leave()
+    if _is_first_rank():
+        said = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+        print(f"{said or 'nothing to run'}; records in {path}")
+    return 1 if counts["failed"] else 0
+
+
+def options_of_args(args: argparse.Namespace) -> Options:
+    """The options of a command line. Raises OpsError for what does not go together."""
+    modes = parse_modes(args.exec_mode or "discrete")
+    is_ours = modes[0] in sampling.NAMES
+    for flag, value in (("-w", args.warmup), ("-i", args.iteration), ("--run-batch-size", args.run_batch_size - 1)):
+        if value < 0:
+            raise OpsError(f"{flag}: expected a number that is not negative, got {value}")
+    if args.threads is not None and args.threads < 1:
+        raise OpsError(f"--threads: expected at least 1, got {args.threads}")
+    return Options(
+        device=args.device,
+        pass_type=ExecutionPass.BACKWARD if args.backward else ExecutionPass.FORWARD,
+        modes=modes,
+        warmup=args.warmup,
+        iteration=args.iteration,
+        is_cache_kept=args.cuda_l2_cache == "on",
+        format=args.format or ("rich" if is_ours else "original"),
+        # A product of zeros or of positive numbers needs less power than one of normal numbers, and runs faster.
+        fill=args.data or ("normal" if is_ours else "uniform"),
+        seed=args.seed,
+        threads=args.threads,
+        rule=StopRule(precision=args.precision, seconds=min(args.min_time, args.max_time), longest_s=args.max_time),
+        has_peaks=not args.no_peaks,
+        is_compiled=args.pt2_model,
+        is_graphed=args.cuda_graph,
+        resume_id=args.resume_id,
+        stop_id=args.stop_id,
+        out_file_prefix=args.output_prefix,
+        ncu=Profiler(
+            is_on=args.ncu,
+            program=args.ncu_bin,
+            args_file=args.ncu_args_file,
+            warmup=args.ncu_warmup,
+            iteration=args.ncu_iteration,
+        ),
+        nsys=Profiler(
+            is_on=args.nsys,
+            program=args.nsys_bin,
+            args_file=args.nsys_args_file,
+            warmup=args.nsys_warmup,
+            iteration=args.nsys_iteration,
+        ),
+        run_batch_size=args.run_batch_size,
+        batch_cuda_device=args.batch_cuda_device,
+        batch_cmd=args.batch_cmd,
+        cmd_args=vars(args),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmate.ops",
+        description="Times PyTorch operators with the inputs of a JSON configuration.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("-c", "--config", metavar="FILE", help="the configuration")
+    add("-w", "--warmup", type=int, default=1, metavar="N", help="warm-up calls of each input (1)")
+    add(
+        "-i",
+        "--iteration",
+        type=int,
+        default=1,
+        metavar="N",
+        help="measured calls of each input, in the original's modes (1)",
+    )
+    add("-b", "--backward", action="store_true", help="time the backward pass too")
+    add("-d", "--device", default="cpu", help="cpu, cuda, cuda:1, xpu, ... (cpu)")
+    add(
+        "-o",
+        "--output-prefix",
+        default="benchmark_result",
+        metavar="PREFIX",
+        help="records go to PREFIX_<pid>_<time>.json",
+    )
+    add(
+        "-r",
+        "--resume-id",
+        metavar="ID",
+        help="begin with the input of this id (op|config|build|input) or content hash",
+    )
+    add("-s", "--stop_id", "--stop-id", metavar="ID", help="end before the input of this id or content hash")
+    add("-a", "--append", action="store_true", help="append to PREFIX.json")
+    add(
+        "--cuda-l2-cache",
+        nargs="?",
+        choices=("on", "off"),
+        default="on",
+        const="off",
+        help="off: empty the cache before each call in mode discrete, on any device (on)",
+    )
+    for name, full, runs in (("ncu", "NSight Compute", 1), ("nsys", "NSight Systems", 10)):
+        add(f"--{name}", action="store_true", help=f"run every input again under {full}")
+        add(f"--{name}-bin", default=name, metavar="PATH", help=f"the program ({name})")
+        add(f"--{name}-args-file", default="", metavar="FILE", help=f"more options for {full}")
+        add(f"--{name}-warmup", type=int, default=5, metavar="N", help=f"warm-up calls under {full} (5)")
+        add(f"--{name}-iteration", type=int, default=runs, metavar="N", help=f"measured calls under {full} ({runs})")
+    add("--run-batch-size", type=int, default=50, metavar="N", help="inputs for one launch of ncu or nsys (50)")
+    add("--batch-cuda-device", type=int, default=1, metavar="N", help="GPU of the batches (1)")
+    add(
+        "--batch-cmd",
+        default="",
+        metavar="COMMAND",
+        help="what ncu or nsys starts (this Python with benchmate.ops run_batch)",
+    )
+    add(
+        "--exec-mode",
+        nargs="?",
+        const="discrete",
+        metavar="MODE",
+        help=f"one of {', '.join(exec_modes.NAMES)} (discrete), or any of {', '.join(sampling.NAMES)} joined by commas",
+    )
+    add("-p", "--profile", action="store_true", help="record a trace of the whole run with torch's profiler")
+    add("--cupti-profiler", action="store_true", help="record CUPTI counters in the trace")
+    add("--cupti-profiler-metrics", default="kineto__cuda_core_flops", metavar="NAMES", help="which, joined by commas")
+    add("--cupti-profiler-measure-per-kernel", action="store_true", help="count for each kernel")
+    add("--et", action="store_true", help="record an execution trace of the whole run")
+    add("--pt2-model", action="store_true", help="compile each operator with torch.compile")
+    add("--cuda-graph", action="store_true", help="replay each operator from a CUDA graph")
+    add("-l", "--log-level", default="INFO", metavar="LEVEL", help="DEBUG, INFO, WARNING, ERROR (INFO)")
+    add("--version", action="store_true", help="print the version")
+    ours = parser.add_argument_group("beyond the original")
+    add = ours.add_argument
+    add("--list-ops", action="store_true", help="print the operators, iterators and generators that are registered")
+    add("--expand", action="store_true", help="print every input that would run, with id and hash, and their number")
+    add("--format", choices=FORMATS, help="of the records (original; rich in our modes)")
+    add("--threads", type=int, metavar="N", help="threads of one operator on the CPU (torch's own choice)")
+    add("--seed", type=int, default=0, metavar="N", help="of everything drawn at random (0)")
+    add("--data", choices=FILLS, help="how floating-point inputs are filled (uniform; normal in our modes)")
+    add("--precision", type=float, default=0.005, metavar="SHARE", help="half width of the interval to stop at (0.005)")
+    add("--min-time", type=float, default=0.5, metavar="S", help="seconds that each measurement lasts at least (0.5)")
+    add("--max-time", type=float, default=15.0, metavar="S", help="seconds after which it is unconverged (15)")
+    add("--no-peaks", action="store_true", help="do not measure the machine's peaks")
+    add(
+        "--import",
+        dest="imports",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a module that registers operators",
+    )
+    return parser
+
+
+def _plug_in(modules: Sequence[str]) -> None:
+    from benchmate.ops import operators  # noqa: F401  (registers its names)
+
+    if modules and "" not in sys.path:
+        sys.path.insert(0, "")
+    registry.import_modules(modules)
+    for failure in registry.import_entry_points():
+        logging.getLogger("benchmate.ops").warning("%s; its operators are left out", failure)
+
+
+def _check_names(specs: tuple[OperatorSpec, ...]) -> None:
+    """Raise OpsError for a name that can be no operator's, before torch is imported."""
+    from benchmate.ops.operators import is_plausible
+
+    for spec in specs:
+        if not is_plausible(spec.name):
+            hint = registry.did_you_mean(spec.name, registry.op_map) or "; --list-ops names those that are registered"
+            raise OpsError(f"unknown operator '{spec.name}'{hint}")
+
+
+def _list_ops() -> int:
+    for title, table in (
+        ("operators", registry.op_map),
+        ("config iterators", registry.config_iterator_map),
+        ("data generators", registry.data_generator_map),
+    ):
+        print(f"{title}:")
+        for name in sorted(table):
+            print(f"  {name}")
+    print("and any function, module or optimizer as torch.<name>, any operator as <namespace>::<name>[.<overload>]")
+    return 0
+
+
+def _expand(specs: tuple[OperatorSpec, ...], options: Options) -> int:
+    lines, count = [], 0
+    for line in _expanded(specs, options):
+        count += 1
+        lines.append(line)
+        if len(lines) == 1000:
+            print("\n".join(lines))
+            lines.clear()
+    print("\n".join([*lines, f"{count} inputs"]))
+    return 0
+
+
+def _expanded(specs: tuple[OperatorSpec, ...], options: Options) -> Iterator[str]:
+    for spec in specs:
+        for one in inputs(spec, options.device):
+            build = "" if one.build is None else f"{_short(one.build)} : "
+            yield f"{one.run_id}  {one.hash}  {build}{_short(one.input)}"
+
+
+def _short(spec: Any) -> str:
+    """An argument list as a person would write it."""
+    if not isinstance(spec, dict) or not spec.keys() & {"args", "kwargs"}:
+        return json.dumps(spec)
+    words = [_word(one) for one in spec.get("args") or ()]
+    words += [f"{name}={_word(one)}" for name, one in (spec.get("kwargs") or {}).items()]
+    return f"({', '.join(words)})"
+
+
+def _word(one: Any) -> str:
+    kind = one["type"]
+    if kind == "tensor":
+        return f"{one['dtype']}[{','.join(map(str, one['shape']))}]"
+    if kind in ("genericlist", "tuple"):
+        return f"[{', '.join(map(_word, one['value']))}]"
+    if "value" in one:
+        return str(one["value"])
+    return f"{kind}{one['value_range']}" if "value_range" in one else kind
+
+
+def _is_first_rank() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _log_to_stderr(level: str) -> None:
+    number = logging.getLevelName(level.upper())
+    if not isinstance(number, int):
+        print(f"error: -l {level}: expected DEBUG, INFO, WARNING or ERROR", file=sys.stderr)
+        raise SystemExit(2)
+    text = "%(message)s" if number > logging.DEBUG else "%(filename)s:%(lineno)d: %(message)s"
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(text))
+    logger = logging.getLogger("benchmate.ops")
+    logger.handlers[:] = [handler]
+    logger.setLevel(number)
+    logger.propagate = False

@@ -1,0 +1,159 @@
+"""FBGEMM's batched embedding bags: the operator, the iterator and the generator of its configurations.
+
+Build arguments, in this order: number of tables, rows, dimension (a number for all tables or a genericlist, one for each),
+pooling mode (0 sum, 1 mean, or the name), weighted, precision of the weights (fp32, fp16, int8), optimizer; keyword arguments go
+to the optimizer. Input arguments: batch size, pooling factor (a number or one for each table), and optionally alpha, which
+chooses the rows: above 1 a Zipf distribution, at most 0.5 sequential, else uniform.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmate.ops.errors import OperatorFailed, OperatorSkipped
+from benchmate.ops.generate import DataGenerator
+from benchmate.ops.interface import OperatorInterface, Passes
+from benchmate.ops.iterators import ConfigIterator
+from benchmate.ops.ranges import expanded
+
+POOLING = {0: "SUM", 1: "MEAN", "sum": "SUM", "mean": "MEAN", "none": "NONE"}
+SEQUENTIAL = 0.5
+# The names of environment variables are the original's.
+DISTRIBUTION = "split_embedding_distribution"
+FILES = {name: f"split_embedding_{name}" for name in ("indices", "offsets", "weights")}
+
+
+class SplitTableOp(OperatorInterface):
+    """SplitTableBatchedEmbeddingBagsCodegen. Raises OperatorSkipped where fbgemm_gpu cannot be imported, however that fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        try:
+            from fbgemm_gpu import split_table_batched_embeddings_ops_common as common
+            from fbgemm_gpu import split_table_batched_embeddings_ops_training as training
+        except Exception as error:  # a missing package, a library built for another torch, a driver that is not there
+            raise OperatorSkipped(f"fbgemm_gpu cannot be imported: {type(error).__name__}: {error}") from error
+        self._common, self._training = common, training
+        self.module: Any = None
+
+    def build(self, *args: Any, **kwargs: Any) -> None:
+        """Make the tables. Raises OperatorFailed for too few arguments."""
+        tables, rows, dims, pooling, weighted, precision, optimizer = table_arguments(args)
+        common, training = self._common, self._training
+        is_cuda = self.device.startswith("cuda")
+        where = common.EmbeddingLocation.DEVICE if is_cuda else common.EmbeddingLocation.HOST
+        compute = training.ComputeDevice.CUDA if is_cuda else training.ComputeDevice.CPU
+        self.weighted = weighted
+        self.module = training.SplitTableBatchedEmbeddingBagsCodegen(
+            [(rows[n], dims[n], where, compute) for n in range(tables)],
+            pooling_mode=common.PoolingMode[POOLING[pooling]],
+            weights_precision=getattr(training.SparseType, precision.upper()),
+            optimizer=getattr(training.OptimType, optimizer.upper()),
+            device=self.device,
+            **kwargs,
+        )
+
+    def unbuild(self) -> None:
+        self.module = None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
+
+    def passes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Passes:
+        import functools
+
+        from benchmate.ops.differentiation import autograd_passes
+
+        if self.module is None:
+            raise OperatorFailed('it is constructed: the configuration needs a "build"')
+        # The optimizer's step is fused into the backward pass, so one cannot be repeated after a single forward.
+        made = autograd_passes(functools.partial(self.module, *args, **kwargs), list(self.module.parameters()))
+        return Passes(forward=made.forward, make_gradient=made.make_gradient, backward=made.backward)
+
+
+class SplitTableInputIterator(ConfigIterator):
+    """Input specifications with macros carried out, each with the arguments of the tables that it is for, under "tables"."""
+
+    def __init__(self, configs: Mapping[str, Any], key: str, device: str) -> None:
+        super().__init__(configs, key, device)
+        self._specs = self._all()
+
+    def __next__(self) -> tuple[Any, Any]:
+        return next(self._specs)
+
+    def _all(self) -> Iterator[tuple[Any, Any]]:
+        build = self.configs.get("build") or {}
+        tables = build.get("args", []) if isinstance(build, Mapping) else []
+        for place, spec in enumerate(self.configs[self.key]):
+            for combination, one in enumerate(expanded(spec.get("args") or (), spec.get("kwargs") or {})):
+                yield f"{place}_{combination}", {**one, "tables": tables}
+
+
+class SplitTableInputGenerator(DataGenerator):
+    """(indices, offsets, weights or None), made from the sizes, or read from files of torch.save.
+
+    A file is named by "indices_tensor", "offsets_tensor" or "weights_tensor" in the specification, or by the variables
+    split_embedding_indices, _offsets and _weights; split_embedding_distribution is the alpha of what is drawn.
+    """
+
+    def __init__(self, seed: int | str | None = 0) -> None:
+        self.seed = seed
+
+    def get_data(self, config: Any, device: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """(args, kwargs) of one call."""
+        import torch
+
+        tables, rows, _, _, weighted, *_ = table_arguments([_plain(one) for one in config["tables"]])
+        batch_size, pooling, *rest = [_plain(one) for one in config["args"]]
+        alpha = float(rest[0] if rest else os.environ.get(DISTRIBUTION, "1"))
+        factors = pooling if isinstance(pooling, list) else [pooling] * tables
+        generator = torch.Generator().manual_seed(random.Random(self.seed).getrandbits(63))
+        drawn = [rows_of(rows[n], batch_size * factors[n], alpha, generator) for n in range(tables)]
+        lengths = itertools.chain.from_iterable([factors[n]] * batch_size for n in range(tables))
+        made: dict[str, Any] = {
+            "indices": torch.cat(drawn),
+            "offsets": torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.long),
+            "weights": torch.rand(sum(map(len, drawn)), generator=generator) if weighted else None,
+        }
+        for name, variable in FILES.items():
+            path = config.get(f"{name}_tensor") or os.environ.get(variable)
+            if path:
+                made[name] = torch.load(path, weights_only=True)
+        return tuple(None if one is None else one.to(device) for one in made.values()), {}
+
+
+def rows_of(rows: int, count: int, alpha: float, generator: Any) -> Any:
+    """`count` row numbers below `rows`: Zipf for alpha above 1, sequential for at most 0.5, else uniform."""
+    import torch
+
+    if alpha <= SEQUENTIAL:
+        return torch.arange(count) % rows
+    if alpha <= 1:
+        return torch.randint(rows, (count,), generator=generator)
+    # The continuous Zipf law on [1, rows + 1) by inversion, cut down to whole ranks.
+    uniform = torch.rand(count, generator=generator, dtype=torch.float64)
+    exponent = 1 - alpha
+    ranks = (1 + uniform * ((rows + 1.0) ** exponent - 1)) ** (1 / exponent)
+    return (ranks.long() - 1).clamp_(0, rows - 1)
+
+
+def table_arguments(args: Sequence[Any]) -> tuple[int, list[int], list[int], Any, bool, str, str]:
+    """(tables, rows, dimensions, pooling, weighted, precision, optimizer), rows and dimensions one for each table."""
+    if len(args) < 5:
+        raise OperatorFailed(
+            "its build takes: number of tables, rows, dimension, pooling, weighted[, precision, optimizer]"
+        )
+    tables, rows, dims, pooling, weighted = args[:5]
+    precision = args[5] if len(args) > 5 else "fp32"
+    optimizer = args[6] if len(args) > 6 else "exact_rowwise_adagrad"
+    spread = [list(one) if isinstance(one, (list, tuple)) else [one] * tables for one in (rows, dims)]
+    return tables, spread[0], spread[1], pooling, bool(weighted), str(precision), str(optimizer)
+
+
+def _plain(one: Mapping[str, Any]) -> Any:
+    value = one.get("value")
+    return [_plain(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,146 @@
+"""`python -m benchmate.ops nsys_analysis -f REPORT.sqlite`: host and device times of every labelled pass in an nsys export."""
+
+from __future__ import annotations
+
+import argparse
+import bisect
+import json
+import re
+import sqlite3
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmate.ops.errors import OpsError
+
+# [param|<operator>|<config>|<build>|<input>|<stage>|<pass>]; an operator's name holds no bar. The first form is what is written,
+# the second, without brackets and with the stage first, what the oldest version of the original wrote.
+_LABELS = (
+    re.compile(r"\[param\|(?P<op>[^|]+)\|(?P<id>.+)\|(?P<stage>warmup|measure)\|(?P<pass>\w+)\]"),
+    re.compile(r"(?P<op>[^|\[]+)\|(?P<stage>warmup|measure)\|(?P<id>.+)\|(?P<pass>\w+)"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What the text of a range says."""
+
+    operator: str
+    id: str
+    stage: str
+    direction: str
+
+
+def parse_label(text: str) -> Label | None:
+    """What a range's text says, None when it is not one of ours."""
+    for pattern in _LABELS:
+        if found := pattern.fullmatch(text):
+            return Label(operator=found["op"], id=found["id"], stage=found["stage"], direction=found["pass"])
+    return None
+
+
+def analyse(path: str | Path) -> dict[str, Any]:
+    """{run id: [range]}, every range with its kernels, waits and T1 to T5 in ns. Raises OpsError for what is no nsys export.
+
+    T1 the whole range; T2 its begin to its first kernel's; T3 all its kernels added up; T4 its last kernel's end to its end; T5
+    its last cudaDeviceSynchronize. What a range does not have is null.
+    """
+    if not Path(path).is_file():
+        raise OpsError(f"{path}: no such file; nsys export --type sqlite makes one from a report")
+    connection = sqlite3.connect(f"file:{Path(path).resolve()}?mode=ro", uri=True)
+    try:
+        return _analysed(connection)
+    except sqlite3.DatabaseError as error:
+        raise OpsError(f"{path}: not an nsys export: {error}") from error
+    finally:
+        connection.close()
+
+
+def main(argv: Sequence[str]) -> int:
+    """Write the analysis; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmate.ops nsys_analysis", description=__doc__)
+    parser.add_argument("-f", "--file", required=True, metavar="FILE", help="made by nsys export --type sqlite")
+    parser.add_argument("-o", "--output", metavar="FILE", help="where the JSON goes (stdout)")
+    parser.add_argument("-l", "--log-level", default="INFO", help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    try:
+        text = json.dumps(analyse(args.file), indent=1)
+    except OpsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if args.output:
+        Path(args.output).write_text(text + "\n", encoding="utf-8")
+    else:
+        print(text)
+    return 0
+
+
+def _analysed(connection: sqlite3.Connection) -> dict[str, Any]:
+    calls = _calls(connection)
+    kernels = _kernels(connection)
+    starts = [call["start"] for call in calls]
+    made: dict[str, Any] = {}
+    for begin, end, label in _ranges(connection):
+        inside = calls[bisect.bisect_left(starts, begin) : bisect.bisect_right(starts, end)]
+        launched = sorted(
+            (kernels[call["correlation"]] for call in inside if call["correlation"] in kernels),
+            key=lambda kernel: kernel["start"],
+        )
+        waits = [call for call in inside if call["name"].startswith("cudaDeviceSynchronize")]
+        made.setdefault(f"{label.operator}|{label.id}", []).append(
+            {
+                "stage": label.stage,
+                "pass": label.direction,
+                "start": begin,
+                "end": end,
+                "kernels": launched,
+                "syncs": [{"start": call["start"], "end": call["end"]} for call in waits],
+                "T1": end - begin,
+                "T2": launched[0]["start"] - begin if launched else None,
+                "T3": sum(kernel["end"] - kernel["start"] for kernel in launched) if launched else None,
+                "T4": end - max(kernel["end"] for kernel in launched) if launched else None,
+                "T5": waits[-1]["end"] - waits[-1]["start"] if waits else None,
+            }
+        )
+    return made
+
+
+def _ranges(connection: sqlite3.Connection) -> Iterator[tuple[int, int, Label]]:
+    rows = connection.execute(
+        "SELECT e.start, e.end, COALESCE(e.text, s.value) FROM NVTX_EVENTS e LEFT JOIN StringIds s ON e.textId = s.id "
+        "WHERE e.end IS NOT NULL ORDER BY e.start"
+    )
+    for begin, end, text in rows:
+        label = parse_label(text or "")
+        if label is not None:
+            yield begin, end, label
+
+
+def _calls(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+    if not _has(connection, "CUPTI_ACTIVITY_KIND_RUNTIME"):
+        return []
+    rows = connection.execute(
+        "SELECT r.start, r.end, s.value, r.correlationId FROM CUPTI_ACTIVITY_KIND_RUNTIME r "
+        "JOIN StringIds s ON r.nameId = s.id ORDER BY r.start"
+    )
+    return [{"start": row[0], "end": row[1], "name": row[2], "correlation": row[3]} for row in rows]
+
+
+def _kernels(connection: sqlite3.Connection) -> dict[int, dict[str, Any]]:
+    if not _has(connection, "CUPTI_ACTIVITY_KIND_KERNEL"):
+        return {}
+    rows = connection.execute(
+        "SELECT k.start, k.end, s.value, k.correlationId FROM CUPTI_ACTIVITY_KIND_KERNEL k "
+        "JOIN StringIds s ON k.shortName = s.id"
+    )
+    return {row[3]: {"name": row[2], "start": row[0], "end": row[1]} for row in rows}
+
+
+def _has(connection: sqlite3.Connection, table: str) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is not None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

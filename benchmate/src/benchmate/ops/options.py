@@ -1,0 +1,163 @@
+"""How to run: everything that the command line or a program that uses the library can choose."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from benchmate.ops import exec_modes, sampling
+from benchmate.ops.errors import OpsError
+from benchmate.ops.statistics import StopRule
+
+MODES = (*exec_modes.NAMES, *sampling.NAMES)
+FORMATS = ("original", "rich")
+
+
+class ExecutionPass(enum.Enum):
+    """Which passes are timed."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"  # forward and backward
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiler:
+    """How NSight Compute or NSight Systems is started: the program, a file with more of its options, and the passes under it."""
+
+    is_on: bool = False
+    program: str = ""
+    args_file: str = ""
+    warmup: int = 5
+    iteration: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """One run. `modes` are one of the original's, or any of ours."""
+
+    device: str = "cpu"
+    pass_type: ExecutionPass = ExecutionPass.FORWARD
+    modes: tuple[str, ...] = ("discrete",)
+    warmup: int = 1
+    iteration: int = 1
+    is_cache_kept: bool = True
+    format: str = "original"
+    fill: str = "uniform"
+    seed: int = 0
+    threads: int | None = None
+    rule: StopRule = field(default_factory=StopRule)
+    has_peaks: bool = True
+    is_compiled: bool = False
+    is_graphed: bool = False
+    resume_id: str | None = None
+    stop_id: str | None = None
+    out_file_prefix: str = "benchmark_result"
+    out_stream: TextIO | None = None
+    ncu: Profiler = Profiler(program="ncu")
+    nsys: Profiler = Profiler(program="nsys", iteration=10)
+    run_batch_size: int = 50
+    batch_cuda_device: int = 1
+    batch_cmd: str = ""
+    cmd_args: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def has_backward(self) -> bool:
+        return self.pass_type is ExecutionPass.BACKWARD
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether nothing is run: no call is asked for in a mode that counts its calls."""
+        return self.warmup == 0 and self.iteration == 0 and self.modes[0] in exec_modes.NAMES
+
+    def described(self) -> dict[str, Any]:
+        """The options as the record of a run holds them, under the original's names where it has them."""
+        return {
+            "device": self.device,
+            "pass_type": self.pass_type.value,
+            "op_exec_mode": ",".join(self.modes),
+            "warmup": self.warmup,
+            "iteration": self.iteration,
+            "cuda_l2_cache": self.is_cache_kept,
+            "out_file_prefix": self.out_file_prefix,
+            "resume_op_run_id": self.resume_id,
+            "stop_op_run_id": self.stop_id,
+            "run_batch_size": self.run_batch_size,
+            "batch_cuda_device": self.batch_cuda_device,
+            "batch_cmd": self.batch_cmd,
+            "run_ncu": self.ncu.is_on,
+            "run_nsys": self.nsys.is_on,
+            "pt2_model": self.is_compiled,
+            "cuda_graph": self.is_graphed,
+            "format": self.format,
+            "data": self.fill,
+            "seed": self.seed,
+            "threads": self.threads,
+            "rule": dataclasses.asdict(self.rule),
+            "cmd_args": dict(self.cmd_args),
+        }
+
+
+_NAMES = {
+    "op_exec_mode": "modes",
+    "cuda_l2_cache": "is_cache_kept",
+    "resume_op_run_id": "resume_id",
+    "stop_op_run_id": "stop_id",
+    "pt2_model": "is_compiled",
+    "cuda_graph": "is_graphed",
+    "data": "fill",
+}
+
+
+def parse_modes(text: str) -> tuple[str, ...]:
+    """`hot,cold` as modes. Raises OpsError for one that is not known, or one of the original's beside another."""
+    modes = tuple(word.strip() for word in text.split(","))
+    for mode in modes:
+        if mode not in MODES:
+            raise OpsError(f"--exec-mode: unknown mode '{mode}'; there are {', '.join(MODES)}")
+    if len(modes) > 1 and set(modes) & set(exec_modes.NAMES):
+        raise OpsError(
+            f"--exec-mode {text}: {', '.join(exec_modes.NAMES)} stand alone; {', '.join(sampling.NAMES)} combine"
+        )
+    return modes
+
+
+def get_benchmark_options() -> dict[str, Any]:
+    """The defaults as the mapping that a program changes and hands to `BenchmarkConfig`; its keys are the original's."""
+    return {
+        "device": "cpu",
+        "pass_type": ExecutionPass.FORWARD,
+        "op_exec_mode": "discrete",
+        "warmup": 1,
+        "iteration": 1,
+        "cuda_l2_cache": True,
+        "out_file_prefix": "benchmark_result",
+        "out_stream": None,
+        "resume_op_run_id": None,
+        "stop_op_run_id": None,
+    }
+
+
+def options_of(run_options: Options | Mapping[str, Any]) -> Options:
+    """Options from the original's mapping; keys that mean nothing here are left alone. Raises OpsError for a wrong value."""
+    if isinstance(run_options, Options):
+        return run_options
+    known = {one.name for one in dataclasses.fields(Options)}
+    values = {_NAMES.get(key, key): value for key, value in run_options.items()}
+    values = {key: value for key, value in values.items() if key in known}
+    for name in ("ncu", "nsys"):
+        if isinstance(values.get(name), Mapping):
+            values[name] = Profiler(**values[name])
+    if isinstance(values.get("rule"), Mapping):
+        values["rule"] = StopRule(**values["rule"])
+    mode = values.get("modes")
+    if mode is not None:
+        values["modes"] = parse_modes(getattr(mode, "value", mode)) if not isinstance(mode, tuple) else mode
+    if isinstance(values.get("pass_type"), str):
+        values["pass_type"] = ExecutionPass(values["pass_type"].lower())
+    kept = values.get("is_cache_kept")
+    if isinstance(kept, str):
+        values["is_cache_kept"] = kept == "on"
+    return Options(**values)

@@ -1,0 +1,62 @@
+"""Torch's own profilers around a whole run: a Chrome trace, CUPTI counters, an execution trace."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from benchmate.ops import record
+
+logger = logging.getLogger("benchmate.ops")
+
+
+@contextlib.contextmanager
+def profiled(args: argparse.Namespace, output: Path, device: str, stream: TextIO) -> Iterator[None]:
+    """Run what is inside as `-p`, `--cupti-profiler` and `--et` ask; each trace lies beside the records and is named in them."""
+    with contextlib.ExitStack() as stack:
+        if args.et:
+            stack.enter_context(_execution_trace(output.with_name(f"{output.stem}_et.json"), stream))
+        if args.profile or args.cupti_profiler:
+            stack.enter_context(_trace(args, output.with_name(f"{output.stem}_trace.json"), device, stream))
+        yield
+
+
+@contextlib.contextmanager
+def _trace(args: argparse.Namespace, path: Path, device: str, stream: TextIO) -> Iterator[None]:
+    from torch.profiler import ProfilerActivity, profile
+
+    more: dict[str, Any] = {}
+    is_cuda = device.startswith("cuda")
+    if args.cupti_profiler and not is_cuda:
+        logger.warning("--cupti-profiler: there is no CUPTI on %s; recorded without", device)
+    elif args.cupti_profiler:
+        from torch._C._profiler import _ExperimentalConfig
+
+        more["experimental_config"] = _ExperimentalConfig(
+            profiler_metrics=args.cupti_profiler_metrics.split(","),
+            profiler_measure_per_kernel=args.cupti_profiler_measure_per_kernel,
+        )
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if is_cuda else [])]
+    with profile(activities=activities, record_shapes=True, **more) as profiler:
+        yield
+    profiler.export_chrome_trace(str(path))
+    record.write(stream, {"trace_file": str(path)})
+
+
+@contextlib.contextmanager
+def _execution_trace(path: Path, stream: TextIO) -> Iterator[None]:
+    from torch.profiler import ExecutionTraceObserver
+
+    observer = ExecutionTraceObserver()
+    observer.register_callback(str(path))
+    observer.start()
+    try:
+        yield
+    finally:
+        observer.stop()
+        observer.unregister_callback()
+    record.write(stream, {"et_file": str(path)})

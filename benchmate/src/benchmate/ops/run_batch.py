@@ -1,0 +1,99 @@
+"""`python -m benchmate.ops run_batch -s NAME`: runs a batch of inputs for an outside profiler, which is all that looks at it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmate.ops.errors import OpsError
+from benchmate.ops.spec import Input
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the batch; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmate.ops run_batch", description=__doc__)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("-s", "--shm", metavar="NAME", help="the shared memory that holds the batch as JSON")
+    source.add_argument("-f", "--file", metavar="FILE", help="a file that holds it")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say what is run")
+    args = parser.parse_args(argv)
+    logging.basicConfig(
+        level=logging.DEBUG if args.verbose else logging.WARNING, format="%(message)s", stream=sys.stderr
+    )
+    try:
+        return 1 if run(_read(args.shm, args.file)) else 0
+    except OpsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def run(batch: Mapping[str, Any]) -> int:
+    """Run every input of a batch; returns how many failed. Raises OpsError for one that is incomplete."""
+    from benchmate.ops.benchmark import resolved
+    from benchmate.ops.execute import Runner
+    from benchmate.ops.options import options_of
+    from benchmate.ops.spec import parse
+
+    missing = [key for key in ("op_name", "op_info", "run_options") if key not in batch]
+    if missing:
+        raise OpsError(f"batch: no {', '.join(map(repr, missing))}")
+    name = batch["op_name"]
+    [(spec, op)] = resolved(parse({name: batch["op_info"]}, "batch"))
+    options = options_of(batch["run_options"])
+    _seed(options.seed, options.threads)
+    runner = Runner(spec, op, options)
+    # The original's older batches say build_id.
+    config_id, _, build_id = str(batch.get("config_build_id", batch.get("build_id", "0|0"))).rpartition("|")
+    config = spec.config[0]
+    failed = 0
+    for place, one in enumerate(config["input"]):
+        given = {key: value for key, value in one.items() if key != "id"}
+        found = runner.run(
+            Input(
+                operator=name,
+                config_id=int(config_id or 0),
+                build_id=build_id,
+                input_id=one.get("id", place),
+                build=(config.get("build") or [None])[0],
+                input=given,
+                build_generator=spec.build_data_generator,
+                input_generator=spec.input_data_generator,
+            )
+        )
+        if found.status == "failed":
+            failed += 1
+            print(f"{name}|{one.get('id', place)}: {found.error}", file=sys.stderr)
+    return failed
+
+
+def _read(memory: str | None, path: str | None) -> dict[str, Any]:
+    from benchmate.ops.batch import attached
+
+    try:
+        text = attached(memory) if memory is not None else Path(path or "").read_bytes()
+    except OSError as error:
+        raise OpsError(f"{memory or path}: {error.strerror}") from error
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise OpsError(f"{memory or path}: not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise OpsError(f"{memory or path}: expected an object")
+    return data
+
+
+def _seed(seed: int, threads: int | None) -> None:
+    import torch
+
+    torch.manual_seed(seed)
+    if threads is not None:
+        torch.set_num_threads(threads)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

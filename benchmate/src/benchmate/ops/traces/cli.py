@@ -1,0 +1,254 @@
+"""The commands of execution traces: record, summary, to-config, predict, replay."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmate.ops.errors import OperatorFailed, OpsError
+from benchmate.ops.traces.record import VARIABLE, Recording, own_path, profile_path, variable
+
+EPILOG = """\
+exit code: 0 done; 1 an operator of a replay failed, or nothing was recorded; 2 a file or an option is wrong and nothing ran.
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a command; returns the exit code."""
+    argv, program = _split(argv)
+    args = _parser().parse_args(argv)
+    try:
+        return int(COMMANDS[args.command](args, program))
+    except OpsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OperatorFailed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # Who reads has seen enough; nothing more can be told, at exit neither.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What is ours, and the program after `--`."""
+    words = list(argv)
+    if "--" not in words:
+        return words, []
+    place = words.index("--")
+    return words[:place], words[place + 1 :]
+
+
+def record(args: argparse.Namespace, program: list[str]) -> int:
+    """Run a program and record a step of it."""
+    if not program:
+        raise OpsError("no program: trace record [-o FILE] -- python script.py [ARGUMENTS]")
+    for flag, value in (("--skip", args.skip), ("--timed", args.timed)):
+        if value < 0:
+            raise OpsError(f"{flag}: expected a number that is not negative, got {value}")
+    if shutil.which(program[0]) is None:
+        raise OpsError(f"{program[0]}: no such program; after -- stands a command, such as python script.py")
+    path = Path(args.output).absolute()
+    if not path.parent.is_dir():
+        raise OpsError(f"-o {args.output}: no folder {path.parent}")
+    with tempfile.TemporaryDirectory(prefix="trace-") as notes:
+        recording = Recording(
+            path=str(path),
+            skip=args.skip,
+            timed=args.timed,
+            is_whole=args.whole,
+            has_profile=args.profile,
+            is_last=args.stop,
+            notes=notes,
+        )
+        inject = str(Path(__file__).resolve().parent / "inject")
+        folders = [inject, *filter(None, [os.environ.get("PYTHONPATH")])]
+        environ = {**os.environ, VARIABLE: variable(recording), "PYTHONPATH": os.pathsep.join(folders)}
+        code = subprocess.run(program, env=environ, check=False).returncode
+        told = [json.loads(note.read_text()) for note in sorted(Path(notes).iterdir())]
+    written = sorted(one["path"] for one in told if one["path"])
+    for one in written:
+        print(f"recorded {one}")
+    if code:
+        print(f"error: {program[0]} ended with {code if code > 0 else f'signal {-code}'}", file=sys.stderr)
+        return 1
+    if not written:
+        most = max((one["steps"] for one in told), default=0)
+        needed = recording.skip + recording.timed + 1
+        print(
+            f"error: nothing recorded: {most} steps of an optimizer, {needed} are needed (--skip {recording.skip}, --timed "
+            f"{recording.timed}, and the one recorded); say less of them, or --whole to record all of the program",
+            file=sys.stderr,
+        )
+        return 1
+    return 0
+
+
+def summarise(args: argparse.Namespace, _: list[str]) -> int:
+    """Print what is in a trace."""
+    from benchmate.ops.traces.schema import read
+    from benchmate.ops.traces.summary import summary, text
+
+    found = summary(read(args.file))
+    print(json.dumps(found) if args.json else text(found, args.top))
+    return 0
+
+
+def to_config(args: argparse.Namespace, _: list[str]) -> int:
+    """Write the configuration of a trace's operators."""
+    from benchmate.ops.traces.convert import configuration
+    from benchmate.ops.traces.schema import read
+
+    made, left_out = configuration(read(args.file), args.device)
+    if not made:
+        raise OpsError(f"{args.file}: no operator in it that a configuration can describe")
+    content = json.dumps(made, indent=1) + "\n"
+    inputs = [one for operator in made.values() for entry in operator["config"] for one in entry["input"]]
+    if args.output is None:
+        sys.stdout.write(content)
+    else:
+        try:
+            Path(args.output).write_text(content, encoding="utf-8")
+        except OSError as error:
+            raise OpsError(f"-o {args.output}: {error.strerror}") from error
+    said = f"{len(made)} operators, {len(inputs)} inputs, {sum(one['count'] for one in inputs)} calls of a step"
+    print(said + (f" in {args.output}" if args.output else ""), file=sys.stderr)
+    for reason, count in left_out.items():
+        print(f"left out: {count} x {reason}", file=sys.stderr)
+    return 0
+
+
+def predict(args: argparse.Namespace, _: list[str]) -> int:
+    """Add up the records of a converted configuration."""
+    from benchmate.ops.benchmark import seconds
+    from benchmate.ops.traces.convert import predicted
+    from benchmate.ops.traces.schema import read
+
+    found = predicted(args.file)
+    if args.trace is not None:
+        found["recorded_step_s"] = read(args.trace).about.get("step_s")
+    if args.json:
+        print(json.dumps(found))
+        return 0
+    print(f"a step of {found['calls']} calls, {found['inputs']} inputs: {seconds(found['seconds'])}")
+    if found["missing"]:
+        print(f"without {found['missing']} calls whose input was not measured")
+    if found.get("recorded_step_s"):
+        recorded = found["recorded_step_s"]
+        print(f"recorded: {seconds(recorded)}; predicted to recorded {found['seconds'] / recorded:.3g}")
+    return 0
+
+
+def replay(args: argparse.Namespace, _: list[str]) -> int:
+    """Replay a trace, and tell."""
+    from benchmate.ops.traces.fidelity import read_profile
+    from benchmate.ops.traces.schema import read
+
+    for flag, value, least in (("-w", args.warmup, 0), ("-i", args.iteration, 1), ("--threads", args.threads, 1)):
+        if value is not None and value < least:
+            raise OpsError(f"{flag}: expected at least {least}, got {value}")
+    path = rank_file(args.file)
+    trace = read(path)
+    beside = profile_path(Path(path))
+    profile = rank_file(args.profile) if args.profile is not None else str(beside) if beside.is_file() else None
+    events = read_profile(profile) if profile is not None else None
+    try:
+        import torch
+    except ImportError as error:
+        raise OpsError(f"torch cannot be imported: {error}; a replay runs in an environment that has it") from error
+    from benchmate.ops.traces.outcome import outcome, text
+    from benchmate.ops.traces.replay import Replay, joined
+
+    if args.threads is not None:
+        torch.set_num_threads(args.threads)
+    with joined(Replay(trace, args.device, args.seed)) as replayer:
+        found = replayer.run(args.warmup, args.iteration)
+    made = outcome(trace, found, events, args.device)
+    if int(os.environ.get("RANK", "0")) == 0 or found.failed:
+        print(json.dumps(made) if args.json else text(made, args.top), flush=True)
+    return 1 if found.failed else 0
+
+
+def rank_file(path: str) -> str:
+    """The file of this process's rank: `{rank}` filled in, rank-N.json of a folder, or the name itself."""
+    rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    if Path(path).is_dir():
+        for ending in (".json", ".json.gz"):
+            if (Path(path) / f"rank-{rank}{ending}").is_file():
+                return str(Path(path) / f"rank-{rank}{ending}")
+        raise OpsError(f"{path}: no rank-{rank}.json or rank-{rank}.json.gz in this folder")
+    own = own_path(path, rank, ranks)
+    return str(own) if "{rank}" in path or own.is_file() else path
+
+
+COMMANDS = {"record": record, "summary": summarise, "to-config": to_config, "predict": predict, "replay": replay}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmate.ops trace",
+        description="Records PyTorch execution traces, summarises them, makes configurations of them, replays them.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, what: str, **more: Any) -> Any:
+        return commands.add_parser(name, help=what, description=what, **more).add_argument
+
+    default = {field.name: field.default for field in dataclasses.fields(Recording)}
+    add = command(
+        "record", "Run a program and record one step of it.", usage="%(prog)s [OPTIONS] -- PROGRAM [ARGUMENTS]"
+    )
+    add("-o", "--output", default=default["path"], metavar="FILE", help="the trace, .json or .json.gz (trace.json)")
+    add("--skip", type=int, default=default["skip"], metavar="N", help="steps of the optimizer before (3)")
+    add(
+        "--timed",
+        type=int,
+        default=default["timed"],
+        metavar="N",
+        help="steps that are only timed, then one is recorded (5)",
+    )
+    add("--whole", action="store_true", help="record all of the program: one that has no optimizer")
+    add("--profile", action="store_true", help="also the profiler's trace of the step, FILE.profile.json")
+    add("--stop", action="store_true", help="end the program after the step")
+    add = command("summary", "Print what is in a trace.")
+    add("file", metavar="FILE")
+    add("--top", type=int, default=20, metavar="N", help="rows of operators (20)")
+    add("--json", action="store_true", help="as JSON")
+    add = command("to-config", "Make a configuration of a trace's operators, each with how often it was called.")
+    add("file", metavar="FILE")
+    add("-o", "--output", metavar="FILE", help="the configuration (standard output)")
+    add("-d", "--device", help="in place of the devices among the arguments")
+    add = command("predict", "Add up the records of such a configuration: the time of a step.")
+    add("file", metavar="RECORDS")
+    add("--trace", metavar="FILE", help="the trace, to compare with its step")
+    add("--json", action="store_true", help="as JSON")
+    add = command("replay", "Carry out a trace and time it, whole and by operator.")
+    add("file", metavar="FILE", help="a trace; of ranks {rank} in the name, or a folder of rank-N.json")
+    add("-d", "--device", default="cpu", help="cpu, cuda, cuda:1, xpu (cpu)")
+    add("-w", "--warmup", type=int, default=3, metavar="N", help="steps before (3)")
+    add("-i", "--iteration", type=int, default=10, metavar="N", help="timed steps, and as many timed by operator (10)")
+    add(
+        "--profile",
+        metavar="FILE",
+        help="the profiler's trace of the same step (that of `record --profile`, where it is)",
+    )
+    add("--threads", type=int, metavar="N", help="threads of one operator on the CPU (torch's own choice)")
+    add("--seed", type=int, default=0, metavar="N", help="of made-up data (0)")
+    add("--top", type=int, default=20, metavar="N", help="rows of operators (20)")
+    add("--json", action="store_true", help="as JSON")
+    return parser

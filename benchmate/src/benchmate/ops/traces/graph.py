@@ -1,0 +1,146 @@
+"""What happened in a trace: who called whom, and which memory each tensor really was. Sees only values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from benchmate.ops.traces.schema import Node, TensorRef, Trace, tensors_in
+
+LOADING = ("enumerate(DataLoader)", "dataloader")
+
+
+@dataclass(slots=True, kw_only=True)
+class Generation:
+    """One life of a storage. A trace names a storage by a number that is given anew once the storage is freed.
+
+    `birth` is the node that allocated it, None when it was there before the trace or came from outside of it.
+    """
+
+    number: int
+    birth: int | None
+    device: str
+    size: int = 0  # bytes, as far as tensors reach
+    dtypes: set[str] = field(default_factory=set)
+
+    def admit(self, ref: TensorRef) -> None:
+        """Take a tensor in that lies in this memory."""
+        self.size = max(self.size, ref.end)
+        self.dtypes.add(ref.dtype)
+
+    def holds(self, ref: TensorRef) -> bool:
+        """Whether a tensor that an operator reads may lie in it. What nobody wrote so is other memory of the same number."""
+        if ref.dtype not in self.dtypes:
+            return False
+        return self.birth is None or ref.end <= self.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """The nodes of a trace as a forest in time. `read` and `written` hold the generation of each tensor in the order of
+    `tensors_in`; `last` the greatest id within a node."""
+
+    nodes: Mapping[int, Node]
+    children: Mapping[int, tuple[int, ...]]
+    roots: tuple[int, ...]
+    last: Mapping[int, int]
+    generations: tuple[Generation, ...]
+    read: Mapping[int, tuple[int, ...]]
+    written: Mapping[int, tuple[int, ...]]
+
+    def within(self, node: int) -> list[Node]:
+        """A node and all below it, in the order in which they began."""
+        found, left = [], [node]
+        while left:
+            one = left.pop()
+            found.append(self.nodes[one])
+            left.extend(reversed(self.children.get(one, ())))
+        return found
+
+    def has_operators(self, node: int) -> bool:
+        """Whether operators were called by this one."""
+        return any(one.is_operator for one in self.within(node)[1:])
+
+
+def graph_of(trace: Trace) -> Graph:
+    """The graph of a trace."""
+    nodes = {node.id: node for node in trace.nodes}
+    children: dict[int, list[int]] = {}
+    roots = []
+    for node in trace.nodes:
+        # Whoever was still running when the recording ended is not in the file: those it called are roots.
+        if node.parent == node.id or node.parent not in nodes or node.parent > node.id:
+            roots.append(node.id)
+        else:
+            children.setdefault(node.parent, []).append(node.id)
+    last = {}
+    for number in sorted(nodes, reverse=True):
+        last[number] = max([number, *(last[child] for child in children.get(number, ()))])
+    generations, read, written = _lives(trace, last)
+    return Graph(
+        nodes=nodes,
+        children={node: tuple(called) for node, called in children.items()},
+        roots=tuple(roots),
+        last=last,
+        generations=tuple(generations),
+        read=read,
+        written=written,
+    )
+
+
+def _lives(
+    trace: Trace, last: Mapping[int, int]
+) -> tuple[list[Generation], dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
+    """Follow each storage through time: operators read when they begin and have written when they end."""
+    made: list[Generation] = []
+    current: dict[tuple[object, ...], Generation] = {}
+    read: dict[int, tuple[int, ...]] = {}
+    written: dict[int, tuple[int, ...]] = {}
+
+    def born(ref: TensorRef, birth: int | None) -> Generation:
+        life = Generation(number=len(made), birth=birth, device=ref.device)
+        made.append(life)
+        current[_storage(ref)] = life
+        return life
+
+    def begins(node: Node) -> None:
+        lives = []
+        for ref in tensors_in(node.inputs):
+            life = current.get(_storage(ref))
+            if life is None or not life.holds(ref):
+                life = born(ref, None)
+            life.admit(ref)
+            lives.append(life.number)
+        read[node.id] = tuple(lives)
+
+    def ends(node: Node) -> None:
+        given = {_storage(ref): life for ref, life in zip(tensors_in(node.inputs), read[node.id], strict=True)}
+        lives = []
+        for ref in tensors_in(node.outputs):
+            key = _storage(ref)
+            if key in given:
+                life = made[given[key]]
+            else:
+                known = current.get(key)
+                is_own = known is not None and known.birth is not None and known.birth >= node.id
+                life = known if is_own and known is not None else born(ref, node.id)
+            life.admit(ref)
+            lives.append(life.number)
+        written[node.id] = tuple(lives)
+
+    moments = [((node.id, 0, 0), begins, node) for node in trace.nodes]
+    moments += [((last[node.id], 1, -node.id), ends, node) for node in trace.nodes]
+    for _, happens, node in sorted(moments, key=lambda moment: moment[0]):
+        happens(node)
+    return made, read, written
+
+
+def _storage(ref: TensorRef) -> tuple[object, ...]:
+    # Sparse tensors have no storage of their own.
+    return (ref.storage, ref.device) if ref.storage else ("tensor", ref.tensor)
+
+
+def step_window(trace: Trace) -> tuple[int, float]:
+    """The ids that are replayed: from the first mark of torch's profiler to the second, all when there are fewer than two."""
+    marks = [node.id for node in trace.nodes if "ProfilerStep#" in node.name]
+    return (marks[0], marks[1]) if len(marks) > 1 else (0, float("inf"))

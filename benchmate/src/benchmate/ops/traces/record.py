@@ -1,0 +1,227 @@
+"""The recorder, in the process of the program: times some steps of the optimizer, then traces one."""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import gzip
+import json
+import os
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+VARIABLE = "BENCHMATE_TRACE"
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """What to record: after `skip` steps of the optimizer and `timed` ones that are only timed, the next; or the whole program.
+
+    With several ranks each writes a file of its own, `{rank}` in the name or `.rank-N` before its end. `notes` is a folder in
+    which each process says what it did.
+    """
+
+    path: str = "trace.json"
+    skip: int = 3
+    timed: int = 5
+    is_whole: bool = False
+    has_profile: bool = False
+    is_last: bool = False  # the program ends after it
+    notes: str | None = None
+
+
+def begin_from_environment() -> None:
+    """Record what the variable BENCHMATE_TRACE says, if it says anything."""
+    if VARIABLE in os.environ:
+        begin(Recording(**json.loads(os.environ[VARIABLE])))
+
+
+def begin(recording: Recording) -> None:
+    """Begin as soon as the program imports torch."""
+    from benchmate.patching import ImportWatcher
+
+    recorder = Recorder(recording)
+    watcher = ImportWatcher(recorder.torch_may_be_there)
+    watcher.watch(("torch", "optim", "optimizer", "Optimizer"))
+    recorder.torch_may_be_there()
+    atexit.register(recorder.at_exit)
+
+
+def traced(path: str = "trace.json", **options: Any) -> Callable[[Any], Iterator[Any]]:
+    """An instrument for a voirfile: `instrument_trace = traced("trace.json", skip=3)`; options are the fields of Recording."""
+
+    def instrument(overseer: Any) -> Iterator[Any]:
+        begin(Recording(path=path, **options))
+        yield overseer.phases.load_script
+
+    return instrument
+
+
+def own_path(path: str, rank: int, ranks: int) -> Path:
+    """The file of one rank."""
+    if "{rank}" in path:
+        return Path(path.replace("{rank}", str(rank)))
+    if ranks == 1:
+        return Path(path)
+    for ending in (".json.gz", ".json"):
+        if path.endswith(ending):
+            return Path(f"{path.removesuffix(ending)}.rank-{rank}{ending}")
+    return Path(f"{path}.rank-{rank}")
+
+
+class Recorder:
+    """Counts the steps of the first optimizer that makes one, and records when it is time."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.process = os.getpid()
+        self.steps = 0
+        self.times_s: list[float] = []
+        self._is_hooked = False
+        self._first: int | None = None
+        self._since = 0.0
+        self._observer: Any = None
+        self._profiler: Any = None
+        self._written: Path | None = None
+
+    def torch_may_be_there(self) -> None:
+        """Hang on to optimizers once their module is imported; begin at once where the whole program is wanted."""
+        module = sys.modules.get("torch.optim.optimizer")
+        register = getattr(module, "register_optimizer_step_post_hook", None)
+        if register is not None and not self._is_hooked and not self.recording.is_whole:
+            self._is_hooked = True
+            register(self.stepped)
+        torch = sys.modules.get("torch")
+        is_launcher = "torch.distributed.run" in sys.modules and "RANK" not in os.environ
+        if self.recording.is_whole and not self._is_hooked and hasattr(torch, "profiler") and not is_launcher:
+            self._is_hooked = True
+            self._start()
+
+    def stepped(self, optimizer: Any, *_: Any) -> None:
+        """An optimizer has made a step."""
+        if self._written is not None or os.getpid() != self.process:
+            return
+        if self._first is None:
+            self._first = id(optimizer)
+        if id(optimizer) != self._first:
+            return
+        recording = self.recording
+        self.steps += 1
+        if self._observer is not None:
+            self._finish()
+        elif self.steps >= recording.skip:
+            _wait_for_device()
+            now = time.perf_counter()
+            if self.steps > recording.skip:
+                self.times_s.append(now - self._since)
+            if self.steps >= recording.skip + recording.timed:
+                self._start()
+            self._since = time.perf_counter()
+
+    def at_exit(self) -> None:
+        """End what goes on, and leave a note of it."""
+        if os.getpid() != self.process:
+            return
+        if self._observer is not None:
+            if self.recording.is_whole:
+                self._finish()
+            else:  # the step that it began with never ended
+                self._stop()
+                self._raw().unlink(missing_ok=True)
+        if self.recording.notes is not None and (self.steps or self._written is not None):
+            note = {"steps": self.steps, "path": str(self._written or ""), "step_s": self._step_s()}
+            (Path(self.recording.notes) / f"{self.process}.json").write_text(json.dumps(note))
+
+    def _start(self) -> None:
+        import torch
+        from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
+
+        _wait_for_device()
+        self._path().parent.mkdir(parents=True, exist_ok=True)
+        self._observer = ExecutionTraceObserver()
+        self._observer.register_callback(str(self._raw()))
+        self._observer.start()
+        if self.recording.has_profile:
+            kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+            self._profiler = profile(activities=kinds)
+            self._profiler.__enter__()
+
+    def _stop(self) -> None:
+        _wait_for_device()
+        if self._profiler is not None:
+            self._profiler.__exit__(None, None, None)
+        self._observer.stop()
+        self._observer.unregister_callback()
+        self._observer = None
+
+    def _finish(self) -> None:
+        self._stop()
+        path, raw = self._path(), self._raw()
+        part = path.with_name(path.name + ".part")
+        with raw.open("rb") as source, (gzip.open if path.suffix == ".gz" else open)(part, "wb") as sink:
+            head = source.read(CHUNK)
+            place = head.index(b"{") + 1
+            sink.write(head[:place] + b'"benchmate": ' + json.dumps(self._about()).encode() + b"," + head[place:])
+            shutil.copyfileobj(source, sink, CHUNK)
+        part.replace(path)
+        raw.unlink()
+        if self._profiler is not None:
+            self._profiler.export_chrome_trace(str(profile_path(path)))
+        self._written = path
+        if self.recording.is_last:
+            raise SystemExit(0)
+
+    def _about(self) -> dict[str, Any]:
+        import torch
+
+        rank, ranks = _rank()
+        has_cuda = torch.cuda.is_available()
+        return {
+            "step_s": self._step_s(),
+            "steps_timed": len(self.times_s),
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "device": torch.cuda.get_device_name() if has_cuda else "cpu",
+            "rank": rank,
+            "ranks": ranks,
+        }
+
+    def _step_s(self) -> float | None:
+        return statistics.median(self.times_s) if self.times_s else None
+
+    def _path(self) -> Path:
+        return own_path(self.recording.path, *_rank())
+
+    def _raw(self) -> Path:
+        path = self._path()
+        return path.with_name(f"{path.name}.{self.process}.raw")
+
+
+def profile_path(path: Path) -> Path:
+    """Where the profiler's trace of a recording lies."""
+    name = path.name.removesuffix(".gz").removesuffix(".json")
+    return path.with_name(f"{name}.profile.json")
+
+
+def variable(recording: Recording) -> str:
+    """The value of BENCHMATE_TRACE for a recording."""
+    return json.dumps(dataclasses.asdict(recording))
+
+
+def _rank() -> tuple[int, int]:
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _wait_for_device() -> None:
+    torch = sys.modules["torch"]
+    for kind in ("cuda", "xpu"):
+        module = getattr(torch, kind, None)
+        if module is not None and module.is_available() and module.is_initialized():
+            module.synchronize()

@@ -1,0 +1,329 @@
+"""The file of an execution trace: every schema read into the same values, and what is wrong with a file said in one line."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import gzip
+import io
+import json
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmate.ops.errors import OpsError
+
+FLAT = ("1.0.1",)  # a node's fields stand side by side; later ones have inputs, outputs and a list of attributes
+NESTED = ("1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
+SCHEMAS = (*FLAT, *NESTED)
+
+# Names of element types in a trace -> (name in torch, name in an operator configuration).
+DTYPES = {
+    "float": ("float32", "float"),
+    "double": ("float64", "double"),
+    "long int": ("int64", "long"),
+    "long": ("int64", "long"),
+    "int": ("int32", "int"),
+    "short int": ("int16", "short"),
+    "short": ("int16", "short"),
+    "signed char": ("int8", "int8"),
+    "unsigned char": ("uint8", "uint8"),
+    "unsigned short": ("uint16", "uint16"),
+    "short unsigned int": ("uint16", "uint16"),
+    "unsigned int": ("uint32", "uint32"),
+    "unsigned long": ("uint64", "uint64"),
+    "long unsigned int": ("uint64", "uint64"),
+    "bool": ("bool", "bool"),
+    "c10::Half": ("float16", "half"),
+    "c10::BFloat16": ("bfloat16", "bfloat16"),
+    "c10::complex<float>": ("complex64", "complex64"),
+    "c10::complex<double>": ("complex128", "complex128"),
+    "c10::Float8_e4m3fn": ("float8_e4m3fn", "float8_e4m3fn"),
+    "c10::Float8_e5m2": ("float8_e5m2", "float8_e5m2"),
+    "c10::Float8_e4m3fnuz": ("float8_e4m3fnuz", "float8_e4m3fnuz"),
+    "c10::Float8_e5m2fnuz": ("float8_e5m2fnuz", "float8_e5m2fnuz"),
+}
+INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "bool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorRef:
+    """A tensor as an operator saw it. `offset` in elements, `dtype` as torch names it; `strides` None in old schemas."""
+
+    tensor: int
+    storage: int
+    offset: int
+    numel: int
+    itemsize: int
+    device: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
+
+    @property
+    def end(self) -> int:
+        """Bytes from the start of the storage to the end of the last element."""
+        if 0 in self.shape:
+            return self.offset * self.itemsize
+        strides = self.strides if self.strides is not None else contiguous(self.shape)
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, strides, strict=True))
+        return (self.offset + last + 1) * self.itemsize
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its elements."""
+        return self.numel * self.itemsize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A device among the arguments."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opaque:
+    """An argument whose value is not in the trace: a process group, a generator, a class of C++."""
+
+    kind: str
+
+
+Value = TensorRef | Device | Opaque | None | bool | int | float | str | tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One entry of a trace: an operator when it has a `schema`, else a label. An undefined tensor is None."""
+
+    id: int
+    name: str
+    parent: int
+    schema: str = ""
+    rf_id: int | None = None
+    tid: int = 0
+    inputs: tuple[Value, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_operator(self) -> bool:
+        return bool(self.schema) or self.name == "record_param_comms"
+
+    @property
+    def is_collective(self) -> bool:
+        return self.name.startswith(("c10d::", "_c10d_functional::")) or self.name == "record_param_comms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """A trace: its nodes in the order in which they began. `about` is what our recorder adds: step_s, rank, ranks, torch."""
+
+    path: str
+    schema: str
+    nodes: tuple[Node, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a contiguous tensor, in elements."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def tensors_in(value: Any) -> Iterator[TensorRef]:
+    """The tensors of a value, lists walked through."""
+    if isinstance(value, TensorRef):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from tensors_in(item)
+
+
+def read(path: str) -> Trace:
+    """A trace from a file: JSON, compressed by gzip or in a tar archive. Raises OpsError for what is no whole trace."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise OpsError(f"{path}: {error.strerror}; expected an execution trace (.json, .json.gz)") from error
+    # Millions of small objects, all of which stay: looking for cycles among them takes most of the time.
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return parse(_loaded(_unpacked(content, path), path), path)
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def parse(data: Any, path: str = "trace") -> Trace:
+    """A trace from plain data. Raises OpsError, naming the node, for what is none."""
+    if isinstance(data, Mapping) and "traceEvents" in data:
+        raise OpsError(f"{path}: a trace of the profiler, not an execution trace; `trace replay` takes it by --profile")
+    if not isinstance(data, Mapping) or not isinstance(data.get("nodes"), list) or "schema" not in data:
+        raise OpsError(f"{path}: not an execution trace: it has no 'schema' and 'nodes'; `trace record` makes one")
+    schema = str(data["schema"])
+    version = schema.partition("-")[0]
+    if version not in SCHEMAS:
+        raise OpsError(f"{path}: unknown schema '{schema}' of an execution trace; there are {', '.join(SCHEMAS)}")
+    made = _flat_node if version in FLAT else _nested_node
+    nodes = []
+    for number, one in enumerate(data["nodes"]):
+        try:
+            nodes.append(made(one))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            name = one.get("id", number) if isinstance(one, Mapping) else number
+            said = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise OpsError(f"{path}: node {name} is not one of schema {schema}: {said}") from None
+    about = data.get("benchmate")
+    return Trace(
+        path=path,
+        schema=schema,
+        nodes=tuple(sorted(nodes, key=lambda node: node.id)),
+        about=about if isinstance(about, Mapping) else {},
+    )
+
+
+def _unpacked(content: bytes, path: str) -> bytes:
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, OSError) as error:
+            raise OpsError(f"{path}: cut off or damaged: {str(error).lower()}; copy or record it again") from None
+    if content[257:262] == b"ustar":
+        try:
+            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+                for member in archive:
+                    file = archive.extractfile(member) if member.name.endswith(".json") else None
+                    if file is not None:
+                        return file.read()
+        except (EOFError, tarfile.TarError) as error:
+            raise OpsError(f"{path}: cut off or damaged: {str(error).lower()}; copy it again") from None
+        raise OpsError(f"{path}: an archive without a .json in it")
+    return content
+
+
+def _loaded(content: bytes, path: str) -> Any:
+    try:
+        text = content.decode()
+        return json.loads(text)
+    except UnicodeDecodeError as error:
+        raise OpsError(f"{path}: not an execution trace: not UTF-8 at byte {error.start}") from None
+    except RecursionError:
+        raise OpsError(f"{path}: not an execution trace: its JSON is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        is_at_end = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
+        if text.lstrip().startswith("{") and is_at_end:
+            raise OpsError(
+                f"{path}:{error.lineno}:{error.colno}: cut off in the middle: the program that was recorded ended before "
+                "the trace did, or the copy did; record or copy it again"
+            ) from None
+        raise OpsError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg.lower()}") from None
+
+
+def _flat_node(one: Mapping[str, Any]) -> Node:
+    return Node(
+        id=int(one["id"]),
+        name=str(one["name"]),
+        parent=int(one["parent"]),
+        schema=str(one.get("op_schema") or ""),
+        rf_id=one.get("rf_id"),
+        tid=int(one.get("tid") or 0),
+        inputs=_values(one["inputs"], one["input_types"], one["input_shapes"], None),
+        outputs=_values(one["outputs"], one["output_types"], one["output_shapes"], None),
+    )
+
+
+def _nested_node(one: Mapping[str, Any]) -> Node:
+    attributes = {each["name"]: each["value"] for each in one["attrs"]}
+    rf_id = attributes.get("rf_id")
+    return Node(
+        id=int(one["id"]),
+        name=str(one["name"]),
+        parent=int(one["ctrl_deps"]),
+        schema=str(attributes.get("op_schema") or ""),
+        rf_id=None if rf_id is None else int(rf_id),
+        tid=int(attributes.get("tid") or 0),
+        inputs=_side(one["inputs"]),
+        outputs=_side(one["outputs"]),
+        attributes=attributes,
+    )
+
+
+def _side(side: Mapping[str, Any]) -> tuple[Value, ...]:
+    return _values(side["values"], side["types"], side["shapes"], side.get("strides"))
+
+
+def _values(values: Any, types: Any, shapes: Any, strides: Any) -> tuple[Value, ...]:
+    if not len(values) == len(types) == len(shapes):
+        raise ValueError(f"{len(values)} values with {len(types)} types and {len(shapes)} shapes")
+    steps = strides if strides is not None else [None] * len(values)
+    return tuple(map(_value, values, types, shapes, steps))
+
+
+def _value(value: Any, kind: str, shape: Any, strides: Any) -> Value:
+    if kind.startswith("Tensor("):
+        return _tensor(value, kind[7:-1], shape, strides)
+    if kind.startswith("GenericList["):
+        return _list(value, kind[12:-1], shape, strides)
+    if kind == "Device":
+        return Device(name=str(value))
+    if value in ("<None>", "None") or kind in ("None", "Generator"):
+        return None
+    if kind in ("Int", "Bool", "SymInt"):
+        return value if isinstance(value, (bool, int)) else Opaque(kind=kind)
+    if kind in ("Double", "SymFloat"):
+        return float(value)  # infinite ones are strings
+    if kind == "String":
+        return str(value)
+    return Opaque(kind=kind)
+
+
+def _tensor(value: Any, kind: str, shape: Any, strides: Any) -> TensorRef | None:
+    if kind.startswith("nullptr"):
+        return None
+    tensor, storage, offset, numel, itemsize = (int(number) for number in value[:5])
+    sizes = tuple(int(size) for size in shape)
+    return TensorRef(
+        tensor=tensor,
+        storage=storage,
+        offset=offset,
+        numel=numel,
+        itemsize=itemsize,
+        device=str(value[5]) if len(value) > 5 else "cpu",
+        dtype=DTYPES.get(kind, (kind, kind))[0],
+        shape=sizes,
+        strides=tuple(int(step) for step in strides) if strides is not None and len(strides) == len(sizes) else None,
+    )
+
+
+def _list(values: Any, kinds: str, shapes: Any, strides: Any) -> tuple[Value, ...]:
+    names = split_types(kinds)
+    made = []
+    for number, value in enumerate(values):
+        # Of a long list the recorder leaves types and shapes out.
+        kind = names[min(number, len(names) - 1)] if names else "Int"
+        shape = shapes[number] if number < len(shapes) else []
+        steps = strides[number] if strides is not None and number < len(strides) else None
+        made.append(_value(value, kind, shape, steps))
+    return tuple(made)
+
+
+@functools.lru_cache(maxsize=4096)
+def split_types(text: str) -> tuple[str, ...]:
+    """`A,B[C,D],E(F,G)` at its outermost commas."""
+    parts, depth, begin = [], 0, 0
+    for place, letter in enumerate(text):
+        if letter in "[(<":
+            depth += 1
+        elif letter in "])>":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(text[begin:place])
+            begin = place + 1
+    return (*parts, text[begin:]) if text else ()

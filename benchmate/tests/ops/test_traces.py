@@ -1,0 +1,382 @@
+"""Execution traces without torch: files and schemas, lives of storages, selection, summary, configuration, fidelity."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+import tarfile
+
+import pytest
+from configurations import command
+from traces import (
+    ADD,
+    EMBEDDING,
+    EMPTY,
+    NESTED,
+    NONE,
+    RELU,
+    UNDEFINED,
+    VIEW,
+    content,
+    file,
+    listed,
+    node,
+    number,
+    small,
+    tensor,
+    trace,
+)
+
+from benchmate.ops.errors import OpsError
+from benchmate.ops.spec import inputs, parse
+from benchmate.ops.traces import cli, fidelity
+from benchmate.ops.traces.convert import configuration, predicted
+from benchmate.ops.traces.graph import graph_of
+from benchmate.ops.traces.plan import Slot, plan, select
+from benchmate.ops.traces.record import Recorder, Recording, own_path
+from benchmate.ops.traces.schema import SCHEMAS, Device, Opaque, TensorRef, read, split_types
+from benchmate.ops.traces.summary import summary
+
+ALL = ["1.0.1", *(f"{version}-chakra.0.0.4" for version in SCHEMAS if version != "1.0.1")]
+
+
+def calls(found):
+    return [call.id for call in select(found, graph_of(found)).calls]
+
+
+@pytest.mark.parametrize("schema", ALL)
+def test_every_schema_says_the_same(schema):
+    found = trace(*small(), schema=schema)
+    assert [one.id for one in found.nodes] == [1, 10, 20, 21, 22, 23, 30, 33]
+    rows, index, padding = found.nodes[1].inputs
+    assert (rows.shape, rows.dtype, rows.storage, index.dtype, padding) == ((10, 4), "float32", 3, "int64", -1)
+    assert calls(found) == [10, 20, 30, 33]
+    assert len(configuration(found)[0]) == 3
+
+
+def test_arguments_are_read_as_what_they_are():
+    arguments = [
+        listed(tensor(2, 3, 4), UNDEFINED),
+        ("inf", "Double", [], []),
+        ("cuda:0", "Device", [], []),
+        ("<Object>", "Object", [], []),
+        ("<None>", "Generator", [], []),
+        ([[1, 2], []], "GenericList[GenericList[Int,Int],GenericList[]]", [[[], []], []], [[[], []], []]),
+        (True, "Bool", [], []),
+        ("none", "String", [], []),
+    ]
+    values = trace(node(10, "x", arguments, [])).nodes[1].inputs
+    assert isinstance(values[0][0], TensorRef)
+    assert values[0][1] is None
+    assert values[1:] == (
+        float("inf"), Device(name="cuda:0"), Opaque(kind="Object"), None, ((1, 2), ()), True, "none",
+    )  # fmt: skip
+
+
+def test_nested_types_are_split_at_their_outermost_commas():
+    assert split_types("Tensor(c10::complex<float>),GenericList[Int,Int],Tensor(nullptr (uninitialized))") == (
+        "Tensor(c10::complex<float>)",
+        "GenericList[Int,Int]",
+        "Tensor(nullptr (uninitialized))",
+    )
+
+
+def test_a_file_may_be_compressed_or_in_an_archive(tmp_path):
+    text = json.dumps(content(small())).encode()
+    (tmp_path / "t.json.gz").write_bytes(gzip.compress(text))
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as made:
+        member = tarfile.TarInfo("t.json")
+        member.size = len(text)
+        made.addfile(member, io.BytesIO(text))
+    (tmp_path / "t.tar.gz").write_bytes(archive.getvalue())
+    assert [len(read(str(tmp_path / name)).nodes) for name in ("t.json.gz", "t.tar.gz")] == [8, 8]
+
+
+def whole():
+    return json.dumps(content(small()), indent=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (whole()[: len(whole()) // 2].encode(), "cut off in the middle"),
+        (gzip.compress(whole().encode())[:-40], "cut off or damaged"),
+        (b"{'a'}", "1:2: not JSON"),
+        (b"\xff\xfe", "not UTF-8 at byte 0"),
+        (b"[1]", "not an execution trace"),
+        (b'{"traceEvents": []}', "a trace of the profiler, not an execution trace"),
+        (b'{"schema": "9.9.9", "nodes": []}', "unknown schema '9.9.9'"),
+        (
+            b'{"schema": "1.1.1-chakra.0.0.4", "nodes": [{"id": 7}]}',
+            "node 7 is not one of schema 1.1.1-chakra.0.0.4: no 'attrs'",
+        ),
+        (b'{"schema": "1.1.1-chakra.0.0.4", "nodes": []}', "no operator in it"),
+    ],
+)
+def test_a_bad_file_is_one_line(tmp_path, capsys, text, words):
+    path = tmp_path / "bad"
+    path.write_bytes(text)
+    assert cli.main(["to-config", str(path)]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 1
+    assert errors[0].startswith(f"error: {path}:")
+    assert words in errors[0]
+
+
+def test_a_parent_missing_at_the_end_leaves_roots():
+    found = trace(node(10, "aten::relu", [tensor(2, 3, 4)], [tensor(4, 5, 4)], schema=RELU, parent=77))
+    assert calls(found) == [10]
+
+
+def test_a_storage_number_that_is_given_anew_is_other_memory():
+    first, again = tensor(2, 3, 4), tensor(2, 3, 8)
+    graph = graph_of(
+        trace(
+            node(10, "aten::relu", [tensor(8, 9, 4)], [first], schema=RELU),
+            node(20, "aten::relu", [first], [tensor(4, 5, 4)], schema=RELU),
+            node(30, "aten::relu", [tensor(8, 9, 4)], [again], schema=RELU),
+            node(40, "aten::relu", [again], [tensor(6, 7, 8)], schema=RELU),
+        )
+    )
+    assert graph.written[10] == graph.read[20]
+    assert graph.written[30] == graph.read[40] != graph.written[10]
+    assert graph.generations[graph.read[40][0]].birth == 30
+
+
+def test_views_and_changes_in_place_stay_in_their_memory():
+    weight, turned = tensor(2, 3, 4, 5), tensor(4, 3, 5, 4)
+    schema = "aten::relu_(Tensor(a!) self) -> Tensor(a!)"
+    graph = graph_of(
+        trace(
+            node(10, "aten::t", [weight], [turned], schema=VIEW),
+            node(20, "aten::relu_", [turned], [turned], schema=schema),
+        )
+    )
+    assert graph.read[10] == graph.written[10] == graph.read[20] == graph.written[20]
+
+
+def test_a_number_that_nobody_wrote_is_not_what_lay_there_before():
+    floats = tensor(2, 3, 4)
+    scalar = tensor(2, 3, dtype="double", size=8)
+    graph = graph_of(
+        trace(
+            node(10, "aten::relu", [tensor(8, 9, 4)], [floats], schema=RELU),
+            node(20, "aten::add", [tensor(8, 9, 4), scalar, number(1)], [tensor(4, 5, 4)], schema=ADD),
+        )
+    )
+    assert graph.read[20][1] != graph.written[10][0]
+    assert graph.generations[graph.read[20][1]].birth is None
+
+
+def test_an_operator_stands_for_what_it_called():
+    assert calls(trace(*small())) == [10, 20, 30, 33]
+
+
+def test_an_operator_that_hides_what_is_read_later_is_replaced_by_what_it_called():
+    hidden = tensor(15, 16, 6, 4)
+    reader = node(40, "aten::relu", [hidden], [tensor(41, 42, 6, 4)], schema=RELU)
+    found = trace(*small(), reader)
+    chosen = select(found, graph_of(found))
+    assert [one.id for one in chosen.calls] == [10, 21, 22, 23, 30, 33, 40]
+    assert chosen.expanded == {20}
+
+
+def test_an_operator_that_cannot_be_carried_out_is_replaced_or_skipped_with_the_reason():
+    found = trace(*small())
+    chosen = select(found, graph_of(found), lambda one: "no" if one.id in (20, 30) else None)
+    assert [one.id for one in chosen.calls] == [10, 21, 22, 23, 33]
+    assert [(one.id, reason) for one, reason in chosen.skipped] == [(30, "no")]
+
+
+def test_a_mask_that_old_schemas_did_not_write_is_no_obstacle():
+    tensors = [tensor(2, 3, 4), tensor(4, 5, 4)]
+    opaque = ("<unknown>", "<unknown>", [], [])
+    mask = "aten::some_backward(Tensor grad, Tensor self, bool[2] output_mask) -> (Tensor, Tensor)"
+    other = "aten::some_other(Tensor grad, Tensor self, Stream s) -> (Tensor, Tensor)"
+    found = trace(
+        node(10, "aten::some_backward", [*tensors, opaque], [], schema=mask),
+        node(20, "aten::some_other", [*tensors, opaque], [], schema=other),
+    )
+    chosen = select(found, graph_of(found))
+    assert [one.id for one in chosen.calls] == [10]
+    assert [reason for _, reason in chosen.skipped] == ["an argument whose value is not in the trace"]
+
+
+def test_loading_of_data_and_steps_outside_the_marks_are_left_out():
+    tail = [tensor(2, 3, 4)], [tensor(4, 5, 4)]
+    found = trace(
+        node(10, "aten::relu", *tail, schema=RELU),
+        node(20, "ProfilerStep#3", [], []),
+        node(21, "aten::relu", *tail, schema=RELU, parent=20),
+        node(22, "enumerate(DataLoader)#_Single.__next__", [], [], parent=20),
+        node(23, "aten::relu", *tail, schema=RELU, parent=22),
+        node(30, "ProfilerStep#4", [], []),
+        node(31, "aten::relu", *tail, schema=RELU, parent=30),
+    )
+    chosen = select(found, graph_of(found))
+    assert [one.id for one in chosen.calls] == [21]
+    assert [(one.id, reason) for one, reason in chosen.skipped] == [(23, "loading of data")]
+
+
+def test_a_plan_binds_results_to_readers_and_lets_them_go():
+    found = trace(*small())
+    graph = graph_of(found)
+    made = plan(graph, select(found, graph))
+    embedding, linear, first, second = made.calls
+    chosen = embedding.results[0]
+    assert linear.arguments[0] == chosen == first.arguments[0] == second.arguments[1]
+    assert linear.arguments[2] is None
+    assert chosen.number in second.frees
+    assert chosen.number not in first.frees
+    assert {made.views[slot].ref.shape for slot in embedding.reads if made.views[slot].generation in made.given} == {
+        (10, 4),
+        (6,),
+    }
+
+
+def test_made_up_indices_stay_below_the_rows_they_name():
+    found = trace(*small())
+    graph = graph_of(found)
+    made = plan(graph, select(found, graph))
+    assert made.bounds == {graph.read[10][1]: 10}
+    assert made.calls[0].guards == ()
+
+
+def test_indices_that_an_operator_made_of_unknown_data_are_guarded():
+    index = tensor(4, 5, 6, dtype="long int", size=8)
+    found = trace(
+        node(10, "aten::empty", [listed(number(6)), number(4), NONE, NONE, NONE, NONE], [index], schema=EMPTY),
+        node(20, "aten::embedding", [tensor(2, 3, 10, 4), index, number(-1)], [tensor(6, 7, 6, 4)], schema=EMBEDDING),
+    )
+    graph = graph_of(found)
+    made = plan(graph, select(found, graph))
+    [guard] = made.calls[1].guards
+    assert guard == (made.calls[1].arguments[1].number, 10)
+
+
+def test_a_number_beside_tensors_without_dimensions_stays_a_number():
+    scalar = tensor(2, 3, dtype="double", size=8)
+    found = trace(node(10, "aten::add", [tensor(4, 5), scalar, number(1)], [tensor(6, 7)], schema=ADD))
+    graph = graph_of(found)
+    [call] = plan(graph, select(found, graph)).calls
+    assert call.arguments == (Slot(0), 0.5, 1)
+
+
+def test_a_summary_counts_what_would_be_carried_out():
+    group = {"pg_name": "0", "backend_config": "cpu:gloo", "ranks": [], "group_size": 2}
+    init = node(2, "## process_group:init ##", [(json.dumps([group]), "String", [], [])], [])
+    reduce = node(
+        50,
+        "c10d::allreduce_",
+        [listed(tensor(2, 3, 10, 4)), ("<Object>", "Object", [], [])],
+        [],
+        schema="c10d::allreduce_()",
+    )
+    found = summary(trace(init, *small(), reduce))
+    assert (found["operators"], found["calls"], found["unique"], found["ranks"]) == (8, 5, 4, 2)
+    assert found["by_operator"][0] == {"name": "aten::add", "count": 2, "unique": 1, "bytes": 4 * 6 * 4 * 4}
+    assert found["collectives"] == [{"name": "c10d::allreduce_", "count": 1, "unique": 1, "bytes": 160}]
+    assert found["given_bytes"] == 160 + 48 + 80
+
+
+def test_a_configuration_has_each_operator_once_with_its_count():
+    made, left_out = configuration(trace(*small()))
+    assert left_out == {}
+    [add] = made["aten::add"]["config"]
+    assert add["build"] == [{"args": [{"type": "str", "value": ADD}]}]
+    [given] = add["input"]
+    assert given["count"] == 2
+    assert given["args"][0] == {"type": "tensor", "dtype": "float", "shape": [6, 4], "requires_grad": False}
+    [embedding] = made["aten::embedding"]["config"]
+    assert embedding["input"][0]["args"][1]["value_range"] == [0, 9]
+    read_back = [one for spec in parse(made) for one in inputs(spec, "cpu")]
+    assert [one.run_id for one in read_back] == ["aten::embedding|0|0|0", "aten::linear|0|0|0", "aten::add|0|0|0"]
+
+
+def test_records_of_a_configuration_add_up_to_the_step(tmp_path):
+    path = tmp_path / "r.json"
+    first = {"config": {"input": {"args": [], "count": 3}}, "results": [{"pass": "forward", "value": 2.0}]}
+    second = {"config": {"input": {"count": 1}}, "metric": {"forward": {"measure.time": [500.0, 1500.0]}}}
+    third = {"config": {"input": {"count": 4}}, "status": "failed"}
+    path.write_text("\n".join(map(json.dumps, [{"run_options": {}}, first, second, third])))
+    assert predicted(str(path)) == {"seconds": 7.0, "calls": 4, "inputs": 3, "missing": 4}
+    path.write_text("{}")
+    with pytest.raises(OpsError, match="no record with a count"):
+        predicted(str(path))
+
+
+def test_fidelity_joins_calls_by_torchs_own_number():
+    found = trace(*small())
+    graph = graph_of(found)
+    chosen = select(found, graph).calls
+    events = [
+        {"ph": "X", "cat": "cpu_op", "dur": 10.0, "args": {"External id": 5, "Record function id": 10}},
+        {"ph": "X", "cat": "cpu_op", "dur": 30.0, "args": {"External id": 6, "Record function id": 20}},
+        {"ph": "X", "cat": "cpu_op", "dur": 20.0, "args": {"External id": 7, "Record function id": 23}},
+        {"ph": "X", "cat": "kernel", "dur": 15.0, "args": {"External id": 7}},
+    ]
+    recorded = fidelity.recorded_s(events, graph, chosen)
+    assert recorded == pytest.approx({10: 10e-6, 20: 15e-6})
+    told = fidelity.compared(recorded, {10: [20e-6], 20: [15e-6], 30: [1.0]})
+    assert told["calls"] == 2
+    assert told["ratio"] == pytest.approx(35 / 25)
+    assert told["shares_in_common"] == pytest.approx(0.4 + 15 / 35)
+    assert fidelity.compared({}, {10: [1.0]}) is None
+
+
+def test_each_rank_has_its_file():
+    assert [str(own_path(name, 1, 2)) for name in ("t.json", "t.json.gz", "t{rank}.json", "t")] == [
+        "t.rank-1.json", "t.rank-1.json.gz", "t1.json", "t.rank-1",
+    ]  # fmt: skip
+    assert str(own_path("t.json", 0, 1)) == "t.json"
+
+
+def test_a_recorder_counts_the_steps_of_one_optimizer():
+    recorder = Recorder(Recording(skip=100))
+    generator, critic = object(), object()
+    for optimizer in (generator, critic, critic, generator):
+        recorder.stepped(optimizer)
+    assert recorder.steps == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["record"], "no program: trace record"),
+        (["record", "--", "no-such-program"], "no-such-program: no such program"),
+        (["record", "--skip", "-1", "--", "true"], "--skip: expected a number that is not negative"),
+        (["record", "-o", "nowhere/t.json", "--", "true"], "no folder"),
+        (["replay", "FILE", "-i", "0"], "-i: expected at least 1"),
+        (["replay", "FOLDER"], "no rank-0.json"),
+        (["summary", "nowhere.json"], "nowhere.json: No such file"),
+        (["predict", "nowhere.json"], "nowhere.json: No such file"),
+    ],
+)
+def test_a_mistake_ends_with_2_and_one_line(tmp_path, capsys, argv, words):
+    names = {"FILE": str(file(tmp_path, *small())), "FOLDER": str(tmp_path)}
+    assert cli.main([names.get(word, word) for word in argv]) == 2
+    [error] = capsys.readouterr().err.splitlines()
+    assert words in error
+
+
+def test_a_program_without_optimizer_steps_is_told_so(tmp_path):
+    (tmp_path / "empty.py").write_text("print('done')\n")
+    done = command(tmp_path, "trace", "record", "--", sys.executable, "empty.py")
+    assert (done.returncode, done.stdout) == (1, "done\n")
+    assert done.stderr.startswith("error: nothing recorded: 0 steps of an optimizer, 9 are needed")
+
+
+def test_commands_read_a_file_and_print(tmp_path, capsys):
+    path = str(file(tmp_path, *small(), benchmate={"step_s": 0.001, "torch": "2.13", "ranks": 1}))
+    assert cli.main(["summary", path]) == 0
+    page = capsys.readouterr().out
+    assert "8 nodes, 7 of operators; 4 calls, 3 of them different" in page
+    assert "step 1 ms" in page
+    assert cli.main(["summary", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == NESTED
+    assert cli.main(["to-config", path, "-o", str(tmp_path / "c.json")]) == 0
+    assert "3 operators, 3 inputs, 4 calls of a step" in capsys.readouterr().err
+    assert set(json.loads((tmp_path / "c.json").read_text())) == {"aten::embedding", "aten::linear", "aten::add"}
