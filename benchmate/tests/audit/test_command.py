@@ -1,0 +1,148 @@
+"""`python -m benchmate.audit` from the outside, with models that need no framework."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmate.audit.cells import Cell, blocks_of, cells_of
+
+MODELS = """
+import os, time
+
+def spin(batch, device):
+    def call():
+        end = time.perf_counter() + 0.0005 * batch
+        while time.perf_counter() < end:
+            pass
+    return call
+
+def pair(batch, device):
+    return time.sleep, (0.0001,)
+
+def raises(batch, device):
+    raise RuntimeError("no weights\\nhere")
+
+def gone(batch, device):
+    return lambda: os._exit(3)
+
+def number(batch, device):
+    return 3
+"""
+
+
+def audit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "of_mine.py").write_text(MODELS)
+    command = [sys.executable, "-m", "benchmate.audit", "--device", "cpu", "--seconds", "0.02", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def records(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_every_cell_is_measured_in_each_block_by_a_process_of_its_own(tmp_path: Path) -> None:
+    ended = audit(
+        tmp_path, "--model", "of_mine:spin", "--batch", "1,2", "--warmup", "3", "--sync", "none,each",
+        "--processes", "2", "--out", "out.jsonl",
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    found = records(tmp_path / "out.jsonl")
+    tried = sorted(
+        (record["block"], record["cell"]["batch"], record["cell"]["sync"], record["cell"]["again"]) for record in found
+    )
+    of_block = [
+        (1, "each", False),
+        (1, "each", True),
+        (1, "none", False),
+        (2, "each", False),
+        (2, "each", True),
+        (2, "none", False),
+    ]
+    assert tried == [(block, *cell) for block in (0, 1) for cell in of_block]
+    for record in found:
+        told = record["audit"]
+        assert len(told["warmup_ns"]) == 3
+        assert len(told["wall_ns"]) >= 30
+        assert min(told["wall_ns"]) >= 500_000 * record["cell"]["batch"]
+        assert sum(told["wall_ns"]) <= told["window_ns"]
+        assert told["event_ns"] == []
+        assert "no accelerator" in told["absent"]
+
+
+def test_a_model_may_be_a_function_and_its_arguments(tmp_path: Path) -> None:
+    ended = audit(
+        tmp_path, "--model", "of_mine:pair", "--batch", "1", "--warmup", "0", "--sync", "end", "--processes", "1"
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "batch=1 warmup=0 sync=end: wall" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("of_mine:raises", "RuntimeError: no weights here"),
+        ("of_mine:gone", "ended without a result (code 3)"),
+        ("of_mine:number", "expected a function"),
+        ("of_mine:absent", "has no attribute 'absent'"),
+        ("absent:function", "No module named 'absent'"),
+        ("builtin:other", "the only built-in model is builtin:cnn"),
+        ("resnet50", "expected builtin:cnn, torchvision:NAME, MODULE:FUNCTION or onnx:FILE"),
+    ],
+)
+def test_a_model_that_cannot_be_measured_is_said_for_each_process_and_fails(
+    tmp_path: Path, model: str, said: str
+) -> None:
+    ended = audit(
+        tmp_path,
+        "--model",
+        model,
+        "--batch",
+        "1",
+        "--warmup",
+        "0",
+        "--sync",
+        "each",
+        "--processes",
+        "1",
+        "--out",
+        "out.jsonl",
+    )
+    assert ended.returncode == 1
+    assert said in ended.stderr
+    assert all(said in record["audit"]["error"] for record in records(tmp_path / "out.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--batch", "0"], "expected whole numbers from 1 on"),
+        (["--batch", "one"], "expected whole numbers from 1 on"),
+        (["--warmup", "-1"], "expected whole numbers from 0 on"),
+        (["--sync", "none,often"], "'often': expected some of none, each, end"),
+        (["--clock", "sun"], "'sun': expected some of wall, event"),
+        (["--processes", "0"], "expected a whole number from 1 on"),
+        (["--calls", "many"], "expected a whole number from 1 on"),
+    ],
+)
+def test_what_cannot_be_tried_is_refused_before_anything_runs(tmp_path: Path, arguments: list[str], said: str) -> None:
+    ended = audit(tmp_path, "--model", "of_mine:spin", *arguments)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+
+
+def test_blocks_hold_every_cell_once_and_the_seed_decides_their_order() -> None:
+    cells = cells_of([1, 8], [0, 50], ["none", "each", "end"])
+    assert len(cells) == 14
+    assert cells[6] == Cell(batch=1, warmup=50, sync="end", again=True)
+    order = blocks_of(cells, 3, seed=4)
+    assert [sorted(cell.name for block, cell in order if block == number) for number in range(3)] == [
+        sorted(cell.name for cell in cells)
+    ] * 3
+    assert order == blocks_of(cells, 3, seed=4)
+    assert order != blocks_of(cells, 3, seed=5)
+    assert blocks_of(cells, 1, seed=None) == tuple((0, cell) for cell in cells)
