@@ -8,6 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 from agent import Agent
+from hypothesis import settings
+
+# The same examples everywhere, and none is wrong because the machine does other things meanwhile.
+settings.register_profile("benchmate", deadline=None, derandomize=True)
+settings.load_profile("benchmate")
 
 # A job in the background of a script ignores Ctrl-C, and so would every program that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

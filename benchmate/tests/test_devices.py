@@ -31,6 +31,7 @@ class FakeNvml:
 
     def __init__(self, count: int = 4, mig: dict[int, list[str]] | None = None, **broken: int) -> None:
         self.count, self.mig, self.broken = count, mig or {}, broken
+        self.lost: set[int] = set()
         self.asked: list[str] = []
         self.xids: list[tuple[str, int]] = []
 
@@ -52,6 +53,8 @@ class FakeNvml:
         return self.count
 
     def _nvmlDeviceGetHandleByIndex(self, index: int) -> str:
+        if index in self.lost:
+            raise self.NVMLError(15)
         return f"GPU-{index:04x}"
 
     def _nvmlDeviceGetUUID(self, handle: str) -> str:
@@ -166,6 +169,14 @@ def test_a_gpu_that_falls_off_the_bus_is_lost(nvml: Any) -> None:
     fake.broken["nvmlDeviceGetMemoryInfo"] = 15
     with pytest.raises(DeviceLostError, match="error 15"):
         device.sample()
+
+
+def test_a_gpu_that_is_lost_from_the_start_is_one_line_and_the_others_keep_their_numbers(nvml: Any) -> None:
+    fake = nvml(3)
+    fake.lost = {1}
+    vendor, trouble = open_vendor("cuda", {})
+    assert [device.index for device in vendor.devices] == [0, 2]
+    assert trouble == "device 1 cannot be read: error 15"
 
 
 def test_the_drivers_errors_go_to_the_device_that_had_them(nvml: Any) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from time import perf_counter_ns
 from typing import Any
 
 import pytest
 
 from benchmate import loop, session
-from benchmate.config import parse_config
+from benchmate.configuration import parse_config
 from benchmate.errors import BenchmateError
 from benchmate.loop import Observed, ObservedIterator, Steps
 from benchmate.ring import EPOCH_END, LOST, MILLI, OBSERVED, WARM_UP, WINDOW_STOP, Reader
@@ -376,11 +378,45 @@ def test_a_device_that_lags_without_end_costs_no_memory_and_no_step(device, monk
 # The barrier
 
 
-def test_at_the_barrier_the_window_begins_after_go():
+def test_at_the_barrier_the_window_begins_after_go(monkeypatch):
+    monkeypatch.setattr("benchmate.loop.AFTER_GO_NS", 0)
     here = measuring(barrier=True)
     with pytest.raises(Stop):
         go_through(Observed(range(100), here.observer("train", "items/s"), 1))
     assert here.sink.controls == [{"ready": True}]
+    here.finish()
+    assert flags(here.sink) == ["w", "w", "w", "m", "m", "m"]
+
+
+@pytest.mark.parametrize("after_go_ns", [0, 5_000_000])
+def test_a_few_steps_after_go_are_warm_up(monkeypatch, after_go_ns):
+    monkeypatch.setattr("benchmate.loop.AFTER_GO_NS", after_go_ns)
+    went = []
+    monkeypatch.setattr(Sink, "answer", lambda *_: went.append(perf_counter_ns()) or {"go": 1.0})
+    here = measuring(warmup=3, window=4, barrier=True)
+    with pytest.raises(Stop):
+        go_through(Observed(itertools.count(), here.observer("train", "items/s"), 1))
+    here.finish()
+    steps = here.sink.of("rate")
+    after_go = [step for step in steps if step["t0_ns"] > went[0]]
+    warm = [step for step in after_go if step.get("warmup")]
+    assert after_go[: len(warm)] == warm
+    assert len(warm) >= 1
+    measured = after_go[len(warm) :]
+    assert len(measured) == 4
+    assert all(step["t0_ns"] >= went[0] + after_go_ns for step in measured)
+    (window,) = here.sink.of("window")
+    assert window["window"]["start_ns"] <= measured[0]["t0_ns"]
+
+
+def test_during_warm_up_nothing_counts_as_observed():
+    here = measuring(warmup=5, window=3)
+    observer = here.observer("train", "items/s")
+    seen = []
+    with pytest.raises(Stop):
+        for _ in Observed(range(100), observer, 1):
+            seen.append(observer.ring.words[OBSERVED])
+    assert seen == [0, 0, 0, 0, 0, 0, 1, 2]
 
 
 def test_a_session_that_is_not_told_otherwise_uses_quick(monkeypatch):

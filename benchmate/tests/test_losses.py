@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from test_loop import Sink, measuring
+
+import benchmate
+from benchmate.session import Session
 
 
 class OnDevice:
@@ -25,25 +29,31 @@ class OnDevice:
         return self.value
 
 
+@pytest.fixture
+def here(monkeypatch) -> Session:
+    """A session that `benchmate.observe_loss` uses."""
+    session = measuring()
+    monkeypatch.setattr("benchmate.session._current", session)
+    monkeypatch.setattr("benchmate._loss_observers", {})
+    return session
+
+
 def losses(sink: Sink) -> list[float]:
     return [data["loss"] for data in sink.of("loss")]
 
 
-def test_a_device_loss_is_not_read_before_the_end():
-    here = measuring()
+def test_a_device_loss_is_not_read_before_the_end(here):
     OnDevice.reads = 0
     for index in range(5):
-        here.losses_of("train").observe(OnDevice(float(index)))
+        benchmate.observe_loss(OnDevice(float(index)))
     assert OnDevice.reads == 0
     here.finish()
     assert losses(here.sink) == [0, 1, 2, 3, 4]
 
 
-def test_what_is_kept_is_bounded_and_evenly_spread():
-    here = measuring()
-    kept = here.losses_of("train")
+def test_what_is_kept_is_bounded_and_evenly_spread(here):
     for index in range(100_000):
-        kept.observe(OnDevice(float(index)))
+        benchmate.observe_loss(OnDevice(float(index)))
     here.finish()
     got = losses(here.sink)
     assert 256 <= len(got) <= 513
@@ -52,19 +62,33 @@ def test_what_is_kept_is_bounded_and_evenly_spread():
     assert got[0] == 0
 
 
-def test_host_losses_are_thinned_when_nobody_reads_but_a_bad_one_is_never_missed():
-    here = measuring()
-    kept = here.losses_of("train")
+def test_host_losses_are_thinned_when_nobody_reads_but_a_bad_one_is_never_missed(here):
     for index in range(100_000):
-        kept.observe(float(index))
-    kept.observe(float("nan"))
+        benchmate.observe_loss(float(index))
+    benchmate.observe_loss(float("nan"))
     here.finish()
     assert len(losses(here.sink)) <= 8192
     assert here.sink.controls == [{"fail": {"why": "invalid", "detail": "loss of train: nan at step 100000"}}]
 
 
-def test_a_bad_loss_on_the_device_fails_the_step_too():
-    here = measuring()
-    here.losses_of("train").observe(OnDevice(float("inf")))
+def test_a_bad_loss_on_the_device_fails_the_step_too(here):
+    benchmate.observe_loss(OnDevice(float("inf")))
     here.finish()
     assert here.sink.controls == [{"fail": {"why": "invalid", "detail": "loss of train: inf at step 0"}}]
+
+
+def test_every_float_is_looked_at_though_few_are_written(here):
+    for index in range(100_000):
+        benchmate.observe_loss(float("inf") if index == 99_000 else 1.0)
+    here.finish()
+    assert len(losses(here.sink)) < 1000
+    assert here.sink.controls == [{"fail": {"why": "invalid", "detail": "loss of train: inf at step 99000"}}]
+
+
+def test_a_loss_of_every_epoch_is_written(here, monkeypatch):
+    clock = itertools.count(0, 60_000_000)
+    monkeypatch.setattr("benchmate.loss.perf_counter_ns", lambda: next(clock))
+    for index in range(200):
+        benchmate.observe_loss(float(index))
+    here.finish()
+    assert losses(here.sink) == list(range(200))

@@ -13,11 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from benchmate.devices.api import DeviceLostError, DeviceProcess, Sample, Survey
+from benchmate.monitors import sampler
 from benchmate.monitors.cpu import Cpu
 from benchmate.monitors.gpu import DeviceSampler
 from benchmate.monitors.io import Disks
@@ -242,6 +244,13 @@ def test_a_device_belongs_to_the_step_with_its_uuid_else_with_its_number() -> No
     second = WatchedStep(name="b", sink="", pid=2, devices=(1,), uuids=("GPU-a",))
     assert of_device([first, second], 0, "GPU-a", 0) == [second]
     assert of_device([first, second], 0, "SIM-0", 0) == [first]
+
+
+def test_all_slices_of_a_step_are_read() -> None:
+    pieces = [SimpleNamespace(uuid=f"MIG-{name}") for name in "ab"]
+    whole = SimpleNamespace(uuid="GPU-0", index=0, slices=pieces)
+    step = WatchedStep(name="s", sink="", pid=1, devices=(0, 1), uuids=("MIG-b", "MIG-a"))
+    assert sampler._held([step], [whole]) == {"s": [("MIG-b", pieces[1]), ("MIG-a", pieces[0])]}
 
 
 # ------------------------------------------------------------------------------------------ processes

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 
 import pytest
 
-from benchmate.config import Measure, parse_config, read_config
+from benchmate.configuration import Measure, parse_config, read_config
 from benchmate.errors import BenchmateError
 from benchmate.stats import median, throughput
 
@@ -20,6 +21,12 @@ def test_importing_brings_nothing_heavy():
     names = ("torch", "numpy", "voir", "ptera", "giving", "json", "socket", "asyncio")
     code = f"import sys, benchmate; print([m for m in {names} if m in sys.modules])"
     assert python(code) == "[]\n"
+
+
+def test_no_module_takes_the_name_of_a_function_of_the_package():
+    functions = "all(callable(getattr(benchmate, name)) for name in benchmate.__all__)"
+    code = f"import benchmate; print([benchmate.config() for _ in range(2)], {functions})"
+    assert python(code) == "[{}, {}] True\n"
 
 
 def test_the_defaults_are_those_of_quick():
@@ -79,3 +86,28 @@ def test_the_demo_needs_no_torch():
 def test_an_unknown_word_is_a_usage_error():
     done = subprocess.run([sys.executable, "-m", "benchmate", "dmo"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_the_demo_observes_a_script_of_ones_own_to_its_end(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys, torch\n"
+        "from torch.utils.data import DataLoader\n"
+        "for batch in DataLoader(torch.ones(int(sys.argv[1]), 3), batch_size=2):\n"
+        "    torch.nn.functional.cross_entropy(batch, torch.zeros(2, dtype=torch.long))\n"
+        "print('done')\n"
+    )
+    command = [sys.executable, "-m", "benchmate", "demo", str(script), "400"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "done\n"
+    assert "items/s" in done.stderr
+    assert "loss (train): 1.09861" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["many"], ["no_such_script.py"], ["3", "4"]])
+def test_the_demo_says_what_it_expects(words):
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmate", "demo", *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "expected a number or a script" in done.stderr) == (2, True)

@@ -5,18 +5,19 @@ Importing this package imports neither torch nor numpy nor voir; each function b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from benchmate.batch import BatchSize
     from benchmate.loop import Steps
+    from benchmate.loss import Losses
 
 __version__ = "0.1.0"
 __all__ = ["config", "fail", "message", "metric", "observe_loss", "observed", "option", "steps"]
 
-# How the losses of each task are observed in this process: looking it up each time costs more than the loss.
-_loss_observers: dict[str, Callable[[Any], None]] = {}
+# The losses of each task in this process: asking the session for them each time costs more than the loss.
+_loss_observers: dict[str, Losses] = {}
 
 T = TypeVar("T", bound=Iterable[Any])
 
@@ -49,13 +50,19 @@ def steps(*, units: str = "items/s", task: str = "train", stop: bool | None = No
 
 
 def observe_loss(value: Any, task: str = "train") -> None:
-    """Observe a loss: a float, or a tensor, which is read after the window and never waited for."""
-    observe = _loss_observers.get(task)
-    if observe is None:
+    """Observe a loss: a float, or a tensor, which on a device is read after the window and never waited for.
+
+    How many of them are read, and when: `benchmate.loss.Losses`.
+    """
+    losses = _loss_observers.get(task)
+    if losses is None:
         from benchmate.session import current
 
-        observe = _loss_observers[task] = current().losses_of(task).observe
-    observe(value)
+        losses = _loss_observers[task] = current().losses_of(task)
+    losses.count = count = losses.count + 1
+    # Most tensors are passed over here, before they are touched: a call more would be half of what that costs.
+    if count > losses.until or type(value) is float:
+        losses.take(count - 1, value)
 
 
 def metric(name: str, value: float, units: str = "", direction: str = "none", **more: Any) -> None:

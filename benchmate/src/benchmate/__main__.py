@@ -1,21 +1,26 @@
-"""`python -m benchmate demo`: a training script of its own, observed without any orchestrator."""
+"""`python -m benchmate demo`: a plain training script, one of its own or the user's, observed without any orchestrator."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-USAGE = "usage: python -m benchmate demo [STEPS]"
+USAGE = "usage: python -m benchmate demo [STEPS | SCRIPT.py [ARGUMENTS...]]"
 
 
 def main(argv: list[str]) -> int:
     """Run the demo; returns the exit code."""
-    if not argv or argv[0] != "demo" or len(argv) > 2:
+    if not argv or argv[0] != "demo":
         print(USAGE, file=sys.stderr)
         return 2
+    if len(argv) > 1 and Path(argv[1]).is_file():
+        from benchmate import dataloaders, run
+
+        return run.main(["--voirfile", dataloaders.__file__, *argv[1:]])
     try:
-        steps = int(argv[1]) if len(argv) == 2 else 200
+        (steps,) = [int(word) for word in argv[1:]] or [200]
     except ValueError:
-        print(f"{USAGE}: expected a number, got {argv[1]!r}", file=sys.stderr)
+        print(f"{USAGE}: expected a number or a script that is there, got {' '.join(argv[1:])!r}", file=sys.stderr)
         return 2
     from benchmate import demo
 

@@ -26,6 +26,7 @@ from benchmate.ring import (
     PARTS,
     PENDING,
     SLOT_BYTES,
+    SPARE,
     TAIL,
     UNIX_MINUS_MONO,
     WANTED,
@@ -42,6 +43,9 @@ AGGREGATE_AFTER = 100_000
 RESERVE = 64  # slots kept for entries that must be written: the ends of warm-up and window
 FAR = 1 << 62
 LOOK_AGAIN_NS = 20_000_000
+AFTER_GO_NS = (
+    100_000_000  # of further warm-up: whoever waited at the barrier comes back to idle devices and cold caches
+)
 TASKS = ("train", "validation", "inference")
 FIRST_SLOT = HEADER_BYTES // 8
 SLOT_WORDS = SLOT_BYTES // 8
@@ -125,7 +129,9 @@ class Observer:
         self.until = 0
         self.need = 0
         self._turn: Callable[[int], None] = self._first_turn
-        self._flags = WARM_UP if self._measure.warmup_steps or self._measure.warmup_s else 0
+        measure = self._measure
+        # At a barrier there is something to wait with, and for: the first step at least is warm-up.
+        self._flags = WARM_UP if measure.warmup_steps or measure.warmup_s or measure.barrier else 0
         self._warm = 0
         self._first_end_ns = 0
         self._window_start_ns = 0
@@ -168,7 +174,7 @@ class Observer:
         else:
             self._gather(t0_ns, end_ns, n, wait_ns, flags | self._flags)
         self.count = count = count + 1
-        self._words[OBSERVED] = count - self._warm
+        self._words[SPARE if self._flags else OBSERVED] = count - self._warm
         if end_ns >= self.until and count >= self.need:
             self._turn(end_ns)
 
@@ -352,7 +358,7 @@ class Observer:
         self._look_for_a_device()
         self._turn = self._warm_turn
         if self._flags == 0:
-            self._begin_window()
+            self._begin_window(0)
             self._window_start_ns = self.ring.words[WINDOW_START] = end_ns - self._first_host_ns()
         else:
             self._warm_turn(end_ns)
@@ -366,16 +372,28 @@ class Observer:
         self._look_for_a_device()
         measure = self._measure
         if self.count >= measure.warmup_steps and end_ns - self._first_end_ns >= measure.warmup_s * 1e9:
-            self._warm = self.count
-            self._begin_window()
+            if measure.barrier and not self._session.has_gone:
+                self._write_gathered(0)
+                self._settle()
+                wait_for_devices()
+                self._session.wait_for_go()
+                self._turn, self.until = self._after_go_turn, perf_counter_ns() + AFTER_GO_NS
+                self.need = self.count + 1
+            else:
+                self._begin_window(self.count)
 
-    def _begin_window(self) -> None:
+    def _after_go_turn(self, end_ns: int) -> None:
+        self._begin_window(self.count)
+
+    def _begin_window(self, warm: int) -> None:
+        """Measure from here; the first `warm` steps were warm-up."""
+        self._warm = warm
         self._write_gathered(0)
         self._settle()
         self._flags = 0
         # Waiting would leave the device idle, so that the first steps of the window seem to take no time: as far behind as it
-        # is at the beginning it is at the end. Others of a group, though, are waited for with nothing on its way.
-        self._is_drained = self._lag is None or self._measure.barrier
+        # is at the beginning it is at the end.
+        self._is_drained = self._lag is None
         if self._is_drained:
             wait_for_devices()
         self._session.window_begins()
@@ -469,31 +487,34 @@ class Observer:
         size, n = sizer(batch_size)
         me = self._loop = object()
         clock, began_ns, wait_ns = perf_counter_ns, None, 0
-        words, capacity, head, direct, count, warm, flags, until, has_marks = self._copies(me)
+        head_word, no_device_clock = HEAD, NO_DEVICE_CLOCK
+        words, slot, last_slot, head, count, observed_word, warm, flags, until, has_marks = self._copies(me)
         t0_ns = clock()
         self.begin_on_device()
         try:
             for batch in iterable:
                 fetched_ns = clock()
                 if began_ns is not None:
-                    # `_write` and `record` written out: a call, and each line of memory touched, costs what can be seen
-                    # after a training step has emptied the caches.
-                    if self._fast is me and head < direct and type(n) is int:
-                        slot = FIRST_SLOT + head % capacity * SLOT_WORDS
+                    # `_write` and `record` written out, with their constants in variables: a call, and each line of memory
+                    # touched, costs what can be seen after a training step has emptied the caches.
+                    if self._fast is me and slot < last_slot and type(n) is int:
                         words[slot] = count
                         words[slot + 1] = began_ns
                         words[slot + 2] = t0_ns - began_ns
                         words[slot + 3] = n
-                        words[slot + 4] = NO_DEVICE_CLOCK
+                        words[slot + 4] = no_device_clock
                         words[slot + 5] = 1
                         words[slot + 6] = flags
                         words[slot + 7] = wait_ns
-                        words[HEAD] = self._head = head = head + 1
+                        slot += 8
+                        words[head_word] = self._head = head = head + 1
                         self.count = count = count + 1
-                        words[OBSERVED] = count - warm
+                        words[observed_word] = count - warm
                     else:
                         self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, 0)
-                        words, capacity, head, direct, count, warm, flags, until, has_marks = self._copies(me)
+                        words, slot, last_slot, head, count, observed_word, warm, flags, until, has_marks = (
+                            self._copies(me)
+                        )
                 if size is not None:
                     try:
                         n = size(batch)
@@ -513,7 +534,7 @@ class Observer:
                     self._record_unless_overlapped(me, ended_ns, self.settled(t0_ns), n, wait_ns, 0)
                     if self.is_over:
                         return
-                    words, capacity, head, direct, count, warm, flags, until, has_marks = self._copies(me)
+                    words, slot, last_slot, head, count, observed_word, warm, flags, until, has_marks = self._copies(me)
                     t0_ns = clock()
                     if has_marks:
                         self.begin_on_device()
@@ -530,15 +551,20 @@ class Observer:
             self._session.message(f"{self.task}: a loader yielded nothing", once=True)
         self._loop_ended()
 
-    def _copies(self, me: object) -> tuple[Any, int, int, int, int, int, int, int, bool]:
+    def _copies(self, me: object) -> tuple[Any, int, int, int, int, int, int, int, int, bool]:
         """What the loop `me` needs at each step, for its own variables; true as long as `_fast` is `me`."""
         self._fast = me
+        head = self._head
+        place = head % self._capacity
+        slot = FIRST_SLOT + place * SLOT_WORDS
         return (
             self._words,
-            self._capacity,
-            self._head,
-            self._direct,
+            slot,
+            # The ring's end, where the next slot is the first again, or what may be written without looking at the reader.
+            slot + min(self._capacity - place, self._direct - head) * SLOT_WORDS,
+            head,
             self.count,
+            SPARE if self._flags else OBSERVED,
             self._warm,
             self._flags,
             self.until,

@@ -19,13 +19,30 @@ READ_EVERY_NS = 50_000_000
 
 
 class Losses:
-    """The losses of one task.
+    """The losses of one task: `count` have been seen, those up to number `until` need not be looked at.
 
-    A float goes straight into the ring; so does a tensor in host memory, though after the first 64 only about every 50 ms,
-    because reading one costs as much as a small operator. A tensor on a device is kept, detached, at most 512 of them: when
-    there are more, every other one is let go and only every second of those to come is kept. Whether one is passed over is
-    decided before it is touched.
+    Those in host memory are written into the ring, the first 64 and then one about every 50 ms: reading a tensor costs as much
+    as a small operator. Floats are written as seldom, but each is looked at, so that none that is not finite is missed. A tensor
+    on a device is kept, detached, at most 512 of them: when there are more, every other one is let go and only every second of
+    those to come is kept. Whether a tensor is passed over is decided before it is touched.
     """
+
+    __slots__ = (
+        "_due",
+        "_has_failed",
+        "_is_on_host",
+        "_kept",
+        "_kept_stride",
+        "_meta",
+        "_read_id",
+        "_read_ns",
+        "_session",
+        "_stride",
+        "_task",
+        "count",
+        "ring",
+        "until",
+    )
 
     def __init__(self, session: Session, task: str) -> None:
         self._session = session
@@ -38,9 +55,9 @@ class Losses:
         }
         self.ring: Ring = session.open_ring(self._meta, capacity=SLOTS)
         self._task = task
-        self._count = 0
-        self._next = 0
-        """The number of the next loss to look at."""
+        self.count = self.until = 0
+        self._due = 0
+        """The number of the next loss on the host to write."""
         self._stride = 1
         self._kept: list[tuple[int, int, Any]] = []
         self._kept_stride = 1
@@ -48,35 +65,33 @@ class Losses:
         self._is_on_host: bool | None = None
         self._read_ns = self._read_id = 0
 
-    def observe(self, value: Any) -> None:
-        """Take the loss of one step. Never waits for a device, never keeps a graph alive, never raises."""
-        self._count = count = self._count + 1
-        if count > self._next:
-            self._take(count - 1, value)
-
-    def _take(self, batch_id: int, value: Any) -> None:
-        t_ns = perf_counter_ns()
+    def take(self, batch_id: int, value: Any) -> None:
+        """Look at the loss of one step. Never waits for a device, never keeps a graph alive, never raises."""
         if isinstance(value, (int, float)):
-            self._write(batch_id, t_ns, float(value))
+            if batch_id >= self._due or not math.isfinite(value):
+                self._read(batch_id, value)
         elif self._is_on_host or (self._is_on_host is None and self._look(value)):
-            number = as_number(value)
-            if number is not None:
-                self._write(batch_id, t_ns, float(number))
-            self._next = batch_id + (1 if batch_id < READ_AT_ONCE else self._until_next(batch_id, t_ns))
-            self._read_id, self._read_ns = batch_id, t_ns
+            self._read(batch_id, as_number(value))
+            self.until = self._due
         else:
             detach = getattr(value, "detach", None)
-            self._kept.append((batch_id, t_ns, value if detach is None else detach()))
+            self._kept.append((batch_id, perf_counter_ns(), value if detach is None else detach()))
             if len(self._kept) > KEPT:
                 del self._kept[1::2]
                 self._kept_stride *= 2
-            self._next = batch_id + self._kept_stride
+            self.until = batch_id + self._kept_stride
 
-    def _until_next(self, batch_id: int, t_ns: int) -> int:
-        """How many losses make READ_EVERY_NS at the pace since the last one read, so that those in between read no clock."""
-        since = batch_id - self._read_id
-        pace_ns = max(1, (t_ns - self._read_ns) // since)
-        return max(1, min(READ_EVERY_NS // pace_ns, 2 * since))
+    def _read(self, batch_id: int, loss: float | None) -> None:
+        """Write one that is on the host, and say which is the next: at the pace since the last one, READ_EVERY_NS from here."""
+        t_ns = perf_counter_ns()
+        if loss is not None:
+            self._write(batch_id, t_ns, loss)
+        self._due = batch_id + 1
+        if batch_id >= READ_AT_ONCE:
+            since = batch_id - self._read_id
+            pace_ns = max(1, (t_ns - self._read_ns) // since)
+            self._due = batch_id + max(1, min(READ_EVERY_NS // pace_ns, 2 * since))
+        self._read_id, self._read_ns = batch_id, t_ns
 
     def _look(self, value: Any) -> bool:
         """Where the losses of this task live; the first one tells for all."""
@@ -89,11 +104,12 @@ class Losses:
         for batch_id, t_ns, value in kept:
             number = as_number(value)
             if number is not None:
-                self._write(batch_id, t_ns, float(number))
+                self._write(batch_id, t_ns, number)
         self._session.drain(self.ring, self._meta)
         self.ring.close()
 
     def _write(self, batch_id: int, t_ns: int, loss: float) -> None:
+        loss = float(loss)
         if not math.isfinite(loss):
             if not self._has_failed:
                 self._has_failed = True

@@ -28,6 +28,7 @@ CAPACITY, HEAD, TAIL, LOST, CLOSED, UNIX_MINUS_MONO, WANTED, WINDOW_START, WINDO
     1, 12
 )
 STOP = 12  # written by the agent: the whole group has its observations
+SPARE = 13  # what the loop counts during warm-up, in the place of OBSERVED
 
 WARM_UP, EPOCH_END, MILLI, PARTS = 1, 2, 4, 8
 NO_DEVICE_CLOCK, PENDING = -1, -2

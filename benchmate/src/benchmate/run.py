@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmate.config import read_config
+from benchmate.configuration import read_config
 from benchmate.errors import BenchmateError
 from benchmate.session import Session, flush_and_exit, use
 

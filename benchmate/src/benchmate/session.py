@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import benchmate
 from benchmate import compilation, memory
 from benchmate.clock import process_start_ns
-from benchmate.config import Config, read_config
+from benchmate.configuration import Config, read_config
 from benchmate.records import observation
 from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Reader, Ring
 from benchmate.sink import Sink, open_sink
@@ -60,7 +60,8 @@ class Session:
         self._first_step_sent = False
         self._setup_peaks: dict[str, int] | None = None
         self._parts_wanted: set[str] = set()
-        self._has_go = False
+        self.has_gone = False
+        """Whether the start barrier, where there is one, is behind us."""
         self._satisfied: set[str] = set()
         self._swallowed = 0
         self._finished = False
@@ -162,17 +163,19 @@ class Session:
         else:
             self.metric("first_step", (end_ns - began_ns) / 1e9, "s", "lower")
 
+    def wait_for_go(self) -> None:
+        """Say that warm-up is over, and wait until that is so for all of the group."""
+        self.has_gone = True
+        self.record("data", {"ready": True})
+        self.sink.control({"ready": True})
+        answer = self.sink.answer(BARRIER_S)
+        if answer is None or "go" not in answer:
+            self.message("barrier: no go from the agent; measuring on without it")
+        else:
+            self.record("data", {"go": answer["go"]})
+
     def window_begins(self) -> None:
-        """Warm-up is over: wait for the others where the plan has several, and count memory from here."""
-        if self.config.measure.barrier and not self._has_go:
-            self._has_go = True
-            self.record("data", {"ready": True})
-            self.sink.control({"ready": True})
-            answer = self.sink.answer(BARRIER_S)
-            if answer is None or "go" not in answer:
-                self.message("barrier: no go from the agent; measuring on without it")
-            else:
-                self.record("data", {"go": answer["go"]})
+        """The first window of the process begins: count memory from here."""
         if self._setup_peaks is None:
             self._setup_peaks = memory.allocator_peaks() or {}
             memory.reset_allocator_peaks()
@@ -186,7 +189,7 @@ class Session:
 
         The agent is told once; its answer is a word in the ring, so that looking at it costs no system call.
         """
-        if not self._has_go or observer.ring.path is None or observer.ring.words[STOP]:
+        if not self.has_gone or observer.ring.path is None or observer.ring.words[STOP]:
             return False
         if observer.task not in self._satisfied:
             self._satisfied.add(observer.task)

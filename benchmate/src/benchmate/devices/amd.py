@@ -1,4 +1,4 @@
-"""AMD's devices, by the command line that ROCm brings: `amd-smi`, or `rocm-smi` of the versions before it."""
+"""AMD's devices: by the module `amdsmi` where it can be imported, else by `amd-smi`, or `rocm-smi` of the versions before it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ from benchmate.devices.command import CommandVendor, Row, ask, number
 
 def amd() -> CommandVendor:
     """AMD's devices. Raises NotAvailableError."""
+    from benchmate.devices.amdsmi import module_rows
+
     reasons = []
-    for rows in (amd_smi, rocm_smi):
+    try:
+        rows, close = module_rows()
+        return CommandVendor("rocm", rows, period_s=0.1, close=close)
+    except NotAvailableError as error:
+        reasons.append(str(error))
+    for tool in (amd_smi, rocm_smi):
         try:
-            return CommandVendor("rocm", rows())
+            return CommandVendor("rocm", tool())
         except (NotAvailableError, ValueError, KeyError, TypeError, AttributeError) as error:
             reasons.append(str(error))
     raise NotAvailableError("; ".join(reasons))

@@ -1,4 +1,4 @@
-"""Devices whose vendor is asked through a command line: all of them at once, at most once a second."""
+"""Devices that a vendor's tool tells of all at once: a command line, asked at most once a second, or a library, more often."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What one call of the tool says of one device."""
+    """What one answer of the tool says of one device."""
 
     index: int
     uuid: str
@@ -47,14 +47,20 @@ def number(text: object) -> float | None:
 
 
 class CommandVendor:
-    """Devices that `rows` tells about; `clock` in seconds. Raises NotAvailableError when it cannot."""
-
-    period_s = 1.0
+    """Devices that `rows` tells about; `clock` in seconds; `close` lets go of what it asks. Raises NotAvailableError."""
 
     def __init__(
-        self, arch: str, rows: Callable[[], Sequence[Row]], clock: Callable[[], float] = time.monotonic
+        self,
+        arch: str,
+        rows: Callable[[], Sequence[Row]],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        period_s: float = 1.0,
+        close: Callable[[], None] = lambda: None,
     ) -> None:
         self.arch = arch
+        self.period_s = period_s
+        self.close = close
         self._rows = rows
         self._clock = clock
         self._asked_s = clock()
@@ -63,9 +69,6 @@ class CommandVendor:
         if not self._known:
             raise NotAvailableError(f"{arch}: its tool knows no device")
         self.devices = tuple(CommandDevice(self, row) for _, row in sorted(self._known.items()))
-
-    def close(self) -> None:
-        """Nothing to let go of."""
 
     def row(self, index: int) -> Row:
         """The latest of a device, asked anew when it is old. Raises DeviceLostError when the tool does not tell it."""

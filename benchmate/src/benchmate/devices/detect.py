@@ -30,12 +30,18 @@ def open_vendor(arch: str, env: Mapping[str, str], simulated: str = "") -> tuple
         if path:
             return SimulatedVendor(path), ""
         if arch == "auto":
-            return _first_that_answers(), ""
+            return _told(_first_that_answers())
         if arch in _VENDORS:
-            return _VENDORS[arch](), ""
+            return _told(_VENDORS[arch]())
     except NotAvailableError as error:
         return NoVendor(), f"devices cannot be read: {error}"
     return NoVendor(), ""
+
+
+def _told(vendor: Vendor) -> tuple[Vendor, str]:
+    """The vendor, and one line on devices that its driver lists and that do not answer."""
+    lost: Mapping[int, str] = getattr(vendor, "lost", {})
+    return vendor, "; ".join(f"device {index} cannot be read: {why}" for index, why in lost.items())
 
 
 def _first_that_answers() -> Vendor:

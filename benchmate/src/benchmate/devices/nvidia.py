@@ -43,6 +43,7 @@ class NvidiaVendor:
         except nvml.NVMLError as error:
             raise NotAvailableError(f"nvidia: {error}") from error
         self.lost: dict[int, str] = {}
+        """Why devices do not answer that the driver lists, by number."""
         found: list[NvidiaDevice] = []
         for index in range(count):
             try:

@@ -7,7 +7,7 @@ import os
 import sys
 
 from benchmate.devices.detect import open_vendor
-from benchmate.monitors.sampler import Monitor
+from benchmate.monitors.sampler import HOST_S, Monitor
 from benchmate.monitors.watched import parse_steps
 
 
@@ -21,6 +21,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--arch", default="auto", help="cuda, rocm, xpu, hpu, cpu, or auto (the first that answers)")
     parser.add_argument("--simulated", default="", metavar="FILE", help="scripted devices instead of real ones")
     parser.add_argument("--packages", action="store_true", help="tell what is installed in this environment")
+    parser.add_argument(
+        "--host-period", type=float, default=HOST_S, metavar="SECONDS", help="between two looks at processes and host"
+    )
     options = parser.parse_args(argv)
     try:
         steps = parse_steps(sys.stdin.read())
@@ -28,7 +31,7 @@ def main(argv: list[str]) -> int:
         print(f"benchmate.monitors: standard input does not describe steps: {error}", file=sys.stderr)
         return 2
     vendor, trouble = open_vendor(options.arch, os.environ, options.simulated)
-    monitor = Monitor(steps, vendor, trouble)
+    monitor = Monitor(steps, vendor, trouble, options.host_period)
     if options.packages:
         from benchmate.monitors.packages import installed
 

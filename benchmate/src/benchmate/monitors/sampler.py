@@ -27,7 +27,10 @@ class Monitor:
     Readings of a device go to the step that holds it, those of the node to the first step that is still there.
     """
 
-    def __init__(self, steps: Sequence[WatchedStep], vendor: Vendor, trouble: str = "") -> None:
+    def __init__(
+        self, steps: Sequence[WatchedStep], vendor: Vendor, trouble: str = "", host_period_s: float = HOST_S
+    ) -> None:
+        self._host_period_s = host_period_s
         self._sinks = [sink for sink in map(StepSink, steps) if sink.is_open]
         live = [sink.step for sink in self._sinks]
         self._processes = Processes(step.pid for step in live)
@@ -37,7 +40,7 @@ class Monitor:
         self._samplers = {
             sink: DeviceSampler(held[sink.step.name], self._processes.is_ours, sink.message) for sink in self._sinks
         }
-        self._period_s = vendor.period_s if any(len(sampler) for sampler in self._samplers.values()) else HOST_S
+        self._period_s = vendor.period_s if any(len(sampler) for sampler in self._samplers.values()) else host_period_s
         if self._sinks and trouble:
             self._sinks[0].message(f"monitor: {trouble}")
         if self._sinks and self._cpu.absent:
@@ -62,7 +65,7 @@ class Monitor:
             now = time.monotonic()
             if now >= host_due:
                 self._read_host(now)
-                host_due = _next(host_due, HOST_S, now)
+                host_due = _next(host_due, self._host_period_s, now)
             if now >= pss_due:
                 self._processes.measure_pss()
                 pss_due = _next(pss_due, PSS_S, now)
@@ -131,11 +134,10 @@ def _held(steps: Sequence[WatchedStep], devices: Sequence[Device]) -> dict[str, 
         for step in of_device(steps, device.index, device.uuid, order):
             held[step.name].append((str(device.index), device))
     for step in steps:
-        # A slice of a device is held by its UUID only.
-        for uuid in step.uuids:
-            piece = named(devices, uuid) if uuid.startswith("MIG-") else None
-            if piece is not None:
-                held[step.name] = [(uuid, piece)]
+        # Slices of a device are held by their UUIDs only.
+        found = [(uuid, named(devices, uuid)) for uuid in step.uuids if uuid.startswith("MIG-")]
+        slices = [(uuid, piece) for uuid, piece in found if piece is not None]
+        held[step.name] = slices or held[step.name]
     return held
 
 

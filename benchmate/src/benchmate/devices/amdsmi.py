@@ -1,0 +1,150 @@
+"""AMD's devices through the Python module `amdsmi` that ROCm brings: ten readings a second where the command line gives one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from benchmate.devices.amd import amd_smi_row
+from benchmate.devices.api import MIB, DeviceProcess, NotAvailableError
+from benchmate.devices.command import Row, number
+
+SURVEY_EVERY_S = 1.0
+
+# What a count of gpu_metrics stands for that grows while the clocks are held down.
+RESIDENCIES = {
+    "prochot_residency_acc": "hw_slowdown",
+    "ppt_residency_acc": "sw_power_cap",
+    "socket_thm_residency_acc": "hw_thermal",
+    "vr_thm_residency_acc": "hw_thermal",
+    "hbm_thm_residency_acc": "hw_thermal",
+}
+# The bits of `indep_throttle_status`, as the amdgpu driver numbers them: power and current, temperatures, the processor-hot pins.
+THROTTLERS = ((range(32), "sw_power_cap"), (range(32, 46), "hw_thermal"), (range(46, 48), "hw_slowdown"))
+
+
+def door() -> Any:
+    """The module amdsmi; where tests put another in its place."""
+    import amdsmi
+
+    return amdsmi
+
+
+def module_rows(clock: Callable[[], float] = time.monotonic) -> tuple[Callable[[], Sequence[Row]], Callable[[], None]]:
+    """(what asks all devices, what lets go of the library). Raises NotAvailableError without the module or the driver."""
+    try:
+        smi = door()
+    except Exception as error:  # without its shared library the module raises KeyError, OSError or one of its own
+        raise NotAvailableError(f"amdsmi: cannot be imported: {type(error).__name__}: {error}") from error
+    try:
+        smi.amdsmi_init()
+        devices = [_Device(smi, index, handle) for index, handle in enumerate(smi.amdsmi_get_processor_handles())]
+    except smi.AmdSmiException as error:
+        raise NotAvailableError(f"amdsmi: {error}") from error
+    return lambda: [row for device in devices if (row := device.row(clock())) is not None], smi.amdsmi_shut_down
+
+
+class _Device:
+    """One GPU behind its handle: the module's answers put into the words of `amd-smi metric`, so that one parser reads both."""
+
+    def __init__(self, smi: Any, index: int, handle: Any) -> None:
+        self._smi, self._index, self._handle = smi, index, handle
+        self._static = {
+            "uuid": self._ask(smi.amdsmi_get_gpu_device_uuid),
+            "name": _mapping(self._ask(smi.amdsmi_get_gpu_asic_info)).get("market_name"),
+        }
+        self._surveyed_s: float | None = None
+        self._slow: dict[str, Any] = {}
+        self._processes: tuple[DeviceProcess, ...] | None = None
+        self._residencies: dict[str, float] = {}
+
+    def row(self, now_s: float) -> Row | None:
+        """What it says now, temperature, errors and processes at most a second old; None when it does not answer at all."""
+        smi = self._smi
+        vram = self._ask(smi.amdsmi_get_gpu_vram_usage)
+        usage = self._ask(smi.amdsmi_get_gpu_activity)
+        power = self._ask(smi.amdsmi_get_power_info)
+        if vram is None and usage is None and power is None:
+            return None
+        if self._surveyed_s is None or now_s - self._surveyed_s >= SURVEY_EVERY_S * 0.9:
+            self._surveyed_s = now_s
+            self._survey()
+        said = {
+            "gpu": self._index,
+            "mem_usage": {"used_vram": _mapping(vram).get("vram_used"), "total_vram": _mapping(vram).get("vram_total")},
+            "usage": _mapping(usage),
+            "power": {"socket_power": _socket_power(_mapping(power))},
+            "clock": {"gfx_0": self._clock(smi.AmdSmiClkType.GFX), "mem_0": self._clock(smi.AmdSmiClkType.MEM)},
+            "energy": {"total_energy_consumption": _joules(_mapping(self._ask(smi.amdsmi_get_energy_count)))},
+            **self._slow,
+        }
+        row = amd_smi_row(said, self._static)
+        return replace(
+            row,
+            sample=replace(row.sample, throttle=self._throttle()),
+            survey=replace(row.survey, processes=self._processes),
+        )
+
+    def _survey(self) -> None:
+        smi = self._smi
+        ecc = _mapping(self._ask(smi.amdsmi_get_gpu_total_ecc_count))
+        kinds, current = smi.AmdSmiTemperatureType, smi.AmdSmiTemperatureMetric.CURRENT
+        self._slow = {
+            "temperature": {"hotspot": self._ask(smi.amdsmi_get_temp_metric, kinds.HOTSPOT, current)},
+            "ecc": {
+                "total_correctable_count": ecc.get("correctable_count"),
+                "total_uncorrectable_count": ecc.get("uncorrectable_count"),
+            },
+        }
+        running = self._ask(smi.amdsmi_get_gpu_process_list)
+        self._processes = (
+            None if running is None else tuple(_process(one) for one in running if isinstance(one, Mapping))
+        )
+
+    def _clock(self, kind: Any) -> Mapping[str, Any]:
+        said = _mapping(self._ask(self._smi.amdsmi_get_clock_info, kind))
+        return {"clk": said.get("clk", said.get("cur_clk"))}
+
+    def _throttle(self) -> tuple[str, ...] | None:
+        """The reasons since the last look; None where the device does not tell them."""
+        said = _mapping(self._ask(self._smi.amdsmi_get_gpu_metrics_info))
+        bits = number(said.get("indep_throttle_status"))
+        before, self._residencies = (
+            self._residencies,
+            {key: count for key in RESIDENCIES if (count := number(said.get(key))) is not None},
+        )
+        if bits is None and not self._residencies:
+            return None
+        reasons = {name for places, name in THROTTLERS for place in places if int(bits or 0) >> place & 1}
+        reasons |= {RESIDENCIES[key] for key, count in self._residencies.items() if count > before.get(key, count)}
+        return tuple(sorted(reasons))
+
+    def _ask(self, function: Callable[..., Any], *more: Any) -> Any | None:
+        try:
+            return function(self._handle, *more)
+        except self._smi.AmdSmiException:  # not supported by this device, or not permitted
+            return None
+
+
+def _socket_power(said: Mapping[str, Any]) -> float | None:
+    """Watts: the field that all know since ROCm 7, else the present or the average power, whichever the model has."""
+    watts = (number(said.get(key)) for key in ("socket_power", "current_socket_power", "average_socket_power"))
+    return next((one for one in watts if one is not None), None)
+
+
+def _joules(said: Mapping[str, Any]) -> float | None:
+    """The counter times its resolution in microjoules; the counter was called `power` before ROCm 6.2."""
+    ticks = number(said.get("energy_accumulator", said.get("power")))
+    resolution = number(said.get("counter_resolution"))
+    return None if ticks is None or resolution is None else ticks * resolution / 1e6
+
+
+def _process(said: Mapping[str, Any]) -> DeviceProcess:
+    used = number(_mapping(said.get("memory_usage")).get("vram_mem"))
+    return DeviceProcess(pid=int(said["pid"]), memory_mib=None if used is None else used / MIB)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
