@@ -27,6 +27,18 @@ def versions(measured: Iterable[Measurement]) -> dict[str, str]:
     return {name: ", ".join(versions) for name, versions in found.items()}
 
 
+def accelerators(measured: Iterable[Measurement]) -> tuple[Mapping[str, Any], ...]:
+    """What the meta records say of each accelerator (driver, firmware, clocks, power limit), once each, by node and number."""
+    found: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for one in measured:
+        told = one.meta.get("accelerators")
+        for device in told if isinstance(told, list) else ():
+            if isinstance(device, Mapping):
+                node = str(one.meta.get("hostname") or "")
+                found.setdefault((node, str(device.get("index"))), {"hostname": node, **device})
+    return tuple(device for _, device in sorted(found.items(), key=lambda item: item[0]))
+
+
 def _system_of_1_3(measured: Iterable[Measurement]) -> Mapping[str, Any]:
     """The machine as milabench 1.3 described it in its meta records, in the form of our manifests."""
     for one in measured:

@@ -6,14 +6,17 @@ The throughput is the ratio of totals over the window after warm-up: all items o
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from orchestrator.analysis.spread import geometric_mean, lag1, variation
-from orchestrator.analysis.steady import Steadiness, agree, busy_s, steadiness
-from orchestrator.events.model import Config, Data, End, Error, Event, Message, Meta, Other, Start, Verdict
+from orchestrator.analysis.logs import LogFold, LogSeries, metrics_of
+from orchestrator.analysis.parts import Part, latency, later_half, part_of
+from orchestrator.analysis.series import Growing, Series, number, whole
+from orchestrator.analysis.spread import geometric_mean, lag1, variation, variation_and_lag1
+from orchestrator.analysis.steady import Steadiness, agree, steadiness
+from orchestrator.events.model import Config, Data, End, Error, Line, Message, Meta, Other, Start, Verdict
+from orchestrator.events.observations import Observations, Seen
 from orchestrator.events.readings import Readings, energy_of
 
 Direction = Literal["higher", "lower", "none"]
@@ -45,35 +48,6 @@ _COMPAT_WARMUP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """The observations of one task on one rank, in order, column by column (a run may have millions).
-
-    `t0_ns` (begin) and `middle_ns` are monotonic on the host's clock, -1 where unknown; `elapsed` in seconds, on the
-    device where it has a clock; `n` items; `rate` items a second; `end` the unix time of the end, nan where unknown;
-    `steps` how many steps an entry stands for; `warmup` 1 for warm-up; `epoch_end` 1 for the last of a loop. In records of
-    milabench 1.3 `elapsed` and `n` are nan.
-    """
-
-    task: str
-    rank: int
-    units: str
-    t0_ns: Sequence[int]
-    middle_ns: Sequence[int]
-    elapsed: Sequence[float]
-    n: Sequence[float]
-    rate: Sequence[float]
-    end: Sequence[float]
-    steps: Sequence[int]
-    warmup: Sequence[int]
-    epoch_end: Sequence[int]
-
-    @property
-    def has_totals(self) -> bool:
-        """Whether every entry says its items and its seconds."""
-        return not math.isnan(math.fsum(self.elapsed))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """The measured window that the process declared; monotonic nanoseconds, and unix seconds where it said them."""
 
@@ -101,8 +75,9 @@ class Throughput:
 
     `spread_within` is the coefficient of variation of the rates of single observations in the window, `lag1` their
     autocorrelation, both on the slowest rank. `totals` is empty unless the basis is the ratio of totals. `steady` judges
-    the slowest rank's window: what it found to be left over of the warm-up is not in the number. `doubts` are reasons to
-    suspect it.
+    the slowest rank's window: what it found to be left over of the warm-up is not in the number. `latency` is seconds a step
+    on the slowest rank: `min`, `max`, and the quantiles `p50`, `p90`, `p95`, `p99` (R7) as far as so many steps bound them.
+    `doubts` are reasons to suspect it.
     """
 
     value: float
@@ -114,6 +89,7 @@ class Throughput:
     spread_within: float | None = None
     lag1: float | None = None
     steady: Steadiness | None = None
+    latency: Mapping[str, float] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
 
 
@@ -157,6 +133,7 @@ class Measurement:
     errors: tuple[Error, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     messages: tuple[str, ...] = ()
+    logs: tuple[LogSeries, ...] = ()
     config: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     start: Mapping[str, Any] = field(default_factory=dict)
@@ -186,7 +163,7 @@ class Measurement:
         return None
 
 
-def measure(step: str, events: Iterable[Event]) -> Measurement:
+def measure(step: str, events: Iterable[Seen]) -> Measurement:
     """Everything that one step's events say, in one pass over them."""
     fold = _Fold()
     for event in events:
@@ -207,101 +184,68 @@ def rate_of(ranks: Sequence[Series], window: Window | None) -> Throughput | None
     """The throughput of a job from its ranks' observations; None when none of them lies in the window."""
     if not all(series.has_totals for series in ranks):
         return _compat_rate(ranks)
-    chosen = [(series, places) for series in ranks if (places := in_window(series, window))]
+    chosen = [part for series in ranks if len(part := part_of(series, window))]
     basis: Basis = "ratio-of-totals"
     if not chosen:
-        chosen = [(series, places) for series in ranks if (places := second_half(series))]
+        chosen = [part for series in ranks if len(part := later_half(series))]
         basis = "warm-up"
     if not chosen:
         return None
     steady = _steadiness(chosen) if basis == "ratio-of-totals" else None
     if steady is not None and steady.settled_at and steady.is_steady:
-        chosen = [(series, places[steady.settled_at :] or places) for series, places in chosen]
-    rates = [[series.n[place] / series.elapsed[place] for place in places] for series, places in chosen]
-    found = combined([_totals(series, places) for series, places in chosen], rates, units=ranks[0].units, basis=basis)
+        chosen = [part.after(steady.settled_at) for part in chosen]
+    found = combined([_totals(part) for part in chosen], chosen, units=ranks[0].units, basis=basis)
     if found is None:
         return None
     is_unsteady = basis == "warm-up" or (steady is not None and not steady.is_steady)
     doubts = ["no-steady-state"] if is_unsteady else []
-    if not all(_clocks_agree(series, places) for series, places in chosen):
+    if not all(_clocks_agree(part) for part in chosen):
         doubts.append("clocks-disagree")
     return replace(found, steady=steady, doubts=tuple(doubts))
 
 
-def _steadiness(ranks: Sequence[tuple[Series, list[int]]]) -> Steadiness | None:
+def _steadiness(parts: Sequence[Part]) -> Steadiness | None:
     """How steady the slowest rank was in its window: seconds an item, so that a smaller last batch is not a faster one."""
-    series, places = max(ranks, key=lambda rank: _totals(*rank).seconds)
-    if any(series.n[place] <= 0 for place in places):
-        return None
-    return steadiness([series.elapsed[place] / series.n[place] for place in places])
+    durations = max(parts, key=lambda part: part.seconds()).durations()
+    return None if durations is None else steadiness(durations)
 
 
-def _clocks_agree(series: Series, places: Sequence[int]) -> bool:
-    """Whether items over the sum of the steps' seconds is what items over the window's seconds on the host's clock is."""
-    begins = [series.t0_ns[place] for place in places]
-    lasted = [2 * (series.middle_ns[place] - series.t0_ns[place]) for place in places]
-    wall_s = busy_s(begins, lasted, [series.epoch_end[place] for place in places])
-    items, seconds = (
-        math.fsum(series.n[place] for place in places),
-        math.fsum(series.elapsed[place] for place in places),
-    )
-    return wall_s is None or wall_s <= 0 or agree(items / seconds, items / wall_s)
+def _clocks_agree(part: Part) -> bool:
+    """Whether items over the sum of the steps' seconds is what items over the window's seconds on the host's clock is.
 
-
-def second_half(series: Series) -> list[int]:
-    """The places of the later half of a series that never left its warm-up: shown, as a number that is not steady."""
-    return list(range((len(series.warmup) + 1) // 2, len(series.warmup)))
+    A device still works on an epoch when the host has left it, so on its clock the gap between two may be part of a step.
+    """
+    items, seconds, busy_s, wall_s = part.items(), part.seconds(), part.wall_s(), part.wall_s(has_gaps=True)
+    if busy_s is None or wall_s is None or busy_s <= 0:
+        return True
+    return busy_s <= seconds <= wall_s or any(agree(items / seconds, items / each) for each in (busy_s, wall_s))
 
 
 def combined(
-    totals: Sequence[Totals], rates: Sequence[Sequence[float]], units: str, basis: Basis = "ratio-of-totals"
+    totals: Sequence[Totals], parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals"
 ) -> Throughput | None:
     """The throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
     items = math.fsum(total.items for total in totals)
     slowest = max(range(len(totals)), key=lambda place: totals[place].seconds)
     if items <= 0:
         return None
+    slow = totals[slowest]
+    spread, correlation = variation_and_lag1(parts[slowest].rates(), slow.items / slow.seconds)
     return Throughput(
         value=items / totals[slowest].seconds,
         units=units,
         basis=basis,
         observations=sum(total.observations for total in totals),
         totals=tuple(totals),
-        spread_within=variation(rates[slowest]),
-        lag1=lag1(rates[slowest]),
+        spread_within=spread,
+        lag1=correlation,
+        latency=latency(parts[slowest]),
     )
 
 
-def in_window(series: Series, window: Window | None) -> list[int]:
-    """The places of a series' entries after warm-up and, where a window was declared, inside it.
-
-    An entry belongs to the window that holds its middle, so that a bound which is off by a clock reading cuts nothing.
-    """
-    kept = [place for place, is_warmup in enumerate(series.warmup) if not is_warmup]
-    if window is None:
-        return kept
-    middles = ((place, series.middle_ns[place]) for place in kept)
-    return [place for place, middle in middles if middle < 0 or window.start_ns <= middle <= window.stop_ns]
-
-
-def number(value: Any) -> float | None:
-    """A finite number as a float; None for everything else that JSON can hold."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        found = float(value)
-    except OverflowError:
-        return None
-    return found if math.isfinite(found) else None
-
-
-def _totals(series: Series, places: Sequence[int]) -> Totals:
+def _totals(part: Part) -> Totals:
     return Totals(
-        rank=series.rank,
-        items=math.fsum(series.n[place] for place in places),
-        seconds=math.fsum(series.elapsed[place] for place in places),
-        observations=len(places),
-        steps=sum(series.steps[place] for place in places),
+        rank=part.rank, items=part.items(), seconds=part.seconds(), observations=len(part), steps=part.steps()
     )
 
 
@@ -346,62 +290,26 @@ def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
     )
 
 
-@dataclass(slots=True)
-class _Columns:
-    """A series that is still growing."""
-
-    units: str = ""
-    t0_ns: array[int] = field(default_factory=lambda: array("q"))
-    middle_ns: array[int] = field(default_factory=lambda: array("q"))
-    elapsed: array[float] = field(default_factory=lambda: array("d"))
-    n: array[float] = field(default_factory=lambda: array("d"))
-    rate: array[float] = field(default_factory=lambda: array("d"))
-    end: array[float] = field(default_factory=lambda: array("d"))
-    steps: array[int] = field(default_factory=lambda: array("q"))
-    warmup: array[int] = field(default_factory=lambda: array("b"))
-    epoch_end: array[int] = field(default_factory=lambda: array("b"))
-
-    def add(self, data: Mapping[str, Any]) -> None:
-        rate, elapsed, n = number(data.get("rate")), number(data.get("elapsed")), number(data.get("n"))
-        if elapsed is None or n is None or elapsed <= 0:
-            if rate is None:
-                return  # nothing in it can be used; the check of rates says so
-            elapsed = n = math.nan
-        end = number(data.get("time"))
-        self.units = self.units or str(data.get("units", ""))
-        t0_ns, host_ns = _count(data.get("t0_ns"), -1), number(data.get("host_ns"))
-        # The device works behind the host, so that its times say nothing about where on the host's clock a step lies.
-        half_ns = host_ns / 2 if host_ns is not None else elapsed * 5e8
-        is_placed = t0_ns >= 0 and 0 <= half_ns < 2**62 and t0_ns < 2**62
-        self.t0_ns.append(t0_ns)
-        self.middle_ns.append(t0_ns + int(half_ns) if is_placed else -1)
-        self.elapsed.append(elapsed)
-        self.n.append(n)
-        self.rate.append(n / elapsed if rate is None else rate)
-        self.end.append(math.nan if end is None else end)
-        self.steps.append(_count(data.get("steps"), 1))
-        self.warmup.append(1 if data.get("warmup") else 0)
-        self.epoch_end.append(1 if data.get("epoch_end") else 0)
-
-    def series(self, task: str, rank: int) -> Series:
-        return Series(
-            task=task,
-            rank=rank,
-            units=self.units,
-            t0_ns=self.t0_ns,
-            middle_ns=self.middle_ns,
-            elapsed=self.elapsed,
-            n=self.n,
-            rate=self.rate,
-            end=self.end,
-            steps=self.steps,
-            warmup=self.warmup,
-            epoch_end=self.epoch_end,
-        )
+def _of_log(one: LogSeries) -> Metric:
+    assert one.value is not None
+    about = one.metric
+    return Metric(name=about.name, value=one.value, units=about.units, direction=about.direction)
 
 
-def _count(value: Any, otherwise: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else otherwise
+def _main_of_log(logs: Sequence[LogSeries]) -> Throughput | None:
+    """The first number of the log for which one direction is better, with the spread of what it was made of."""
+    for one in logs:
+        if one.metric.direction != "none" and one.value is not None:
+            return Throughput(
+                value=one.value,
+                units=one.metric.units,
+                direction=one.metric.direction,
+                basis="metric",
+                observations=len(one.values),
+                spread_within=one.spread,
+                lag1=one.lag1,
+            )
+    return None
 
 
 def _union(one: Window, other: Window) -> Window:
@@ -414,7 +322,7 @@ class _Fold:
     """What has been seen so far."""
 
     def __init__(self) -> None:
-        self.columns: dict[tuple[str, int], _Columns] = {}
+        self.columns: dict[tuple[str, int], Growing] = {}
         self.windows: dict[str, Window] = {}
         self.metrics: dict[tuple[Any, ...], Metric] = {}
         self.device_memory: dict[str, float] = {}
@@ -427,9 +335,12 @@ class _Fold:
         self.config: Mapping[str, Any] = {}
         self.meta: dict[str, Any] = {}
         self.start: Mapping[str, Any] = {}
+        self.log: LogFold | None = None
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         match event:
+            case Observations():
+                self._growing((event.task, event.rank)).add_all(event)
             case Data(data=data):
                 self._data(data)
             case End():
@@ -443,8 +354,14 @@ class _Fold:
                 self.verdicts.append(event)
             case Message(text=text):
                 self.messages[text] = None
+            case Line(text=text, pipe=pipe):
+                if self.log is not None:
+                    self.log.see(text, pipe)
             case Config(data=data):
                 self.config = data
+                asked = metrics_of(data)
+                if asked and self.log is None:
+                    self.log = LogFold(asked)
             case Meta(data=data):
                 self.meta.update(data)
             case Start(data=data):
@@ -454,12 +371,8 @@ class _Fold:
 
     def _data(self, data: Mapping[str, Any]) -> None:
         if "rate" in data:
-            rank = _count(data.get("rank"), 0)
-            key = (str(data.get("task", "")), rank)
-            columns = self.columns.get(key)
-            if columns is None:
-                columns = self.columns[key] = _Columns()
-            columns.add(data)
+            key = (str(data.get("task", "")), whole(data.get("rank"), 0))
+            self._growing(key).add(data)
         if "loss" in data:
             self._loss(number(data["loss"]))
         if "metric" in data:
@@ -470,6 +383,20 @@ class _Fold:
         if isinstance(data.get("window"), Mapping):
             self._window(str(data.get("task", "")), data["window"])
             self.readings.take(data)
+
+    def _growing(self, key: tuple[str, int]) -> Growing:
+        found = self.columns.get(key)
+        if found is None:
+            found = self.columns[key] = Growing()
+        return found
+
+    def _waiting(self, task: str) -> Metric | None:
+        """The share of the time after warm-up in which the ranks of a task waited for data, where they told."""
+        told = [growing.waiting for (name, _), growing in self.columns.items() if name == task]
+        worked = math.fsum(seconds for _, seconds in told)
+        if not worked:
+            return None
+        return Metric(name="data_wait", value=math.fsum(wait for wait, _ in told) / worked, direction="lower")
 
     def _loss(self, loss: float | None) -> None:
         seen = self.losses
@@ -530,7 +457,8 @@ class _Fold:
         return Metric(name="energy", value=math.fsum(found), units="J", direction="lower") if found else None
 
     def result(self, step: str) -> Measurement:
-        series = tuple(columns.series(task, rank) for (task, rank), columns in self.columns.items() if columns.rate)
+        told = (columns.series(task, rank) for (task, rank), columns in self.columns.items())
+        series = tuple(one for one in told if one is not None)
         task = main_task(one.task for one in series)
         window = self.windows.get(task) or self.windows.get("")
         metrics = [*self.metrics.values()]
@@ -540,11 +468,16 @@ class _Fold:
         energy = self._energy()
         if energy is not None and all(metric.name != "energy" for metric in metrics):
             metrics.append(energy)
+        waiting = self._waiting(task)
+        if waiting is not None:
+            metrics.append(waiting)
+        logs = self.log.series() if self.log is not None else ()
+        metrics += [_of_log(one) for one in logs if one.value is not None]
         ranks = [one for one in series if one.task == task]
         return Measurement(
             step=step,
             task=task,
-            throughput=rate_of(ranks, window) if ranks else _main_metric(metrics),
+            throughput=rate_of(ranks, window) if ranks else _main_metric(metrics) or _main_of_log(logs),
             series=series,
             window=window,
             losses=self.losses,
@@ -553,6 +486,7 @@ class _Fold:
             errors=tuple(self.errors),
             verdicts=tuple(self.verdicts),
             messages=tuple(self.messages),
+            logs=logs,
             config=self.config,
             meta=self.meta,
             start=self.start,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-from orchestrator.analysis.intervals import Interval, t_quantile
-from orchestrator.analysis.spread import mean, stdev
-
-Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE"]
-MARGIN = 0.01  # differences below one per cent are never called faster or slower; docs/methodology.md, 1.0
+from orchestrator.analysis import two_samples
+from orchestrator.analysis.intervals import Interval
+from orchestrator.analysis.spread import mean
+from orchestrator.analysis.verdict import MARGIN, Verdict, difference_p, equivalence_p, verdict_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,32 +34,17 @@ def paired(
     if not blocks:
         return None
     sign = -1.0 if lower_is_better else 1.0
-    logs = [sign * (math.log(b[block]) - math.log(a[block])) for block in blocks]
-    centre = mean(logs)
-    if len(logs) < 3:
-        return Paired(bench=bench, pairs=len(logs), ratio=math.exp(centre), ci95=None, verdict="INCONCLUSIVE")
-    low, high = _interval(logs, 0.95)
+    before, after = ([sign * math.log(side[block]) for block in blocks] for side in (a, b))
+    if len(blocks) < 3:
+        ratio = math.exp(mean(after) - mean(before))
+        return Paired(bench=bench, pairs=len(blocks), ratio=ratio, ci95=None, verdict="INCONCLUSIVE")
+    told = two_samples.paired(before, after)
+    low, high = told.interval()
+    one = (told.d, told.error, told.freedom)
     return Paired(
         bench=bench,
-        pairs=len(logs),
-        ratio=math.exp(centre),
+        pairs=len(blocks),
+        ratio=math.exp(told.d),
         ci95=(math.exp(low), math.exp(high)),
-        verdict=_verdict((low, high), _interval(logs, 0.90)),
+        verdict=verdict_of(*one, p_difference=difference_p(*one, MARGIN), p_equivalence=equivalence_p(*one, MARGIN)),
     )
-
-
-def _interval(logs: Sequence[float], level: float) -> Interval:
-    half = t_quantile((1 + level) / 2, len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-    return mean(logs) - half, mean(logs) + half
-
-
-def _verdict(ci95: Interval, ci90: Interval) -> Verdict:
-    """Two one-sided tests for equivalence (Schuirmann 1987): the 90 % interval within the margin."""
-    margin = math.log1p(MARGIN)
-    if ci95[0] > margin:
-        return "FASTER"
-    if ci95[1] < -margin:
-        return "SLOWER"
-    if -margin < ci90[0] and ci90[1] < margin:
-        return "EQUIVALENT" if ci95[0] <= 0 <= ci95[1] else "DIFFERENT-BUT-SMALL"
-    return "INCONCLUSIVE"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 
 
 def mean(values: Sequence[float]) -> float:
@@ -59,14 +58,34 @@ def pooled_log_stdev(groups: Iterable[Sequence[float]]) -> float | None:
 
 def lag1(values: Sequence[float]) -> float | None:
     """Autocorrelation of neighbours; None below three values or when they are all equal."""
-    if len(values) < 3:
-        return None
-    centre = mean(values)
-    away = [value - centre for value in values]
-    total = math.fsum(item * item for item in away)
-    if not total:
-        return None
-    return math.fsum(left * right for left, right in pairwise(away)) / total
+    return variation_and_lag1(values, mean(values))[1] if len(values) >= 3 else None
+
+
+def variation_and_lag1(values: Iterable[float], near: float) -> tuple[float | None, float | None]:
+    """`variation` and `lag1` of numbers, in one pass and without a copy; `near` is a number near their mean.
+
+    Sums are of differences from `near`, so that nothing cancels as in the naive sum of squares.
+    """
+    count, total, squares, products, first, before = 0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for value in values:
+        away = value - near
+        if count:
+            products += before * away
+        else:
+            first = away
+        total += away
+        squares += away * away
+        before = away
+        count += 1
+    if count < 2:
+        return None, None
+    off = total / count
+    centred = squares - count * off * off
+    centre = near + off
+    spread = math.sqrt(max(0.0, centred) / (count - 1)) / abs(centre) if centre else None
+    if count < 3 or centred <= 0:
+        return spread, None
+    return spread, (products - off * (2 * total - first - before) + (count - 1) * off * off) / centred
 
 
 def effective_n(n: int, correlation: float) -> float:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
-from orchestrator.analysis.measure import Measurement, measure, number
+from orchestrator.analysis.measure import Measurement, measure
+from orchestrator.analysis.series import number
 from orchestrator.analysis.validity import ChecksOf, seen_by, unchecked
 from orchestrator.events.attempts import Attempt, last_word
 from orchestrator.events.model import Error, OutcomeName, Verdict
@@ -92,7 +93,7 @@ def step_result(
     number = counts.number if counts is not None else 1
     # Only the totals are needed from here on; a run may hold millions of observations.
     folds = checks(planned.id)
-    measured = replace(measure(planned.id, seen_by(run.events(planned.id, number), folds)), series=())
+    measured = replace(measure(planned.id, seen_by(run.batches(planned.id, number), folds)), series=())
     if not run.manifest:
         planned = _with_config(planned, measured.config)
     outcome, why, detail, told = _ending(run, counts.entry if counts is not None else None, measured)

@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from orchestrator.analysis.ab import AB, ab_of
 from orchestrator.analysis.intervals import Interval, log_t_interval
-from orchestrator.analysis.machine import described_system, versions
-from orchestrator.analysis.measure import Direction, Measurement, Metric, Throughput, number
+from orchestrator.analysis.machine import accelerators, described_system, versions
+from orchestrator.analysis.measure import Direction, Measurement, Metric, Throughput
 from orchestrator.analysis.score import Entry, Score, score
+from orchestrator.analysis.series import number
 from orchestrator.analysis.spread import geometric_mean, log_stdev, median, pooled_log_stdev
 from orchestrator.analysis.steady import Steadiness
 from orchestrator.analysis.steps import StepResult, Try, mapping, planned_steps, step_result
@@ -83,12 +85,14 @@ class BenchSummary:
     place; `spread` between all processes; `ci95` stands on `replicates` launches, the
     instances of each averaged. `overlap` is the share of the time in which all
     instances of a group measured, of that in which any did, 0 to 1. `validations` are the verdicts of checks, step by step.
+    `ratio` is to a reference run, where there is one: above 1 is better.
     """
 
     bench: str
     outcome: OutcomeName
     counts: Mapping[str, int]
     ngpu: int = 0
+    nodes: int = 0
     instances: int = 0
     processes: tuple[Process, ...] = ()
     perf: float | None = None
@@ -115,6 +119,8 @@ class BenchSummary:
     messages: tuple[str, ...] = ()
     overlap: float | None = None
     validations: tuple[Mapping[str, Any], ...] = ()
+    ratio: float | None = None
+    ratio_ci95: Interval | None = None
 
     @property
     def sem(self) -> float | None:
@@ -132,14 +138,19 @@ class BenchSummary:
             "outcome": self.outcome,
             "counts": dict(self.counts),
             "ngpu": self.ngpu,
+            "nodes": self.nodes,
+            "instances": self.instances,
+            "replicates": self.replicates,
             "processes": len(self.processes),
             "perf": self.perf,
             "units": self.units,
             "direction": self.direction,
             "ci95": None if self.ci95 is None else list(self.ci95),
+            "spread": self.spread,
             "spread_within": self.spread_within,
             "spread_devices": self.spread_devices,
             "spread_processes": self.spread_processes,
+            "spread_replicates": self.spread_replicates,
             "memory_peak_MiB": self.memory_peak_mib,
             "energy_J": self.energy_j,
             "first_step_s": self.first_step_s,
@@ -157,6 +168,12 @@ class BenchSummary:
                 for one in self.flaky
             ],
             "validations": [dict(one) for one in self.validations],
+            "messages": list(self.messages),
+            **(
+                {}
+                if self.ratio is None
+                else {"ratio": self.ratio, "ratio_ci95": None if self.ratio_ci95 is None else list(self.ratio_ci95)}
+            ),
             "metrics": [dict(one) for one in self.metrics],
         }
 
@@ -166,9 +183,10 @@ class Summary:
     """What a run came to; everything that a report shows.
 
     `argv` is the command line that made the run, `options` what its options came to, `software` versions by name, as far
-    as recorded. `verdict` is passed
+    as recorded; `accelerators` what drivers said of each device at the start. `verdict` is passed
     when every planned step passed or was skipped. `overhead` is what control plane and agents cost: `control_cpu_s`,
-    `agent_cpu_s`, and `wall_s` of the steps.
+    `agent_cpu_s`, and `wall_s` of the steps. `aim` and `replicates` are how precisely was to be measured and how often that
+    was decided to be (docs/methodology.md, 1.0); `ab` what an A/B run came to, which has no score.
     """
 
     run: str
@@ -184,6 +202,10 @@ class Summary:
     options: Mapping[str, Any] = field(default_factory=dict)
     software: Mapping[str, str] = field(default_factory=dict)
     overhead: Mapping[str, float] = field(default_factory=dict)
+    aim: Mapping[str, Any] = field(default_factory=dict)
+    replicates: Mapping[str, Any] = field(default_factory=dict)
+    ab: AB | None = None
+    accelerators: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -202,6 +224,14 @@ class Summary:
             "system": dict(self.system),
             "profile": self.profile,
             "verdict": self.verdict,
+            "ended": self.is_ended,
+            "created": self.created,
+            "version": self.version,
+            "argv": list(self.argv),
+            "options": dict(self.options),
+            "software": dict(self.software),
+            "overhead": dict(self.overhead),
+            "accelerators": [dict(device) for device in self.accelerators],
             "benchmarks": [bench.to_json() for bench in self.benchmarks],
             "score": {
                 "value": self.score.value,
@@ -209,7 +239,10 @@ class Summary:
                 "reference": self.score.reference,
                 "complete": list(self.score.complete),
                 "weighted": self.score.is_weighted,
+                "compat": self.score.is_compat,
             },
+            **({"aim": dict(self.aim), "replicates": dict(self.replicates)} if self.aim else {}),
+            **({"ab": self.ab.to_json()} if self.ab is not None else {}),
         }
 
 
@@ -232,6 +265,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked) -> Summary:
         for name, found in by_bench.items()
     ]
     benches += [skipped_bench(name, why, _weight_in_suite(run, name)) for name, why in _skipped_benches(run)]
+    ab = ab_of(run.manifest, benches)
     ends = [entry for entry in run.journal if entry.get("run") == "ended"]
     argv = run.manifest.get("argv")
     return Summary(
@@ -240,7 +274,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked) -> Summary:
             benches, was_interrupted=run.is_ended and ends[-1:] != [] and ends[-1].get("verdict") == "interrupted"
         ),
         benchmarks=tuple(benches),
-        score=score([_entry(bench) for bench in benches]),
+        score=scored(benches if ab is None else []),
         system=described_system(run.manifest, measured),
         profile=profile,
         is_ended=run.is_ended,
@@ -250,7 +284,16 @@ def summarise(run: Run, checks: ChecksOf = unchecked) -> Summary:
         options=mapping(run.manifest.get("options")),
         software=versions(measured),
         overhead=_overhead(ends),
+        aim=_numbers(run.manifest.get("aim")),
+        replicates={str(name): _numbers(told) for name, told in mapping(run.manifest.get("replicates")).items()},
+        ab=ab,
+        accelerators=accelerators(measured),
     )
+
+
+def _numbers(told: Any) -> dict[str, float | None]:
+    """The numbers of a mapping, whole ones as such; what is none is not known."""
+    return {str(name): value if number(value) is not None else None for name, value in mapping(told).items()}
 
 
 def _overhead(ends: Iterable[Mapping[str, Any]]) -> dict[str, float]:
@@ -308,6 +351,7 @@ def bench_summary(
         outcome=outcome,
         counts=_counts(results),
         ngpu=len({(r.step.node, device) for r in results for device in r.step.devices}) if has_accelerators else 0,
+        nodes=len({result.step.node for result in results}),
         instances=instances,
         processes=processes,
         perf=perf,
@@ -385,11 +429,14 @@ def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
 
 
 def _overlap(results: Sequence[StepResult]) -> float | None:
-    """The worst overlap among the replicates of a benchmark whose instances run side by side; None for all others."""
-    groups: dict[int, list[StepResult]] = {}
+    """The worst overlap among the replicates of a benchmark whose instances run side by side; None for all others.
+
+    Instances on different nodes share nothing, and need not overlap.
+    """
+    groups: dict[tuple[int, str], list[StepResult]] = {}
     for result in results:
         if result.step.method not in _ONE_JOB:
-            groups.setdefault(result.step.repeat, []).append(result)
+            groups.setdefault((result.step.repeat, result.step.node), []).append(result)
     found = [overlap([result.measured.window for result in group]) for group in groups.values()]
     return min(_known(found), default=None)
 
@@ -426,6 +473,11 @@ def _bench_score(perf: float | None, instances: int, direction: Direction) -> fl
     if perf is None or direction == "none":
         return None
     return perf * instances if direction == "higher" else instances / perf
+
+
+def scored(benches: Iterable[BenchSummary]) -> Score:
+    """The score of some benchmarks by their own rates and weights."""
+    return score([_entry(bench) for bench in benches])
 
 
 def _entry(bench: BenchSummary) -> Entry:
@@ -468,6 +520,7 @@ def _rate_json(process: Process) -> dict[str, Any]:
     rate = process.throughput
     return {
         "step": process.steps[0],
+        "steps": list(process.steps),
         "metric": "rate",
         "value": rate.value,
         "units": rate.units,
@@ -478,13 +531,21 @@ def _rate_json(process: Process) -> dict[str, Any]:
         "observations": rate.observations,
         "spread_within": rate.spread_within,
         "lag1": rate.lag1,
+        "doubts": list(rate.doubts),
+        "latency": dict(rate.latency),
+        "totals": [asdict(total) for total in rate.totals],
         **({} if rate.steady is None else _steady_json(rate.steady)),
     }
 
 
 def _steady_json(steady: Steadiness) -> dict[str, Any]:
     """Observations that were warm-up still, the drift over the others, and how many independent ones they are worth."""
-    return {"warmup_left": steady.settled_at, "drift": steady.drift, "n_effective": steady.n_effective}
+    return {
+        "warmup_left": steady.settled_at,
+        "drift": steady.drift,
+        "n_effective": steady.n_effective,
+        "window": {"n": steady.n, "lag1": steady.lag1, "steady": steady.is_steady},
+    }
 
 
 def _metrics_json(results: Iterable[StepResult]) -> Iterable[dict[str, Any]]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from orchestrator.analysis.measure import Window
-from orchestrator.events.model import Event, Verdict
+from orchestrator.events.model import Line, Verdict
+from orchestrator.events.observations import Seen
 
 LEAST_OVERLAP = 0.95
 
@@ -17,6 +18,7 @@ _REASONS = {
     "foreign": "foreign-process",
     "sensor": "sensor-lost",
     "energy": "energy",
+    "contended": "contended",
 }
 _ANY_CHECK = "validation"
 
@@ -24,7 +26,7 @@ _ANY_CHECK = "validation"
 class Fold(Protocol):
     """A check, as far as it is needed here: sees every event of a step, then has a verdict."""
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         """Take one event into account."""
 
     def verdict(self) -> Verdict:
@@ -40,11 +42,15 @@ def unchecked(_: str) -> Sequence[Fold]:
     return ()
 
 
-def seen_by(events: Iterable[Event], folds: Sequence[Fold]) -> Iterator[Event]:
-    """The same events, each shown to the folds: a step's records are read once, whoever wants to see them."""
+def seen_by(events: Iterable[Seen], folds: Sequence[Fold]) -> Iterator[Seen]:
+    """The same events, each shown to the folds: a step's records are read once, whoever wants to see them.
+
+    Lines of output are not shown: there may be millions, and a check looks at what was measured.
+    """
     for event in events:
-        for fold in folds:
-            fold.see(event)
+        if not isinstance(event, Line):
+            for fold in folds:
+                fold.see(event)
         yield event
 
 

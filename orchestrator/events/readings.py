@@ -10,8 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.events.model import Data, Event
+from orchestrator.events.observations import Seen
 
 NAN = math.nan
+
+# The reasons for which a device is slower than it could be. That it meets its power limit is normal for an accelerator at work.
+THROTTLED = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,6 +23,7 @@ class DeviceReadings:
     """One device of a step, sample by sample; nan where a sample lacks a reading.
 
     `time` unix seconds, `load` 0 to 1, `used` and `total` MiB, `power` W, `energy` J since some point in the past,
+    `clock` that of the compute units in MHz, `temperature` in degrees Celsius,
     `throttle` the reasons of each sample, None where they were not told. `foreign` are processes that are not the group's,
     with the largest memory in MiB that each was seen to hold; `own` whether one of the group's was seen on the device.
     """
@@ -31,6 +36,8 @@ class DeviceReadings:
     total: array[float] = field(default_factory=lambda: array("d"))
     power: array[float] = field(default_factory=lambda: array("d"))
     energy: array[float] = field(default_factory=lambda: array("d"))
+    clock: array[float] = field(default_factory=lambda: array("d"))
+    temperature: array[float] = field(default_factory=lambda: array("d"))
     throttle: list[tuple[str, ...] | None] = field(default_factory=list)
     foreign: list[tuple[float, int, float]] = field(default_factory=list)
     own: bool | None = None
@@ -53,6 +60,8 @@ class DeviceReadings:
         self.total.append(_number(total))
         self.power.append(_number(sample.get("power_W", sample.get("power"))))
         self.energy.append(_number(sample.get("energy_J")))
+        self.clock.append(_number(sample.get("sm_clock_MHz")))
+        self.temperature.append(_number(sample.get("temperature")))
         throttle = sample.get("throttle")
         self.throttle.append(tuple(map(str, throttle)) if isinstance(throttle, list) else None)
         self._see_processes(sample.get("processes"), time)
@@ -92,7 +101,7 @@ class Readings:
     windows: dict[str, tuple[float, float]] = field(default_factory=dict)
     _last: Event | None = None
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         """Take a sample or a window into account."""
         if event is self._last or not isinstance(event, Data):
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -14,7 +15,8 @@ from urllib.parse import unquote
 
 from orchestrator.errors import NothingSelected, RecordError
 from orchestrator.events.model import Event, Line, Other
-from orchestrator.events.wire import decode, dump, parse_object
+from orchestrator.events.observations import Seen, decoded
+from orchestrator.events.wire import decode, dump, parse_object, parse_string
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -26,6 +28,9 @@ _STAMP = re.compile(r"\.(?P<time>\d{4}-\d\d-\d\d_\d\d[-:]\d\d[-:]\d\d(?:[.:]\d+)
 _STEM_PARTS = re.compile(r"(?:\.(?P<tag>D\d+|\d+))?(?:\.R(?P<repeat>\d+))?(?:\.(?P<node>node\d+))?$")
 # No name contains a tilde: `encoded` replaces it.
 _ATTEMPT = re.compile(r"~(?P<number>\d+)$")
+
+# Bytes that are decoded at a time, some thousands of lines.
+_PIECE = 1 << 20
 
 # A step has three files; a run of hundreds of steps at once must not run into the limit of open files (often 1024).
 _OPEN_FILES = 192
@@ -157,17 +162,8 @@ class RunWriter:
     def append_lines(self, stem: str, payload: bytes) -> None:
         """Append `line` records to `{stem}.data`, and the text that they hold to `{stem}.stdout` or `{stem}.stderr`."""
         self.append(stem, payload)
-        texts: dict[str, list[bytes]] = {}
-        for line in payload.split(b"\n"):
-            try:
-                event = decode(line, stem)
-            except ValueError:
-                continue  # it is in `.data`, whose readers show what they cannot read
-            if isinstance(event, Line):
-                ending = "stderr" if event.pipe == "stderr" else "stdout"
-                texts.setdefault(ending, []).append(_bytes_of(event.text))
-        for ending, pieces in texts.items():
-            self._file(f"{stem}.{ending}").write(b"".join(pieces))
+        for ending, text in _texts_of(payload):
+            self._file(f"{stem}.{ending}").write(text)
 
     def finish(self, stem: str) -> None:
         """Make the records of an ended step durable and close its files; a later append opens them again."""
@@ -270,6 +266,34 @@ def _bytes_of(text: str) -> bytes:
         return text.encode("utf-8", "backslashreplace")
 
 
+# The end of a line's record and the head of the next one, as the agent writes them.
+_HEAD = b'{"event":"line","data":"'
+_TAIL = re.compile(rb'","pipe":"(stdout|stderr)","t":[0-9.]+\}\n\Z')
+_BETWEEN = {
+    pipe: re.compile(b'","pipe":"' + pipe + rb'","t":[0-9.]+\}\n' + re.escape(_HEAD)) for pipe in (b"stdout", b"stderr")
+}
+
+
+def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
+    """What `line` records hold, by the file to which it belongs: all of it at once where they are as the agent writes them."""
+    tail = _TAIL.search(payload, max(0, len(payload) - 64))
+    if tail is not None and payload.startswith(_HEAD):
+        text = _BETWEEN[tail[1]].sub(b"", payload[len(_HEAD) : tail.start()])
+        try:
+            return [(tail[1].decode(), _bytes_of(parse_string(text)))]
+        except ValueError:
+            pass  # records of another kind or pipe are among them
+    texts: dict[str, list[bytes]] = {}
+    for line in payload.split(b"\n"):
+        try:
+            event = decode(line, "")
+        except ValueError:
+            continue  # it is in `.data`, whose readers show what they cannot read
+        if isinstance(event, Line):
+            texts.setdefault("stderr" if event.pipe == "stderr" else "stdout", []).append(_bytes_of(event.text))
+    return [(ending, b"".join(pieces)) for ending, pieces in texts.items()]
+
+
 # ------------------------------------------------------------------------------------------------------------- reading
 
 
@@ -313,6 +337,10 @@ class Run:
         RecordError when the file cannot be opened.
         """
         return read_events(self.path / f"{self.stem(step, attempt)}.data", step)
+
+    def batches(self, step: str, attempt: int = 1) -> Iterator[Seen]:
+        """The same events, plain observations many at a time: what to read a run of millions by."""
+        return read_batches(self.path / f"{self.stem(step, attempt)}.data", step)
 
     def stem(self, step: str, attempt: int = 1) -> str:
         """The name, less its ending, of the files of one attempt at a step."""
@@ -380,13 +408,19 @@ def _files_without_manifest(journal: Iterable[Mapping[str, Any]], data: Iterable
 
 def latest_run(base: Path, phase: str = "run") -> Run:
     """The newest run of one phase below `base`; raises NothingSelected when there is none."""
-    for path in reversed(_run_folders(base)):
-        run = _open_or_none(path)
-        if run is not None and run.phase == phase:
-            return run
+    for run in recent_runs(base, phase):
+        return run
     raise NothingSelected(
         f"{base / 'runs'}: no {phase} recorded here; `milabench {phase}` makes one, --base names another place"
     )
+
+
+def recent_runs(base: Path, phase: str = "run") -> Iterator[Run]:
+    """The runs of one phase below `base`, the newest first; each is read when it is asked for."""
+    for path in reversed(_run_folders(base)):
+        run = _open_or_none(path)
+        if run is not None and run.phase == phase:
+            yield run
 
 
 def find_run(base: Path, name: str | Path) -> Run:
@@ -422,6 +456,29 @@ def read_events(path: Path, step: str) -> Iterator[Event]:
         except ValueError:
             if is_whole and line.strip():
                 yield Other(step=step, event="format_error", data=line.decode("utf-8", "backslashreplace"))
+
+
+def read_batches(path: Path, step: str) -> Iterator[Seen]:
+    """The events of one `.data` file, plain observations in batches; see `Run.batches`."""
+    rest = b""
+    for piece in _pieces(path):
+        whole, end, after = (rest + piece).rpartition(b"\n")
+        rest = after
+        yield from decoded(whole + end, step)
+    if rest:
+        with contextlib.suppress(ValueError):  # a last line that was cut off
+            yield decode(rest, step)
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {reason(error)}") from None
 
 
 def reason(error: OSError) -> str:

@@ -90,6 +90,13 @@ def parse_object(line: bytes) -> dict[str, Any]:
     return value
 
 
+def parse_string(content: bytes) -> str:
+    """The text that stands between the quotes of a JSON string; raises ValueError when that is not what stands there."""
+    text = parse_json(f'"{content.decode("utf-8")}"')
+    assert isinstance(text, str)
+    return text
+
+
 def encode(event: Event, t: float | None = None) -> bytes:
     """The line, with its line end, that says `event`; `t` (unix seconds) stands in for the event's own time when given.
 

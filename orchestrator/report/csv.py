@@ -1,4 +1,4 @@
-"""Summaries as comma-separated values: one row per run and benchmark, full precision, units in their own column."""
+"""Comma-separated values: one row per run and benchmark, or per benchmark and system; full precision, units in a column."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+from orchestrator.analysis.compare import Comparison, Row
 from orchestrator.analysis.summary import BenchSummary, Summary
+from orchestrator.analysis.why import Difference
 from orchestrator.report.model import ordered
 
 _SAME_AS_JSON = (
@@ -44,4 +46,61 @@ def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
         **{name: bench.counts.get(name, 0) for name in _COUNTS},
         "reasons": " ".join(bench.reasons),
         "failures": "; ".join(f"{one.step}: {one.why}" for one in bench.failures),
+    }
+
+
+_OF_CONTRAST = (
+    *("ratio", "p", "p_holm", "p_bh", "verdict", "needed", "efficiency", "shift", "rank_p", "is_suspect", "note"),
+)
+COMPARED = (
+    *("bench", "units", "direction", "weight", "first", "system", "first_value", "value", "first_n", "n"),
+    *("ci95_low", "ci95_high", *_OF_CONTRAST, "first_validity", "validity", "excluded"),
+)
+
+
+def render_comparison(comparison: Comparison, differences: Sequence[Difference] | None = None) -> str:
+    """One row for each benchmark and system but the first, then one for each index; differences have no place in it."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COMPARED, lineterminator="\n")
+    writer.writeheader()
+    excluded = dict(comparison.excluded)
+    for row in comparison.rows:
+        for place in range(len(row.contrasts)):
+            writer.writerow({**_compared(row, place), "excluded": excluded.get(row.bench, "")})
+    for index in comparison.indices:
+        low, high = index.ci95 or (None, None)
+        writer.writerow(
+            {
+                "bench": "(index)",
+                "first": comparison.systems[0].name,
+                "system": index.system,
+                "ratio": index.value,
+                "ci95_low": low,
+                "ci95_high": high,
+                "verdict": index.verdict,
+                "note": f"{index.complete[0]} of {index.complete[1]} benchmarks",
+            }
+        )
+    return text.getvalue()
+
+
+def _compared(row: Row, place: int) -> dict[str, Any]:
+    first, other, contrast = row.sides[0], row.sides[place + 1], row.contrasts[place]
+    low, high = (contrast.ci95 if contrast is not None else None) or (None, None)
+    return {
+        "bench": row.bench,
+        "units": row.units,
+        "direction": row.direction,
+        "weight": row.weight,
+        "first": first.system,
+        "system": other.system,
+        "first_value": first.value,
+        "value": other.value,
+        "first_n": len(first.values),
+        "n": len(other.values),
+        "ci95_low": low,
+        "ci95_high": high,
+        **({} if contrast is None else {name: getattr(contrast, name) for name in _OF_CONTRAST}),
+        "first_validity": first.validity,
+        "validity": other.validity,
     }

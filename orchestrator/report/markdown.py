@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from orchestrator.analysis.compare import Comparison
 from orchestrator.analysis.summary import Summary
-from orchestrator.report import model
+from orchestrator.analysis.why import Difference
+from orchestrator.report import comparing, model
 
 
 def render(summaries: Sequence[Summary]) -> str:
@@ -18,10 +20,18 @@ def _lines(summary: Summary) -> list[str]:
     lines = [f"# {_escaped(run)}", "", *(f"- **{name}**: {_escaped(value)}" for name, value in system), ""]
     if not summary.is_ended:
         lines += ["**This run was cut off, or is still going: what follows is what is known.**", ""]
-    headings = [column.heading for column in model.COLUMNS]
-    is_text = [column.is_text for column in model.COLUMNS]
+    shown = model.columns(summary.benchmarks)
+    headings, is_text = [column.heading for column in shown], [column.is_text for column in shown]
     lines += [*_table(headings, model.cells(summary.benchmarks), is_text), ""]
     lines += [f"**Score**: {model.score_line(summary)}", "", *(f"- {line}" for line in model.LEGEND)]
+    if summary.ab is not None:
+        lines += ["", "## A and B", ""]
+        lines += [f"- **{side}**: {_escaped(suite)}" for side, suite in zip("AB", summary.ab.suites, strict=False)]
+        lines += ["", *_table(model.PAIR_HEADINGS, model.pair_rows(summary.ab), model.PAIR_TEXT), "", model.PAIR_LEGEND]
+    nodes = model.node_table(summary)
+    if nodes is not None:
+        is_text = [heading in ("bench", "units") for heading in nodes[0]]
+        lines += ["", "## By node", "", *_table(*nodes, is_text)]
     failures = model.failures(summary)
     if failures:
         lines += ["", "## Failures", ""]
@@ -36,6 +46,7 @@ def _lines(summary: Summary) -> list[str]:
     for step, text, log in flaky:
         lines += [f"- **{_escaped(step)}**: {_escaped(text)}", *([f"  - log: `{log}`"] if log else [])]
     for heading, entries in (
+        ("Replicates", model.replicate_lines(summary)),
         ("Skipped", model.skips(summary)),
         ("Validations", model.validations(summary)),
         ("Messages", model.messages(summary)),
@@ -48,6 +59,30 @@ def _lines(summary: Summary) -> list[str]:
         rows = _table(["bench", "metric", "median", "units", "n"], metrics, [True, True, False, True, False])
         lines += ["", "## Other metrics", "", *rows]
     return lines
+
+
+def render_comparison(comparison: Comparison, differences: Sequence[Difference] | None = None) -> str:
+    """A comparison: the sentence, what failed and is left out, the index, the benchmarks; `differences` where asked for."""
+    lines = [f"# {_escaped(comparing.title(comparison))}", "", f"**{_escaped(comparison.sentence)}**", ""]
+    lines += [f"- note: {_escaped(warning)}" for warning in comparison.warnings]
+    for heading, entries in (
+        ("Failures", comparing.failures(comparison)),
+        ("Excluded", comparing.exclusions(comparison)),
+        ("Suspect", comparing.suspects(comparison)),
+    ):
+        if entries:
+            lines += ["", f"## {heading}", ""]
+            lines += [f"- **{_escaped(name)}**: {_escaped(text)}" for name, text in entries]
+    tables = [comparing.index_table(comparison), comparing.main_table(comparison), comparing.job_table(comparison)]
+    if differences is not None:
+        tables.append(comparing.why_table(comparison, differences))
+    for found in tables:
+        if found is not None:
+            lines += ["", f"## {_escaped(found.title.capitalize())}", ""]
+            lines += _table(found.headings, found.rows, found.is_text)
+    remarks = comparing.notes(comparison)
+    lines += ["", *(f"- {_escaped(name)}: {_escaped(text)}" for name, text in remarks)] if remarks else []
+    return "\n".join([*lines, "", *(f"- {_escaped(line)}" for line in comparing.legend(comparison))]) + "\n"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: Sequence[bool]) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.analysis.ab import AB
 from orchestrator.analysis.spread import median
 from orchestrator.analysis.summary import BenchSummary, Failure, Summary
 
@@ -23,17 +25,23 @@ _FLAGS = {
     "--arch": "arch",
     "--profile": "profile",
     "--repeat": "repeat",
+    "--precision": "precision",
+    "--budget": "budget",
 }
 _METRICS_ELSEWHERE = ("rate", "first_step")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of the main table: its heading, and the cell of a benchmark (empty where there is nothing to say)."""
+    """One column of the main table: its heading, and the cell of a benchmark (empty where there is nothing to say).
+
+    `is_optional`: it is only shown where some benchmark has something in it.
+    """
 
     heading: str
     cell: Callable[[BenchSummary], str]
     is_text: bool = False
+    is_optional: bool = False
 
 
 def number(value: float | None) -> str:
@@ -88,6 +96,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(heading="peak_memory", cell=lambda b: "" if b.memory_peak_mib is None else f"{b.memory_peak_mib:.0f}"),
     Column(heading="first_step", cell=lambda b: "" if b.first_step_s is None else f"{b.first_step_s:.2f}"),
     Column(heading="score", cell=lambda b: number(b.score)),
+    Column(heading="ratio", cell=lambda b: "" if b.ratio is None else f"{b.ratio:.4f}", is_optional=True),
     Column(heading="weight", cell=lambda b: "" if b.weight is None else f"{b.weight:g}"),
     Column(heading="validity", cell=standing, is_text=True),
 )
@@ -105,9 +114,15 @@ def ordered(benches: Sequence[BenchSummary]) -> list[BenchSummary]:
     return sorted(benches, key=lambda bench: (bench.outcome == "skipped", bench.bench))
 
 
+def columns(benches: Sequence[BenchSummary]) -> list[Column]:
+    """The columns of the main table that say something of these benchmarks."""
+    return [column for column in COLUMNS if not column.is_optional or any(map(column.cell, benches))]
+
+
 def cells(benches: Sequence[BenchSummary]) -> list[list[str]]:
     """The main table, row by row."""
-    return [[column.cell(bench) for column in COLUMNS] for bench in ordered(benches)]
+    shown = columns(benches)
+    return [[column.cell(bench) for column in shown] for bench in ordered(benches)]
 
 
 def system_lines(summary: Summary) -> list[tuple[str, str]]:
@@ -179,6 +194,27 @@ def _devices(devices: Sequence[Any]) -> str:
     return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
 
 
+def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
+    """Headings and rows of the rates on each node, the median over its processes; None for a run of one node."""
+    rates: dict[str, dict[str, list[float]]] = {}
+    for bench in ordered(summary.benchmarks):
+        for process in bench.processes:
+            node, slash, _ = process.place.partition("/")
+            if slash:
+                rates.setdefault(bench.bench, {}).setdefault(node, []).append(process.throughput.value)
+    nodes = sorted({node for by_node in rates.values() for node in by_node})
+    if len(nodes) < 2:
+        return None
+    units = {bench.bench: bench.units for bench in summary.benchmarks}
+    rows = []
+    for name, by_node in rates.items():
+        medians = {node: median(found) for node, found in by_node.items()}
+        least, most = min(medians.values()), max(medians.values())
+        cells = [number(medians.get(node)) for node in nodes]
+        rows.append([name, *cells, units[name], percent((most - least) / most if most > 0 else None)])
+    return ["bench", *nodes, "units", "apart%"], rows
+
+
 def failures(summary: Summary) -> list[tuple[BenchSummary, Failure]]:
     """Everything that should have passed and did not."""
     return [(bench, failure) for bench in ordered(summary.benchmarks) for failure in bench.failures]
@@ -244,6 +280,11 @@ def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
             name = " ".join(str(part) for part in (metric["metric"], *qualifiers) if part)
             value, units = readable(float(metric["value"]), str(metric["units"]))
             groups.setdefault((name, units), []).append(value)
+        for name in ("p50", "p90", "p95", "p99"):
+            told = [process.throughput.latency.get(name) for process in bench.processes]
+            found = [1000 * value for value in told if value is not None]
+            if found and len(found) == len(told):
+                groups[f"step {name}", "ms"] = found
         for (name, units), values in groups.items():
             rows.append((bench.bench, name, number(median(values)), units, str(len(values))))
     return rows
@@ -252,25 +293,106 @@ def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
 def score_line(summary: Summary) -> str:
     """The score in a sentence: its value, its interval, what it covers and what it is relative to."""
     score = summary.score
+    if summary.ab is not None:
+        return "none (an A/B run compares two suites; see below)"
     counted, wanted = score.complete
     covers = f"{counted} of {wanted} benchmarks" + ("" if counted == wanted else ", INCOMPLETE")
     if score.value is None:
         return f"none ({covers})"
+    if score.is_compat:
+        return f"{number(score.value)} (compat: the score of milabench 1.3, which depends on units and hides failures; {covers})"
     interval = "" if score.ci95 is None else f" [{number(score.ci95[0])}, {number(score.ci95[1])}]"
     mean = "weighted geometric mean" if score.is_weighted else "unweighted geometric mean, all weights are zero"
     relative = f"relative to {score.reference}" if score.reference else "raw rates, no reference"
     return f"{number(score.value)}{interval} ({mean}, {relative}; {covers})"
 
 
+def duration(seconds: float) -> str:
+    """`1.2 s`, `12 s`, `3 min 4 s`, `2 h 5 min`."""
+    whole = max(0, round(seconds))
+    if whole < 10:
+        return f"{max(0.0, seconds):.1f} s"
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
+    """How often each benchmark was to be run, why, and how precisely its mean is known."""
+    if not summary.aim:
+        return []
+    if not summary.replicates:
+        return [(_aim(summary.aim), "not decided yet: the pilot is not over; `milabench resume` goes on")]
+    reached = {bench.bench: bench.ci95 for bench in summary.benchmarks}
+    if summary.ab is not None:
+        reached = {pair.bench: pair.result.ci95 for pair in summary.ab.pairs if pair.result is not None}
+    rows = []
+    for name, told in sorted(summary.replicates.items()):
+        interval = reached.get(name)
+        half = "" if interval is None else f"; reached {_percents(math.sqrt(interval[1] / interval[0]) - 1)}"
+        rows.append((name, replicates_text(told, summary.aim) + half))
+    return rows
+
+
+def replicates_text(told: Mapping[str, Any], aim: Mapping[str, Any]) -> str:
+    """How often one benchmark is run and why; both as the manifest has them."""
+    wanted, planned, spread = told.get("wanted"), told.get("planned"), told.get("log_spread")
+    budget = f"the budget of {duration(aim.get('budget_s') or 0)} reaches no further"
+    if wanted is None:
+        return f"{planned} replicates: fewer than three of its pilot have a rate, from which nothing follows"
+    if spread is None:
+        return f"{planned} replicates" if planned >= wanted else f"{planned} of {wanted} replicates: {budget}"
+    why = f"for {_aim(aim)}, with {_percents(spread)} between launches"
+    return f"{wanted} replicates {why}" if planned >= wanted else f"{planned} of {wanted} replicates {why}: {budget}"
+
+
+def _aim(aim: Mapping[str, Any]) -> str:
+    precision = aim.get("precision")
+    return "a budget" if precision is None else f"a precision of {_percents(precision)}"
+
+
+def _percents(fraction: float) -> str:
+    return f"{100 * fraction:.2g} %"
+
+
+PAIR_LEGEND = (
+    "B/A: geometric mean over pairs, above 1 where B is better; 95 % interval: Student's t on the logarithms of the pairs; "
+    "verdict: by that interval, and by two one-sided tests within 1 %"
+)
+PAIR_HEADINGS = ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark")
+PAIR_TEXT = (True, False, False, True, True, True)
+
+
+def pair_rows(ab: AB) -> list[list[str]]:
+    """A row for each benchmark of an A/B run: how many pairs, B over A (above 1, B is better), and what that says."""
+    rows = []
+    for pair in ab.pairs:
+        found = pair.result
+        if found is None:
+            rows.append([pair.bench, "0", "", "", "INCONCLUSIVE", pair.why])
+            continue
+        interval = "below three pairs" if found.ci95 is None else f"[{found.ci95[0]:.4f}, {found.ci95[1]:.4f}]"
+        noise = "" if pair.noise is None else f"the same on both sides: the noise is {_percents(pair.noise)}"
+        rows.append([pair.bench, str(found.pairs), f"{found.ratio:.4f}", interval, found.verdict, noise])
+    return rows
+
+
 def rerun_line(summary: Summary, bench: str) -> str:
     """The command that runs one benchmark again as this run did, from any folder; of an old run, from where it was given."""
+    for pair in summary.ab.pairs if summary.ab is not None else ():
+        bench = pair.bench if bench in (pair.a, pair.b) else bench
     name = bench if _PLAIN_NAME.fullmatch(bench) else f"'{bench}'"
     return shlex.join(["milabench", "run", *(_options(summary.options) or _given(summary.argv)), "--select", name])
 
 
 def _options(options: Mapping[str, Any]) -> list[str]:
-    words: list[str] = []
+    sides = options.get("ab")
+    words = ["--ab", *map(str, sides)] if isinstance(sides, list) else []
     for flag, key in _FLAGS.items():
+        if key == "config_file" and words:
+            continue  # the suites are those of the two sides
         if options.get(key) is not None:
             words += [flag, str(options[key])]
     overrides = options.get("overrides")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
+from orchestrator.analysis.compare import Comparison
 from orchestrator.analysis.summary import Summary
-from orchestrator.report import model
+from orchestrator.analysis.why import Difference
+from orchestrator.report import comparing, model
 
 
 def render(summaries: Sequence[Summary]) -> str:
@@ -17,10 +20,22 @@ def _lines(summary: Summary) -> list[str]:
     lines = [*_pairs(model.system_lines(summary))]
     if not summary.is_ended:
         lines += ["", "this run was cut off, or is still going: what follows is what is known"]
-    headings = [column.heading for column in model.COLUMNS]
-    is_text = [column.is_text for column in model.COLUMNS]
+    shown = model.columns(summary.benchmarks)
+    headings, is_text = [column.heading for column in shown], [column.is_text for column in shown]
     lines += ["", *table(headings, model.cells(summary.benchmarks), is_text), ""]
     lines += [f"score: {model.score_line(summary)}", "", *model.LEGEND]
+    if summary.ab is not None:
+        rows = table(model.PAIR_HEADINGS, model.pair_rows(summary.ab), model.PAIR_TEXT)
+        lines += [
+            "",
+            *(f"{side}: {suite}" for side, suite in zip("AB", summary.ab.suites, strict=False)),
+            *rows,
+            "",
+            model.PAIR_LEGEND,
+        ]
+    nodes = model.node_table(summary)
+    if nodes is not None:
+        lines += ["", "by node", *(f"  {row}" for row in table(*nodes, _name_and_units(nodes[0])))]
     failures = model.failures(summary)
     if failures:
         lines += ["", "failures"]
@@ -35,6 +50,7 @@ def _lines(summary: Summary) -> list[str]:
     for step, text, log in flaky:
         lines += [f"  {step}: {text}", *([f"    log    {log}"] if log else [])]
     for heading, entries in (
+        ("replicates", model.replicate_lines(summary)),
         ("skipped", model.skips(summary)),
         ("validations", model.validations(summary)),
         ("messages", model.messages(summary)),
@@ -46,6 +62,32 @@ def _lines(summary: Summary) -> list[str]:
         rows = table(["bench", "metric", "median", "units", "n"], metrics, [True, True, False, True, False])
         lines += ["", "other metrics", *(f"  {row}" for row in rows)]
     return lines
+
+
+def render_comparison(comparison: Comparison, differences: Sequence[Difference] | None = None) -> str:
+    """A comparison: the sentence, what failed and is left out, the index, the benchmarks; `differences` where asked for."""
+    lines = [comparing.title(comparison), "", *_wrapped(comparison.sentence), ""]
+    lines += [f"note: {warning}" for warning in comparison.warnings]
+    for heading, entries in (
+        ("failures", comparing.failures(comparison)),
+        ("excluded", comparing.exclusions(comparison)),
+        ("suspect", comparing.suspects(comparison)),
+    ):
+        lines += ["", heading, *(f"  {name}: {text}" for name, text in entries)] if entries else []
+    job = comparing.job_table(comparison)
+    for found in (comparing.index_table(comparison), comparing.main_table(comparison), job):
+        if found is not None:
+            lines += ["", found.title, *table(found.headings, found.rows, found.is_text)]
+    remarks = comparing.notes(comparison)
+    lines += ["", *(f"{name}: {text}" for name, text in remarks)] if remarks else []
+    if differences is not None:
+        found = comparing.why_table(comparison, differences)
+        lines += ["", found.title, *table(found.headings, found.rows, found.is_text)]
+    return "\n".join([*lines, "", *comparing.legend(comparison)]) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: Sequence[bool]) -> list[str]:
@@ -61,6 +103,11 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: Seque
 
     rule = "-+-".join("-" * width for width in widths)
     return [line(headings), rule, *map(line, rows)]
+
+
+def _name_and_units(headings: Sequence[str]) -> list[bool]:
+    """Which columns of the table of nodes are text."""
+    return [heading in ("bench", "units") for heading in headings]
 
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> list[str]:

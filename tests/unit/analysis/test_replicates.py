@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.analysis.intervals import t_quantile
 from orchestrator.analysis.pairs import paired
-from orchestrator.analysis.replicates import MOST, PILOT, Pilot, processes_for, processes_for_ratio, replicates
+from orchestrator.analysis.replicates import MOST, PILOT, Pilot, processes_for, processes_for_ratio, replicates, within
 
 
 @pytest.mark.parametrize(
@@ -33,11 +33,11 @@ def test_the_number_of_processes_is_the_least_that_reaches_the_precision(spread:
     assert n == 2 or half(n - 1) > math.log1p(precision)
 
 
-def pilot(spread: float, seconds: float = 10.0, instances: int = 1) -> Pilot:
-    """Five processes whose logarithms have this standard deviation."""
+def pilot(spread: float, seconds: float = 10.0) -> Pilot:
+    """Five launches whose logarithms have this standard deviation."""
     unit = math.sqrt(2.5)  # of -2, -1, 0, 1, 2
     rates = [100 * math.exp(spread * step / unit) for step in (-2, -1, 0, 1, 2)]
-    return Pilot(rates=rates, instances=instances, replicate_s=seconds)
+    return Pilot(rates=rates, replicate_s=seconds)
 
 
 def test_a_quiet_benchmark_is_not_run_more_often_than_in_its_pilot() -> None:
@@ -49,11 +49,6 @@ def test_a_noisy_benchmark_is_run_as_often_as_its_spread_asks_for() -> None:
     (found,) = replicates({"a": pilot(0.02)}, precision=0.01).values()
     assert found.log_spread == pytest.approx(0.02)
     assert found.planned == found.wanted == processes_for(0.02, 0.01)
-
-
-def test_instances_side_by_side_are_processes_of_their_own() -> None:
-    (found,) = replicates({"a": pilot(0.02, instances=4)}, precision=0.01).values()
-    assert found.wanted == -(-processes_for(0.02, 0.01) // 4)
 
 
 def test_a_budget_is_spent_block_by_block_and_what_it_does_not_reach_is_capped() -> None:
@@ -70,10 +65,18 @@ def test_no_budget_left_leaves_the_pilot() -> None:
     assert found["a"].planned == PILOT
 
 
-def test_a_benchmark_without_a_rate_stays_at_its_pilot() -> None:
-    found = replicates({"broken": Pilot(rates=(), instances=0, replicate_s=1.0), "a": pilot(0.02)}, precision=0.01)
+def test_a_benchmark_with_fewer_than_three_rates_stays_at_its_pilot() -> None:
+    found = replicates({"broken": Pilot(rates=(9.0, 1.0), replicate_s=1.0), "a": pilot(0.02)}, precision=0.01)
     assert (found["broken"].wanted, found["broken"].planned) == (None, PILOT)
     assert found["a"].planned > PILOT
+
+
+def test_a_budget_without_a_pilot_trims_whole_blocks_from_the_end() -> None:
+    wanted, seconds = {"a": 3, "b": 3}, {"a": 10.0, "b": 20.0}
+    assert within(wanted, seconds, None) == wanted
+    assert within(wanted, seconds, 90.0) == wanted
+    assert within(wanted, seconds, 89.0) == {"a": 2, "b": 2}
+    assert within(wanted, seconds, 29.0) == {"a": 0, "b": 0}
 
 
 def test_pairs_cancel_what_drifts() -> None:

@@ -182,6 +182,12 @@ def test_a_gap_between_epochs_is_no_disagreement_but_one_inside_is() -> None:
     assert rate(steps(values, gap_at=50, ends_epoch=False)).doubts == ("clocks-disagree",)
 
 
+def test_a_device_may_fill_the_gap_between_epochs_with_what_the_host_has_queued() -> None:
+    values = flat(random.Random(3))
+    queued = steps(values, gap_at=50, clock=1 + 0.4 / math.fsum(values))
+    assert rate(queued).doubts == ()
+
+
 def test_a_device_that_tells_another_time_than_the_host_is_suspect() -> None:
     values = flat(random.Random(4))
     assert rate(steps(values, clock=0.999)).doubts == ()

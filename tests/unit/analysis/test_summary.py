@@ -174,7 +174,7 @@ def test_a_run_without_steps_did_not_pass(tmp_path: Path) -> None:
 
 def test_the_json_form_has_the_keys_of_the_protocol(tmp_path: Path) -> None:
     told = summarise(record(tmp_path, Recorded(events=rates(5.0)))).to_json()
-    assert list(told) == ["schema", "run", "system", "profile", "verdict", "benchmarks", "score"]
+    assert {"schema", "run", "system", "profile", "verdict", "benchmarks", "score"} <= set(told)
     promised = [
         *("bench", "outcome", "counts", "ngpu", "processes", "perf", "units", "direction", "ci95", "spread_within"),
         *("spread_devices", "spread_processes", "memory_peak_MiB", "energy_J", "first_step_s", "weight", "score"),

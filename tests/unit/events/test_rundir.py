@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -116,6 +117,24 @@ def test_output_goes_to_its_file_and_to_the_records(tmp_path: Path) -> None:
     assert (run.path / "digits.D0.stdout").read_bytes() == b"one\ntwo"
     assert (run.path / "digits.D0.stderr").read_bytes() == b"oops \xff\n"
     assert list(rundir.open_run(run.path).events("s0")) == lines
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=20), st.sampled_from(("stdout", "stderr"))), min_size=1, max_size=6),
+    st.booleans(),
+)
+def test_output_is_what_was_said_whatever_that_was(said: list[tuple[str, str]], is_strange: bool) -> None:
+    lines = [Line(step="s", text=text, pipe=pipe) for text, pipe in said]  # type: ignore[arg-type]
+    payload = b"".join(wire.encode(line, t=1.5) for line in lines) + b'{"event":"line","data":"torn' * is_strange
+    with tempfile.TemporaryDirectory() as folder:
+        run = writer(Path(folder))
+        run.append_lines("s", payload)
+        for pipe in ("stdout", "stderr"):
+            whole = "".join(text for text, where in said if where == pipe)
+            path = run.path / f"s.{pipe}"
+            assert (path.read_bytes() if path.exists() else b"") == whole.encode()
+        assert (run.path / "s.data").read_bytes() == payload
+        run.close()
 
 
 def test_the_log_to_look_at_first_is_what_the_step_said_on_stderr(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from orchestrator.report import json as json_report
 from orchestrator.report import model, text
 from tests.recorded_run import Recorded, data, message, rates, record
 
-ENDINGS = {"text": "txt", "markdown": "md", "json": "json", "csv": "csv"}
+ENDINGS = {"text": "txt", "markdown": "md", "json": "json", "csv": "csv", "junit": "junit.xml"}
 META = Meta(step="", data={"python": "3.11.7", "packages": {"torch": "2.13.0", "numpy": "2.4.0", "click": "8.5"}})
 
 

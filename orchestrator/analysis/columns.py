@@ -1,0 +1,106 @@
+"""Columns of millions of observations in few bytes: what repeats is kept once, what follows from another column not at all."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, overload
+
+_FREE_RUNS = 64
+_RECORDS_A_RUN = 16  # below so many a run, runs cost more than they save
+
+
+class Runs(Sequence[float]):
+    """Numbers that mostly repeat: runs of equal ones, or one by one where they do not."""
+
+    def __init__(self) -> None:
+        self._values: list[float] = []
+        self._ends = array("q")
+        self._single: array[float] | None = None
+
+    def extend(self, values: Sequence[float]) -> None:
+        """Append numbers; any that are exact as floats."""
+        if self._single is not None:
+            self._single.extend(values)
+            return
+        if values and self._values and values.count(self._values[-1]) == len(values):
+            self._ends[-1] += len(values)
+            return
+        end = len(self)
+        for value in values:
+            end += 1
+            if self._values and value == self._values[-1]:
+                self._ends[-1] = end
+            else:
+                self._values.append(value)
+                self._ends.append(end)
+        if len(self._values) > _FREE_RUNS + end // _RECORDS_A_RUN:
+            self._single = array("d", self)
+            self._values.clear()
+            self._ends = array("q")
+
+    @property
+    def constant(self) -> float | None:
+        """The number that all of them are; None where they differ, or there is none."""
+        return self._values[0] if len(self._values) == 1 else None
+
+    def runs(self) -> Iterator[tuple[range, float]]:
+        """The places of each run, and its number; of single numbers one place each."""
+        if self._single is not None:
+            yield from ((range(place, place + 1), value) for place, value in enumerate(self._single))
+            return
+        start = 0
+        for end, value in zip(self._ends, self._values, strict=True):
+            yield range(start, end), value
+            start = end
+
+    def __len__(self) -> int:
+        if self._single is not None:
+            return len(self._single)
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[float]:
+        if self._single is not None:
+            return iter(self._single)
+        return (value for places, value in self.runs() for _ in places)
+
+    @overload
+    def __getitem__(self, place: int) -> float: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[float]: ...
+    def __getitem__(self, place: int | slice) -> float | Sequence[float]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(len(self)))]
+        if self._single is not None:
+            return self._single[place]
+        place = place + len(self) if place < 0 else place
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        return self._values[bisect_right(self._ends, place)]
+
+
+class Derived(Sequence[Any]):
+    """A column that is computed from others, entry by entry, when it is looked at."""
+
+    def __init__(self, length: int, entry: Callable[[int], Any]) -> None:
+        self._length = length
+        self._entry = entry
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._entry, range(self._length))
+
+    @overload
+    def __getitem__(self, place: int) -> Any: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Any]: ...
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            return [self._entry(each) for each in range(*place.indices(self._length))]
+        place = place + self._length if place < 0 else place
+        if not 0 <= place < self._length:
+            raise IndexError(place)
+        return self._entry(place)

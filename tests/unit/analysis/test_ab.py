@@ -1,0 +1,117 @@
+"""An A/B run as its records tell: pair by pair, side against side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.analysis.ab import AB, launches
+from orchestrator.analysis.summary import Summary, summarise
+from orchestrator.report import markdown, text
+from tests.recorded_run import Recorded, rates, record
+
+
+def told(*, is_same: bool = False) -> dict[str, Any]:
+    pair = {"A": "x@A", "B": "x@B", "same_steps": is_same}
+    return {"ab": {"suites": ["a.yaml", "b.yaml"], "pairs": {"x": pair}}}
+
+
+def side(name: str, *values: float, units: str = "images/s", tag: str = "D0") -> list[Recorded]:
+    """A replicate for each rate."""
+    return [
+        Recorded(bench=f"x@{name}", repeat=repeat, tag=tag, events=rates(*[value] * 30, units=units))
+        for repeat, value in enumerate(values)
+    ]
+
+
+def summary(base: Path, *steps: Recorded, is_same: bool = False) -> Summary:
+    return summarise(record(base, *steps, manifest=told(is_same=is_same)))
+
+
+def ab(base: Path, *steps: Recorded, is_same: bool = False) -> AB:
+    found = summary(base, *steps, is_same=is_same).ab
+    assert found is not None
+    return found
+
+
+def test_the_ratio_is_of_pairs_so_that_what_drifts_cancels(tmp_path: Path) -> None:
+    drift = (100.0, 130.0, 70.0, 110.0, 90.0)
+    (pair,) = ab(tmp_path, *side("A", *drift), *side("B", *(1.1 * value for value in drift))).pairs
+    assert pair.result is not None
+    assert (pair.result.pairs, pair.result.verdict) == (5, "FASTER")
+    assert pair.result.ratio == pytest.approx(1.1)
+
+
+def test_a_pair_of_which_one_side_failed_is_left_out(tmp_path: Path) -> None:
+    a, b = side("A", 1, 2, 3, 4), side("B", 1, 2, 3, 9)
+    b[3] = replace(b[3], outcome="failed", why="exit")
+    (pair,) = ab(tmp_path, *a, *b).pairs
+    assert pair.result is not None
+    assert (pair.result.pairs, pair.result.ratio) == (3, pytest.approx(1.0))
+
+
+def test_a_launch_without_all_of_its_instances_is_left_out(tmp_path: Path) -> None:
+    steps = [*side("A", 10, 20, tag="D0"), *side("A", 40, tag="D1")]
+    (bench,) = summary(tmp_path, *steps).benchmarks
+    assert launches(bench) == {0: pytest.approx(40.0)}  # twice the geometric mean of 10 and 40
+
+
+def test_where_there_is_nothing_to_compare_it_says_why(tmp_path: Path) -> None:
+    (pair,) = ab(tmp_path, *side("A", 1, 2, 3), *side("B", 1, 2, 3, units="tokens/s")).pairs
+    assert (pair.result, pair.why) == (None, "A is in images/s, B in tokens/s")
+    (pair,) = ab(tmp_path, *side("A", 1, 2, 3)).pairs
+    assert (pair.result, pair.why) == (None, "no number on B")
+    assert pair.to_json()["verdict"] == "INCONCLUSIVE"
+
+
+def test_the_same_on_both_sides_is_the_noise_of_at_least_one_per_cent(tmp_path: Path) -> None:
+    quiet = ab(tmp_path, *side("A", 5, 5, 5), *side("B", 5, 5, 5), is_same=True).pairs[0]
+    loud = ab(tmp_path, *side("A", 5, 6, 5), *side("B", 6, 5, 5), is_same=True).pairs[0]
+    assert quiet.noise == pytest.approx(0.01)
+    assert loud.result is not None
+    assert loud.result.ci95 is not None
+    assert loud.noise == pytest.approx(loud.result.ci95[1] - 1, rel=0.01)
+    assert ab(tmp_path, *side("A", 5, 5, 5), *side("B", 5, 5, 5)).pairs[0].noise is None
+
+
+def test_an_ab_run_has_no_score_and_its_reports_name_the_suites(tmp_path: Path) -> None:
+    found = summary(tmp_path, *side("A", 9, 9, 9), *side("B", 5, 5, 5))
+    assert found.to_json()["score"]["value"] is None
+    for page in (text.render([found]), markdown.render([found])):
+        assert "A/B run compares two suites" in page
+        assert "a.yaml" in page
+        assert "SLOWER" in page
+
+
+def test_a_manifest_of_any_shape_is_read(tmp_path: Path) -> None:
+    for odd in (
+        {"ab": 3},
+        {"ab": {"pairs": [1]}},
+        {"ab": {"pairs": {"x": None}}},
+        {"aim": 3, "replicates": [1]},
+        {"aim": {"precision": "x"}, "replicates": {"x": 3, "y": {"planned": []}}},
+    ):
+        found = summarise(record(tmp_path, *side("A", 1), manifest=odd))
+        text.render([found])
+
+
+def test_a_report_says_how_often_each_was_run_and_why(tmp_path: Path) -> None:
+    aim = {"precision": 0.01, "budget_s": 7200}
+    steps = [replace(step, bench="x") for step in side("A", 100.0, 101.0, 99.0)]
+    undecided = summarise(record(tmp_path, *steps, manifest={"aim": aim}))
+    assert "a precision of 1 %: not decided yet: the pilot is not over; `milabench resume` goes on" in text.render(
+        [undecided]
+    )
+    replicates = {
+        "x": {"wanted": 20, "planned": 20, "log_spread": 0.02},
+        "y": {"wanted": 20, "planned": 7, "log_spread": 0.02},
+        "z": {"wanted": None, "planned": 5, "log_spread": None},
+    }
+    page = text.render([summarise(record(tmp_path, *steps, manifest={"aim": aim, "replicates": replicates}))])
+    assert "x: 20 replicates for a precision of 1 %, with 2 % between launches; reached 2.5 %" in page
+    assert "y: 7 of 20 replicates for a precision of 1 %" in page
+    assert "the budget of 2 h 0 min reaches no further" in page
+    assert "z: 5 replicates: fewer than three of its pilot have a rate" in page

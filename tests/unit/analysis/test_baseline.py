@@ -1,0 +1,138 @@
+"""Expected values of a fleet, and what falls out of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.analysis.baseline import Baseline, Expected, baseline, from_json, outliers, robust, samples
+from orchestrator.analysis.summary import Summary, summarise
+from orchestrator.errors import RecordError
+from tests.recorded_run import SYSTEM, Recorded, data, rates, record
+
+
+def system(host: str, devices: int = 2) -> dict[str, Any]:
+    told = [{"index": index, "uuid": f"GPU-{host}-{index}", "name": "H100"} for index in range(devices)]
+    return {"system": {"arch": "cuda", "nodes": [{**SYSTEM["nodes"][0], "hostname": host, "devices": told}]}}
+
+
+def node(
+    base: Path, host: str, *levels: float, energy: float | None = None, outcome: str = "passed", why: str | None = None
+) -> Summary:
+    """A run on one machine, a rate for each of its devices."""
+    more = () if energy is None else (data(metric="energy", value=energy, units="J", direction="lower"),)
+    steps = [
+        Recorded(
+            tag=f"D{device}",
+            devices=(device,),
+            repeat=repeat,
+            outcome=outcome if device == 1 else "passed",
+            why=why if device == 1 else None,
+            events=(*rates(level, level, level), *more),
+        )
+        for repeat in range(2)
+        for device, level in enumerate(levels)
+    ]
+    return summarise(record(base / host, *steps, name=host, manifest=system(host, len(levels))))
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> list[Summary]:
+    rng = random.Random(3)
+    return [node(tmp_path, f"n{i}", *(800 * math.exp(rng.gauss(0, 0.004)) for _ in range(2))) for i in range(4)]
+
+
+def test_the_known_answer_of_median_and_deviation() -> None:
+    middle, spread = robust([10, 12, 11, 13, 12, 11, 10, 50])
+    assert (middle, spread / 1.4826) == (11.5, 1.0)
+
+
+def test_a_place_is_a_device_of_a_machine_with_its_uuid(fleet: list[Summary]) -> None:
+    found = samples(fleet[2])
+    assert [(str(one.place), one.metric, one.units) for one in found] == [
+        ("n2/D0 (GPU-n2-0)", "rate", "images/s"),
+        ("n2/D1 (GPU-n2-1)", "rate", "images/s"),
+    ]
+
+
+def test_a_slow_device_falls_out_by_name(fleet: list[Summary], tmp_path: Path) -> None:
+    found = outliers([node(tmp_path, "bad", 800, 720)], baseline(fleet))
+    assert found.judged == 2
+    [one] = found.outliers
+    assert (one.place.node, one.place.device, one.place.uuid) == ("bad", "D1", "GPU-bad-1")
+    assert (one.metric, one.side, one.value) == ("rate", "worse", pytest.approx(720))
+    assert one.deviation == pytest.approx(-0.1, abs=0.01)
+    assert "median of 8 places" in one.rule
+
+
+def test_bad_nodes_in_the_baseline_do_not_hide_themselves(fleet: list[Summary], tmp_path: Path) -> None:
+    bad = node(tmp_path, "bad", 640, 640)
+    with_bad = baseline([*fleet, bad])
+    assert {str(one.place.node) for one in outliers([*fleet, bad], with_bad).outliers} == {"bad"}
+
+
+def test_energy_for_an_item_is_judged_and_more_is_worse(fleet: list[Summary], tmp_path: Path) -> None:
+    nodes = [node(tmp_path, f"e{i}", 800, 800, energy=800 * 3 * 0.5) for i in range(3)]
+    found = outliers([node(tmp_path, "hot", 800, 800, energy=800 * 3 * 0.6)], baseline(nodes))
+    assert [(one.metric, one.units, one.side) for one in found.outliers] == [("energy", "J/image", "worse")] * 2
+    assert found.outliers[0].value == pytest.approx(0.6)
+
+
+def test_a_device_on_which_a_benchmark_failed_falls_out(fleet: list[Summary], tmp_path: Path) -> None:
+    bad = node(tmp_path, "dead", 800, 800, outcome="failed", why="out-of-memory")
+    found = outliers([bad], baseline(fleet))
+    assert {(str(one.place), one.side) for one in found.outliers} == {("dead/D1 (GPU-dead-1)", "failed")}
+    assert "out-of-memory" in found.outliers[0].rule
+
+
+def test_too_few_places_and_other_units_are_not_judged(fleet: list[Summary], tmp_path: Path) -> None:
+    few = outliers([node(tmp_path, "a", 100, 100)], baseline(fleet[:2]))
+    assert (few.outliers, few.judged) == ((), 0)
+    assert few.unjudged == ("digits rate: the baseline has 4 places, and 5 are needed",)
+
+
+def test_a_benchmark_that_the_run_lacks_is_told(fleet: list[Summary], tmp_path: Path) -> None:
+    other = summarise(record(tmp_path, Recorded(bench="other", events=rates(1, 1, 1)), name="x"))
+    unjudged = outliers([other], baseline(fleet)).unjudged
+    assert unjudged == ("other rate: is not in the baseline", f"digits: {other.run} did not run it")
+
+
+def test_a_good_place_stays_in_as_often_as_the_level_says() -> None:
+    rng = random.Random(4)
+    for n in (8, 16, 64):
+        fallen = 0
+        for _ in range(1500):
+            middle, spread = robust([rng.gauss(0, 0.02) for _ in range(n)])
+            places = {str(place): 1.0 for place in range(n)}
+            one = Expected(
+                bench="b", metric="rate", units="", direction="higher", median=1.0, spread=spread, places=places
+            )
+            fallen += abs(rng.gauss(0, 0.02) - middle) > one.limit(0.99, 0.0)
+        assert fallen <= 1500 * 0.01 + 3 * math.sqrt(1500 * 0.01), n
+
+
+def test_what_is_written_is_read_back(fleet: list[Summary]) -> None:
+    made = baseline(fleet)
+    assert from_json(json.loads(json.dumps(made.to_json())), "b.json") == made
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({}, "b.json: is no baseline; `milabench baseline RUN"),
+        ({"kind": "milabench-baseline", "schema": 9}, "has schema 9"),
+        ({"kind": "milabench-baseline", "schema": 1, "expected": [{"median": -1}]}, r"expected\[0\]: has no median"),
+    ],
+)
+def test_another_file_is_no_baseline(value: dict[str, Any], told: str) -> None:
+    with pytest.raises(RecordError, match=told):
+        from_json(value, "b.json")
+
+
+def test_nothing_is_expected_of_nothing() -> None:
+    assert baseline([]) == Baseline(runs=(), expected=())

@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.analysis.compare import Comparison, Contrast, System, compare
+from orchestrator.analysis.jobmix import Costs, costs_of
+from orchestrator.analysis.measure import Throughput, Totals
+from orchestrator.analysis.relative import compat, relative_to, reweighted
+from orchestrator.analysis.score import Score
+from orchestrator.analysis.spread import geometric_mean, log_stdev
+from orchestrator.analysis.summary import BenchSummary, Failure, Process, Summary, scored, summarise
+from orchestrator.analysis.why import differences
+from tests.recorded_run import Recorded, rates, record
+
+STEADY = (1.0, 1.01, 0.99, 1.005, 0.995)
+
+
+def bench(name: str = "digits", level: float = 100.0, shape: Sequence[float] = STEADY, **more: Any) -> BenchSummary:
+    """A benchmark whose launches reached the level times each number of the shape."""
+    values = [level * each for each in shape]
+    units = more.get("units", "images/s")
+    direction = more.get("direction", "higher")
+    processes = tuple(
+        Process(
+            steps=(f"{name}.R{place}",),
+            place="local/D0",
+            repeat=place,
+            throughput=Throughput(
+                value=value,
+                units=units,
+                direction=direction,
+                totals=(Totals(rank=0, items=value * 10, seconds=10.0, observations=10, steps=10),),
+            ),
+        )
+        for place, value in enumerate(values)
+    )
+    told: dict[str, Any] = {
+        "bench": name,
+        "outcome": "passed",
+        "counts": {
+            "planned": len(values),
+            "passed": len(values),
+            "failed": 0,
+            "skipped": 0,
+            "missing": 0,
+            "cancelled": 0,
+        },
+        "ngpu": 1,
+        "nodes": 1,
+        "instances": 1,
+        "processes": processes,
+        "perf": geometric_mean(values) if values else None,
+        "units": units,
+        "spread_replicates": log_stdev(values),
+        "replicates": len(values),
+        "weight": 1.0,
+        "validity": "valid" if values else None,
+    }
+    return BenchSummary(**{**told, **more})
+
+
+def system(name: str, *benches: BenchSummary, manifest: Mapping[str, Any] | None = None, **more: Any) -> System:
+    costs = more.pop("costs", Costs())
+    empty = Score(value=None, ci95=None, complete=(0, 0), is_weighted=False)
+    summary = Summary(run=name, verdict="passed", benchmarks=benches, score=empty, profile="default", version="2.0.0")
+    return System(name=name, summary=replace(summary, **more), costs=costs, manifest=manifest or {})
+
+
+def only(comparison: Comparison) -> Contrast:
+    (row,) = comparison.rows
+    (contrast,) = row.contrasts
+    assert contrast is not None
+    return contrast
+
+
+def between(level: float, shape: Sequence[float] = STEADY, **more: Any) -> Contrast:
+    return only(compare([system("a", bench(shape=shape)), system("b", bench(level=level, shape=shape))], **more))
+
+
+@pytest.mark.parametrize(
+    ("level", "shape", "verdict"),
+    [
+        (110.0, STEADY, "FASTER"),
+        (90.0, STEADY, "SLOWER"),
+        (100.0, (1.0, 1.001, 0.999, 1.0, 1.0), "EQUIVALENT"),
+        (100.5, (1.0, 1.001, 0.999, 1.0, 1.0), "DIFFERENT-BUT-SMALL"),
+        (101.0, STEADY, "INCONCLUSIVE"),
+    ],
+)
+def test_the_five_verdicts(level: float, shape: tuple[float, ...], verdict: str) -> None:
+    assert between(level, shape).verdict == verdict
+
+
+def test_a_difference_below_the_margin_is_never_called_faster() -> None:
+    shape = (1.0, 1.0001, 0.9999, 1.0, 1.0)
+    assert between(102.0, shape).verdict == "FASTER"
+    assert between(102.0, shape, margin=0.05).verdict == "DIFFERENT-BUT-SMALL"
+
+
+def test_an_undecided_difference_says_how_many_launches_would_decide() -> None:
+    found = between(102.0, (1.0, 1.04, 0.96, 1.02, 0.98))
+    assert (found.verdict, found.note) == ("INCONCLUSIVE", "")
+    assert found.needed is not None and found.needed > 50
+    exact = between(101.0)
+    assert (exact.needed, "so near to the margin" in exact.note) == (None, True)
+
+
+def test_below_three_launches_there_is_a_ratio_and_no_verdict() -> None:
+    found = between(200.0, (1.0, 1.01))
+    assert (found.ratio, found.ci95, found.verdict, found.needed) == (pytest.approx(2.0), None, "INCONCLUSIVE", 3)
+    assert "no interval below 3" in found.note
+
+
+def test_where_less_is_better_a_smaller_value_is_faster() -> None:
+    a, b = (bench(level=level, direction="lower", units="s") for level in (100.0, 50.0))
+    found = only(compare([system("a", a), system("b", b)]))
+    assert (found.ratio, found.verdict) == (pytest.approx(2.0), "FASTER")
+    assert found.ci95 is not None and found.ci95[0] > 1.9
+
+
+def test_the_same_difference_is_not_claimed_among_many_that_are_none() -> None:
+    shape = (1.0, 1.02, 0.98, 1.01, 0.99)
+    alone = compare([system("a", bench(shape=shape)), system("b", bench(level=104.5, shape=shape))])
+    others = [bench(f"other{place}", shape=shape) for place in range(20)]
+    among = compare([system("a", bench(shape=shape), *others), system("b", bench(level=104.5, shape=shape), *others)])
+    assert only(alone).verdict == "FASTER"
+    (row,) = (row for row in among.rows if row.bench == "digits")
+    assert row.contrasts[0] is not None
+    assert row.contrasts[0].verdict == "INCONCLUSIVE"
+    assert row.contrasts[0].p_holm == pytest.approx(min(1.0, 21 * (row.contrasts[0].p or 0)))
+
+
+def test_several_systems_are_one_family_and_each_has_an_index() -> None:
+    found = compare([system(name, bench(level=level)) for name, level in (("a", 100), ("b", 110), ("c", 80))])
+    assert [index.verdict for index in found.indices] == ["FASTER", "SLOWER"]
+    assert found.sentence.count(";") >= 1 and "c is slower than a" in found.sentence
+
+
+def test_the_index_is_a_weighted_geometric_mean_with_its_dependence_on_benchmarks_and_weights() -> None:
+    a = system("a", bench("x", 100.0), bench("y", 10.0, weight=3.0))
+    b = system("b", bench("x", 200.0), bench("y", 9.0, weight=3.0))
+    (index,) = compare([a, b]).indices
+    assert index.value == pytest.approx(math.exp((math.log(2) + 3 * math.log(0.9)) / 4))
+    assert index.without == {"x": pytest.approx(0.9), "y": pytest.approx(2.0)}
+    assert index.weights_within == pytest.approx((math.log(2) + 3 * math.log(0.9)) / (math.log(2) - 3 * math.log(0.9)))
+    assert index.holds == "the ranking turns when weights change by more than 37 %"
+    assert index.complete == (2, 2)
+    (alike,) = compare([a, system("b", bench("x", 200.0), bench("y", 19.0, weight=3.0))]).indices
+    assert alike.holds == "the ranking holds whatever the weights"
+
+
+def test_weights_can_be_given_for_old_runs() -> None:
+    a, b = (system(name, bench("x", 100.0), bench("y", level)) for name, level in (("a", 10.0), ("b", 20.0)))
+    (index,) = compare([a, b], weights={"x": 1.0}).indices
+    assert (index.value, index.complete) == (pytest.approx(1.0), (1, 1))
+
+
+def test_what_failed_is_excluded_and_told_first() -> None:
+    failed = bench(
+        outcome="failed", shape=(), failures=(Failure(step="digits.D0", why="exit", detail="ValueError", log=None),)
+    )
+    found = compare([system("a", bench(), bench("y")), system("b", failed, bench("y"))])
+    assert found.excluded == (("digits", "b failed: exit: ValueError"),)
+    assert found.indices[0].complete == (1, 2)
+    assert [one.step for one in found.systems[1].failures] == ["digits.D0"]
+    assert "over 1 of 2 benchmarks" in found.sentence
+
+
+def test_a_reference_that_lacks_half_of_the_benchmarks_leaves_the_others_and_says_so() -> None:
+    found = compare([system("a", bench("x")), system("b", bench("x"), bench("y"))])
+    assert found.excluded == (("y", "a is not in this run"),)
+    assert found.indices[0].complete == (1, 2)
+    assert "the suites differ: 1 of 2 benchmarks are not in every run" in found.warnings
+
+
+def test_runs_with_nothing_in_common_have_no_index_and_a_sentence_that_says_it() -> None:
+    found = compare([system("a", bench("x")), system("b", bench("y"))])
+    assert found.indices[0].value is None
+    assert "nothing can be said of their speed" in found.sentence
+    assert found.job_mix == ()
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (bench(shape=()), "b was not measured: no observation"),
+        (bench(validity="invalid", reasons=("throttled",)), "b invalid: throttled"),
+        (bench(units="tokens/s"), "its units differ: a images/s, b tokens/s"),
+        (bench(direction="none"), "b neither more nor less of it is better"),
+    ],
+)
+def test_a_number_that_cannot_be_compared_is_left_out_with_its_reason(broken: BenchSummary, why: str) -> None:
+    found = compare([system("a", bench()), system("b", broken)])
+    assert found.rows[0].contrasts == (None,)
+    assert why in found.excluded[0][1]
+
+
+def test_a_suspect_number_counts_and_is_marked() -> None:
+    found = compare([system("a", bench()), system("b", bench(level=110, validity="suspect", reasons=("short",)))])
+    assert (only(found).is_suspect, only(found).verdict) == (True, "FASTER")
+    assert found.systems[1].suspects == (("digits", "suspect", ("short",)),)
+    assert "some numbers suspect" in found.sentence
+
+
+def test_what_a_reader_must_know_first_is_told() -> None:
+    found = compare([system("a", bench(), is_ended=False, profile="quick"), system("b", bench(), version="3.0.0")])
+    told = "\n".join(found.warnings)
+    for said in ("a: the run was cut off, or is still going", "a: measured with the quick profile", "one device"):
+        assert said in told
+    assert "profiles differ: a quick, b default" in told
+    assert "versions of milabench differ: a 2.0.0, b 3.0.0" in told
+
+
+def test_whole_systems_are_compared_or_single_instances_and_more_devices_have_an_efficiency() -> None:
+    a, b = bench(), bench(level=90.0, ngpu=4, instances=1)
+    b = replace(
+        b,
+        instances=2,
+        processes=tuple(replace(one, place=f"local/D{d}") for one in b.processes for d in range(2)),
+    )
+    whole, single = (only(compare([system("a", a), system("b", b)], per=per)) for per in ("system", "instance"))
+    assert (whole.ratio, single.ratio) == (pytest.approx(1.8), pytest.approx(0.9))
+    assert whole.efficiency == pytest.approx(1.8 / 4)
+
+
+def test_a_job_mix_adds_up_time_energy_and_cost() -> None:
+    told = {"price": 87660.0, "years": 5, "power_W": 1000.0, "pue": 1.5, "electricity": 0.2, "currency": "EUR"}
+    cheap = costs_of({**told, "price": 43830.0})
+    a = system("a", bench("x", 100.0), bench("y", 10.0), costs=costs_of(told))
+    b = system("b", bench("x", 200.0), bench("y", 10.0), costs=cheap)
+    first, other = compare([a, b]).job_mix
+    assert (first.time_h, other.time_h) == (pytest.approx(2.0), pytest.approx(1.5))
+    assert (other.energy_kwh, other.energy_from) == (pytest.approx(1.5), "declared")
+    # An hour is 2 EUR of the price, and 0.3 EUR of electricity; the price of the other is half.
+    assert (first.cost, other.cost) == (pytest.approx(2 * 2.3), pytest.approx(1.5 * 1.3))
+    assert other.per_watt == pytest.approx(math.sqrt(2))
+    assert other.per_money == pytest.approx(math.sqrt(2) * 2.3 / 1.3)
+    assert other.time_ci95 is not None and other.time_ci95[0] < 1.5 < other.time_ci95[1]
+
+
+def test_declared_work_replaces_an_hour_of_the_first_system_and_unknown_costs_are_named() -> None:
+    a, b = (system(name, bench("x", 100.0), bench("y", 10.0)) for name in ("a", "b"))
+    (first, _) = compare([a, b], work={"x": 360_000.0}).job_mix
+    assert (first.time_h, first.cost) == (pytest.approx(1.0, rel=1e-4), None)
+    assert first.missing == ("price", "years", "electricity", "power_W")
+
+
+def test_measured_energy_comes_before_declared_power() -> None:
+    energy = tuple(
+        {"step": f"digits.R{place}", "metric": "energy", "value": 2000.0 * each, "units": "J"}
+        for place, each in enumerate(STEADY)
+    )
+    a, b = (system(name, bench(metrics=energy), costs=costs_of({"power_W": 5.0})) for name in ("a", "b"))
+    mix = compare([a, b]).job_mix[0]
+    assert (mix.energy_from, mix.energy_kwh) == ("measured", pytest.approx(2.0 * 360_000 / 3.6e6, rel=1e-4))
+
+
+def test_one_system_cannot_be_compared() -> None:
+    with pytest.raises(ValueError):
+        compare([system("a", bench())])
+
+
+def test_why_lists_what_concerns_a_changed_benchmark_before_the_rest() -> None:
+    def manifest(batch: int, other: int, lock: str) -> dict[str, Any]:
+        return {
+            "suite": {
+                "digits": {"argv": {"--batch-size": batch}, "install_group": "torch"},
+                "same": {"argv": {"--batch-size": other}, "install_group": "jax"},
+            },
+            "locks": {"torch": lock, "jax": lock},
+            "seed": batch,
+        }
+
+    machine = {"arch": "cpu", "nodes": [{"name": "n", "hostname": "h1", "kernel": "6.1", "cpu": {"count": 8}}]}
+    newer = {"arch": "cpu", "nodes": [{"name": "n", "hostname": "h2", "kernel": "6.2", "cpu": {"count": 8}}]}
+    quiet = (1.0, 1.0001, 0.9999, 1.0, 1.0)
+    a = system("a", bench(), bench("same", shape=quiet), manifest=manifest(64, 1, "x"), system=machine)
+    b = system("b", bench(level=120), bench("same", shape=quiet), manifest=manifest(128, 2, "y"), system=newer)
+    found = differences([a, b], compare([a, b]))
+    assert [(one.area, one.name, one.values, one.benches) for one in found[:2]] == [
+        ("benchmark", "argv.--batch-size", ("64", "128"), ("digits",)),
+        ("environment", "lock file", ("x", "y"), ("digits", "same")),
+    ]
+    assert ("machine", "kernel", ("6.1", "6.2")) in [(one.area, one.name, one.values) for one in found]
+    assert found[-1].values == ("1", "2") and not found[-1].is_near
+    assert not any("host" in one.name for one in found)
+
+
+def test_a_score_is_relative_to_a_named_and_dated_reference() -> None:
+    reference = system("old", bench("x", 100.0), created="2026-01-02", version="1.0").summary
+    run = system("new", bench("x", 200.0), bench("y", 1.0)).summary
+    found = relative_to(run, reference)
+    assert found.score.reference == "old (milabench 1.0, of 2026-01-02)"
+    assert (found.score.value, found.score.complete) == (pytest.approx(2.0), (1, 2))
+    assert [one.ratio for one in found.benchmarks] == [pytest.approx(2.0), None]
+
+
+def test_a_weight_profile_scores_an_old_run_anew(tmp_path: Path) -> None:
+    run = record(tmp_path, Recorded(events=rates(100.0)), Recorded(bench="y", events=rates(4.0)))
+    summary = summarise(run)
+    assert summary.score.value == pytest.approx(20.0)
+    assert reweighted(summary, {"y": 2.0}).score.value == pytest.approx(4.0)
+
+
+def test_the_compat_score_counts_what_failed_as_nothing_and_says_what_it_is() -> None:
+    benches = (bench("x", 100.0), bench("y", outcome="failed", shape=()))
+    found = compat(system("a", *benches).summary)
+    assert (found.score.is_compat, found.score.value) == (True, pytest.approx(math.sqrt(101.0), rel=1e-4))
+    assert scored(benches).complete == (0, 2)

@@ -1,0 +1,184 @@
+"""The numbers of docs/methodology.md, section 3; those of steady states, t and medians stand with their modules."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestrator.analysis import levels, mlperf, outlying, spread, two_samples, verdict
+from orchestrator.analysis.measure import measure
+from orchestrator.analysis.score import Entry, compat_score, score, weights_that_turn
+from orchestrator.events.model import Data
+from orchestrator.events.readings import DeviceReadings, energy_of
+
+
+@pytest.fixture(scope="module")
+def known() -> Any:
+    return json.loads((Path(__file__).resolve().parents[2] / "golden" / "known_answers.json").read_text())
+
+
+def test_8_mann_whitney_hodges_lehmann_and_cliff(known: Any) -> None:
+    a, b = known["mwu"]["a"], known["mwu"]["b"]
+    assert two_samples.mann_whitney_u(a, b) == known["mwu"]["U1"]
+    assert two_samples.mann_whitney_p(a, b) == pytest.approx(known["mwu"]["p_exact"], rel=1e-12)
+    assert two_samples.hodges_lehmann(b, a) == known["hodges_lehmann"]["shift"]
+    assert two_samples.cliffs_delta(a, b) == pytest.approx(known["mwu"]["cliffs_delta"])
+    for sizes, p in known["mwu"]["min_p"].items():
+        n, m = map(int, sizes.split("v"))
+        assert two_samples.least_p(n, m) == pytest.approx(p)
+        assert two_samples.mann_whitney_p(range(n), range(n, n + m)) == pytest.approx(p)
+
+
+def test_8_ties_leave_the_exact_distribution_for_the_normal_one() -> None:
+    assert two_samples.mann_whitney_p([1, 1, 1], [1, 1, 1]) == 1.0
+    assert 0.05 < two_samples.mann_whitney_p([1, 2, 2], [2, 3, 4]) < 0.3
+
+
+def test_8_welch(known: Any) -> None:
+    found = two_samples.welch(known["mwu"]["b"], known["mwu"]["a"])
+    assert found.d / found.error == pytest.approx(known["welch"]["t"], rel=1e-12)
+    assert found.freedom == pytest.approx(known["welch"]["df"], rel=1e-12)
+    assert 2 * verdict.tail(found.d, found.error, found.freedom) == pytest.approx(known["welch"]["p"], rel=1e-9)
+
+
+def test_9_the_exact_bootstrap_of_a_mean(known: Any) -> None:
+    case = known["bootstrap_exact_n3"]
+    means = [Fraction(sum(drawn), 3) for drawn in itertools.product(case["x"], repeat=3)]
+    assert {str(value): count for value, count in Counter(means).items()} == case["pmf"]
+    assert spread.stdev([float(value) for value in means]) ** 2 * 26 / 27 == pytest.approx(float(Fraction(case["var"])))
+
+
+def test_10_the_interval_of_a_ratio(known: Any) -> None:
+    case = known["ratio_ci"]
+    found = two_samples.welch(*([math.log(value) for value in case[side]] for side in ("old", "new")))
+    low, high = found.interval()
+    assert [math.exp(low), math.exp(found.d), math.exp(high)] == pytest.approx(case["log_welch"], rel=1e-12)
+    assert found.freedom == pytest.approx(case["log_welch_df"], rel=1e-12)
+    cross = two_samples.fieller(case["old"], case["new"])
+    assert cross == pytest.approx((case["fieller_KJ"][0], case["fieller_KJ"][2]), rel=1e-12)
+
+
+def test_11_two_levels_of_variation(known: Any) -> None:
+    case = known["kalibera_jones"]
+    found = levels.levels(case["Y"])
+    assert (found.mean, found.within, found.between, found.process, found.icc) == pytest.approx(
+        (case["mean"], case["S1sq"], case["S2sq"], case["T2sq"], case["icc"])
+    )
+    assert found.ci95 == pytest.approx(case["ci95"])
+    assert levels.iterations_per_process(found, process_cost=30, iteration_cost=1) == case["r1_opt_c2_30_c1_1"]
+    flat = levels.levels([[1.0, 3.0], [3.0, 1.0]])
+    assert (levels.iterations_per_process(flat, process_cost=30, iteration_cost=1), flat.icc) == (None, 0.0)
+
+
+def test_12_a_throughput_is_a_ratio_of_totals(known: Any) -> None:
+    case = known["throughput"]
+    events = [
+        Data(step="", data={"task": "train", "rate": 32 / seconds, "units": "images/s", "elapsed": seconds, "n": 32})
+        for seconds in case["step_s"]
+    ]
+    found = measure("s", events).throughput
+    assert found is not None
+    assert found.value == pytest.approx(case["total"])
+
+
+def test_13_scores_do_not_depend_on_units(known: Any) -> None:
+    case = known["log1p_not_unit_free"]
+    ratios = []
+    for scale in (1, 1000, 3600):
+        a, b = (
+            [Entry(value=side[0], weight=1), Entry(value=side[1] * scale, weight=1)] for side in (case["A"], case["B"])
+        )
+        ratios.append((score(a).value or 0) / (score(b).value or 1))
+    assert ratios == pytest.approx([case["geo_ratio_A_over_B"]] * 3)
+
+
+def test_13_the_score_of_milabench_1_3_does(known: Any) -> None:
+    case = known["log1p_not_unit_free"]
+    for scale, ratio in ((1, "items_per_s"), (1000, "second_metric_x1000"), (3600, "x3600")):
+        found = [compat_score([(s[0], 1, 1), (s[1] * scale, 1, 1)]) for s in (case["A"], case["B"])]
+        assert (found[0] or 0) / (found[1] or 1) == pytest.approx(case[f"log1p_ratio_{ratio}"])
+
+
+def test_14_the_table_of_pyperfs_documentation(known: Any) -> None:
+    case = known["pyperf_doc"]
+    assert 1 / case["py38_with_insignificant_as_1"] == pytest.approx(case["inv"])
+
+
+def test_15_mlperfs_reference_convergence_points(known: Any) -> None:
+    for name, sd in (("bs128", "sd_pop_trimmed"), ("bs256", "sd_pop_trimmed"), ("bs192", "sd")):
+        case = known["mlperf_rcp"][name]
+        closed = mlperf.least_mean(case["mean"], case[sd], 8, 3)
+        assert closed == pytest.approx(case.get("closed_form", case["min_mean"]), rel=1e-7)
+        assert 100 * (case["mean"] / closed - 1) == pytest.approx(case["max_speedup_pct"], rel=1e-5)
+    case = known["mlperf_rcp"]["bs192"]
+    assert 100 * (case["mean"] / mlperf.least_mean(case["mean"], case["sd"], 10, 3) - 1) == pytest.approx(
+        case["with_10"], rel=1e-5
+    )
+    assert mlperf.olympic_mean([16, 15, 15, 14, 99]) == pytest.approx(known["mlperf_rcp"]["S1"])
+    with pytest.raises(ValueError):
+        mlperf.olympic_mean([1, 2])
+
+
+def test_16_mlperfs_early_stopping(known: Any) -> None:
+    for name, told in known["mlperf_early_stopping_total_queries"].items():
+        found = {over: mlperf.queries_needed(float(name[1:]), int(over)) for over in told}
+        assert found == told
+
+
+def test_17_outliers(known: Any) -> None:
+    case = known["outliers"]
+    assert outlying.deviation(case["x"]) == case["mad"]
+    assert outlying.modified_z(case["x"])[-1] == case["hyperfine_modified_z_of_50"]
+    assert outlying.iglewicz(case["x"])[-1] == pytest.approx(case["iglewicz_M_of_50"])
+    assert outlying.tukey_fences(case["x"]) == pytest.approx(case["tukey"])
+    assert outlying.tukey_fences(case["x"], 3) == pytest.approx(case["tukey_severe"])
+    for values in ([-0.2, 0, 0.2, 4], [0.5, 0.3, 0.29, 0.31, 0.3], [10] * 7 + [100]):
+        assert len(outlying.outlying(values)) == 1
+
+
+def test_18_energy_is_the_integral_of_power(known: Any) -> None:
+    case = known["energy"]
+    for powers, joules in (
+        ([300.0] * 11, case["const300W_10s"]),
+        ([10.0 * second for second in range(11)], case["ramp_0_100W_10s"]["trapezoid"]),
+    ):
+        device = DeviceReadings(key="0")
+        for second, power in enumerate(powers):
+            device.add({"power_W": power}, float(second))
+        assert energy_of(device, (0.0, 10.0)).integral_j == pytest.approx(joules)
+
+
+def test_19_many_claims_at_once(known: Any) -> None:
+    case = known["multiplicity"]
+    assert verdict.holm(case["p"]) == pytest.approx(case["holm"])
+    assert verdict.benjamini_hochberg(case["p"]) == pytest.approx(case["bh"])
+
+
+def test_22_the_largest_value_bounds_a_quantile(known: Any) -> None:
+    for q, n in known["n_for_max_to_bound_quantile_95%"].items():
+        assert levels.most_bounds(float(q)) == n
+
+
+def test_the_difference_that_so_many_processes_find() -> None:
+    found = {n: levels.least_difference(0.01, n) for n in (1, 3, 5, 10, 20)}
+    assert found == {
+        1: None,
+        **{n: pytest.approx(p, abs=5e-5) for n, p in ((3, 0.0304), (5, 0.0202), (10, 0.0133), (20, 0.0091))},
+    }
+
+
+def test_the_change_of_weights_that_turns_a_ranking() -> None:
+    logs, weights = [math.log(2), -math.log(1.5)], [1.0, 1.0]
+    turn = weights_that_turn(logs, weights)
+    assert turn is not None
+    worst = sum(w * (1 - math.copysign(turn, log)) * log for log, w in zip(logs, weights, strict=True))
+    assert worst == pytest.approx(0)
+    assert weights_that_turn([0.1, 0.2], [1.0, 2.0]) == 1.0
+    assert weights_that_turn([0.0], [1.0]) is None
