@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 DONE = 0
 STEPS_FAILED = 1
+UNREACHABLE = 5
 NOT_WRITTEN = 6
 INTERRUPTED = 130
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
 from orchestrator.events.model import Event, Verdict
+from orchestrator.events.observations import Seen
 
 
 class Check(Protocol):
     """Sees every event of one step, in order; its verdict may be asked for at any time."""
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         """Take one event into account."""
 
     def verdict(self) -> Verdict:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.events.model import Error, Event, Other, Verdict
+from orchestrator.events.model import Error, Other, Verdict
+from orchestrator.events.observations import Seen
 
 # An exit that is no failure: voir reports `sys.exit(0)` as an error too.
 _GOOD_EXITS = ("", "0", "None")
@@ -16,7 +17,7 @@ class ErrorCheck:
         self._count = 0
         self._first = ""
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         """Count an error."""
         match event:
             case Error(type=kind, message=message):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.checks.api import judged
-from orchestrator.events.model import Event, Verdict
+from orchestrator.events.model import Verdict
+from orchestrator.events.observations import Seen
 from orchestrator.events.readings import Readings
 
 
@@ -16,7 +17,7 @@ class ForeignCheck:
         self._step = step
         self._readings = readings
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         """Hand it on to the readings."""
         self._readings.see(event)
 

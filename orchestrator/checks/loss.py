@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.events.model import Data, Event, Verdict
+from orchestrator.events.model import Data, Verdict
+from orchestrator.events.observations import Seen
 
 # Fewer equal losses in a row can be chance (a plateau, few digits).
 _ENOUGH = 5
@@ -27,7 +28,7 @@ class LossCheck:
         self._low = math.inf
         self._high = -math.inf
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         """Take a loss into account."""
         if not isinstance(event, Data) or "loss" not in event.data:
             return

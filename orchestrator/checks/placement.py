@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.checks.api import judged
-from orchestrator.events.model import Data, Event, Verdict
+from orchestrator.events.model import Data, Meta, Verdict
+from orchestrator.events.observations import Observations, Seen
 from orchestrator.events.readings import Readings
 
 
 class PlacementCheck:
-    """Fails when none of the group's processes was seen on a device of the step, warns when a rank of a job never reported.
+    """Fails when none of the group's processes was seen on a device of the step, or the machine has lost one.
+
+    Warns when a rank of a job never reported.
 
     `devices` are those of the plan, by number, empty when they are slots of a processor; `ranks` how many processes should
     report, None when that is not known.
@@ -22,10 +25,18 @@ class PlacementCheck:
         self._devices = devices
         self._ranks = ranks
         self._seen: set[int] = set()
+        self._lost: dict[str, str] = {}
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         """Note who reports."""
+        if isinstance(event, Observations):
+            self._seen.add(event.rank)
+            return
         self._readings.see(event)
+        lost = event.data.get("lost_accelerators") if isinstance(event, Meta) else None
+        for one in lost if isinstance(lost, list) else ():
+            if isinstance(one, dict) and self._devices:
+                self._lost[str(one.get("index"))] = str(one.get("lost"))
         if isinstance(event, Data) and "rate" in event.data:
             rank = event.data.get("rank", 0)
             if isinstance(rank, int):
@@ -40,6 +51,12 @@ class PlacementCheck:
             "ranks": self._ranks,
             "reported": len(self._seen),
         }
+        if self._lost:
+            numbers["lost"] = self._lost
+            message = "; ".join(
+                f"device {index} of the machine does not answer: {why}" for index, why in self._lost.items()
+            )
+            return judged(self._step, "placement", "fail", numbers, message)
         if self._ranks is not None and self._seen and len(self._seen) < self._ranks:
             message = f"{len(self._seen)} of {self._ranks} ranks reported"
             return judged(self._step, "placement", "warn", numbers, message)

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from orchestrator.checks.api import judged
-from orchestrator.events.model import Event, Verdict
+from orchestrator.events.model import Verdict
+from orchestrator.events.observations import Seen
 from orchestrator.events.readings import Readings, energy_of
 
 MOST_DISAGREEMENT = 0.05
@@ -20,7 +21,7 @@ class SensorCheck:
         self._step = step
         self._readings = readings
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         """Hand it on to the readings."""
         self._readings.see(event)
 
@@ -56,7 +57,7 @@ class EnergyCheck:
         self._step = step
         self._readings = readings
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         """Hand it on to the readings."""
         self._readings.see(event)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.checks.api import judged
-from orchestrator.events.model import Event, Meta, Verdict
-from orchestrator.events.readings import Readings, share_of
+from orchestrator.events.model import Meta, Verdict
+from orchestrator.events.observations import Seen
+from orchestrator.events.readings import THROTTLED, Readings, share_of
 
-# docs/methodology.md, 1.1: any of these in more than one sample of a hundred is throttling; a power cap in software is normal.
-THROTTLED = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"})
+# docs/methodology.md, 1.1: any of THROTTLED in more than one sample of a hundred is throttling; a power cap in software is not.
 POWER_CAP = frozenset({"sw_power_cap"})
 MOST = 0.01
 
@@ -21,7 +21,7 @@ class ThrottleCheck:
         self._step = step
         self._readings = readings
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         """Hand it on to the readings."""
         self._readings.see(event)
 
@@ -53,7 +53,7 @@ class PowerCheck:
         self._devices = devices
         self._limited: dict[str, dict[str, float]] = {}
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         """Take the limits from what is told of the machine."""
         self._readings.see(event)
         accelerators = event.data.get("accelerators") if isinstance(event, Meta) else None

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.checks.api import judged
-from orchestrator.events.model import Event, Verdict
+from orchestrator.events.model import Verdict
+from orchestrator.events.observations import Seen
 from orchestrator.events.readings import Readings
 
 
@@ -27,7 +28,7 @@ class UsageCheck:
         }
         self._has_devices = has_devices
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         """Hand it on to the readings."""
         self._readings.see(event)
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.checks.api import judged
-from orchestrator.events.model import Event, Meta, Verdict
+from orchestrator.events.model import Meta, Verdict
+from orchestrator.events.observations import Seen
 
 _SHOWN = 5
 
@@ -20,7 +21,7 @@ class VersionsCheck:
         self._locked: dict[str, str] = {}
         self._installed: dict[str, str] | None = None
 
-    def see(self, event: Event) -> None:
+    def see(self, event: Seen) -> None:
         """Take what was recorded at the installation, and what the monitor found."""
         if isinstance(event, Meta):
             if isinstance(event.data.get("packages"), Mapping):

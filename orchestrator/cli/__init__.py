@@ -1,19 +1,13 @@
-"""The command line: one module per command; this one finds them, and holds the only `except` of the control plane."""
+"""The command line: one module per command; this one names them, and holds the only `except` of the control plane."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
-import signal
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
-
-import click
+from typing import Any, NoReturn, TextIO, cast
 
 from orchestrator.errors import INTERRUPTED, NOT_WRITTEN, MilabenchError
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
+from orchestrator.execute.interrupts import Asked, Interrupts
 
 PROGRAM = "milabench"
 # Each verb's help stands here so that `--help` and completion import none of the modules behind it.
@@ -23,6 +17,16 @@ COMMANDS = {
     "run": "Run and measure the selected benchmarks.",
     "resume": "Go on with a run that was cut off, or run what failed in it.",
     "report": "Report on runs.",
+    "compare": "Compare systems: which is faster, by how much, and how sure that is.",
+    "accept": "Hold a run against acceptance criteria.",
+    "baseline": "Compute what is expected of the nodes and devices of a fleet.",
+    "outliers": "Name the nodes and devices that fall out of a baseline.",
+    "bundle": "Pack runs into one file that tells when it was changed.",
+    "verify": "Recompute every hash and number of a bundle.",
+    "db": "Keep and query the results of many runs.",
+    "history": "Show how a benchmark's number went on, and where it changed.",
+    "import": "Make runs of results of milabench 1.3 and of nccl-tests.",
+    "export": "Write the results of runs to a Parquet file.",
     "runs": "List the runs with their verdicts.",
     "status": "Say how far a run is.",
     "logs": "Show what a step said.",
@@ -33,23 +37,16 @@ COMMANDS = {
     "plan": "Show what install, prepare or run would do.",
     "config": "Show, explain or check what the suite means.",
     "size": "Find the largest batch size of a benchmark that fits.",
+    "driver": "Run a task of a .cfg file and take its metrics from its log.",
+    "timing-audit": "Show how the way of timing a model's call changes what is read.",
+    "ops": "Time operators, record and replay execution traces.",
+    "nodes": "Check the machines of a system.",
     "dev": "Open a shell in a benchmark's environment, or run a command there.",
     "doctor": "Say what this machine is and whether the suite can run on it.",
     "new": "Make a benchmark from a template.",
     "pin": "Write the lock files of the selected benchmarks.",
     "completion": "Print what makes a shell complete commands, options and names.",
 }
-
-
-def with_variables(command: click.Command) -> click.Command:
-    """The command, each of whose options may be given as MILABENCH_<OPTION> too; the command line wins."""
-    if isinstance(command, click.Group):
-        for each in command.commands.values():
-            with_variables(each)
-    for option in command.params:
-        if isinstance(option, click.Option) and option.envvar is None and not option.is_eager:
-            option.envvar = "MILABENCH_" + max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
-    return command
 
 
 class Unbroken:
@@ -73,94 +70,42 @@ class Unbroken:
         return getattr(self._stream, name)
 
 
-class Verbs(click.Group):
-    """A group whose commands are imported when they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in the order in which a user meets them."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb's command, from the module of its name."""
-        if cmd_name not in COMMANDS:
-            return None
-        command = importlib.import_module(f"orchestrator.cli.{cmd_name}").command
-        assert isinstance(command, click.Command)
-        return with_variables(command)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The verbs that begin so, or the options that stand before them; imports none of the verbs."""
-        if incomplete.startswith("-"):
-            return click.Command.shell_complete(self, ctx, incomplete)
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with the nearest verbs named when there is none of that name."""
-        name = args[0] if args else ""
-        if name and name not in COMMANDS and not name.startswith("-"):
-            import difflib
-
-            near = difflib.get_close_matches(name, COMMANDS, n=2)
-            hint = f"; did you mean {' or '.join(near)}?" if near else "; `milabench --help` lists them"
-            raise click.UsageError(f"no command '{name}'{hint}", ctx)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table of verbs, without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-
-def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        from orchestrator import __version__
-
-        click.echo(f"milabench {__version__}")
-        ctx.exit()
-
-
-@click.group(
-    cls=Verbs,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Benchmarks for machine learning systems: install, prepare, run, report.",
-    epilog="Exit codes: 0 all passed, 1 a step did not pass, 2 usage or configuration, 3 nothing selected, "
-    "4 install or prepare failed, 5 a node could not be reached, 6 records unreadable, 130 interrupted.",
-)
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
-)
-@click.option("--traceback", is_flag=True, help="Show where in the program an error came from.")
-def verbs(traceback: bool) -> None:
-    """Hold the options that stand before the verb."""
-
-
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code (docs/protocol.md, section 5)."""
+    interrupts = Interrupts()
     sys.stderr = cast(TextIO, Unbroken(sys.stderr))
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # Ended politely is ended as by Ctrl-C: what was started is ended first. Where it was said to be ignored, it is.
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
+    try:
+        interrupts.take_over()
+        code = _carry_out_the_command_line()
+        interrupts.over()
+    except Asked:  # it is raised once, so nothing strikes this line
+        print("interrupted", file=sys.stderr)
+        code = INTERRUPTED
+        interrupts.over()
+    sys.exit(code)
+
+
+def _carry_out_the_command_line() -> int:
+    """The exit code. Nothing is imported before this but what takes the signals over."""
+    import click
+
+    from orchestrator.cli.verbs import verbs
+
     try:
         code = verbs.main(prog_name=PROGRAM, standalone_mode=False)
     except MilabenchError as error:
         if "--traceback" in sys.argv:
             raise
         click.echo(f"error: {error}", err=True)
-        code = error.exit_code
+        return error.exit_code
     except click.ClickException as error:
         click.echo(f"error: {error.format_message()}", err=True)
-        code = error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
-        code = INTERRUPTED
+        return error.exit_code
+    except click.Abort:
+        raise Asked from None
     except OSError as error:
         if "--traceback" in sys.argv:
             raise
         click.echo(f"error: {error.filename or 'output'}: {error.strerror or error}", err=True)
-        code = NOT_WRITTEN
-    sys.exit(code if isinstance(code, int) else 0)
+        return NOT_WRITTEN
+    return code if isinstance(code, int) else 0

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, assert_never
 
 from orchestrator import __version__
 from orchestrator.cli.inputs import Inputs
+from orchestrator.cli.reaching import addresses
 from orchestrator.cli.validations import LiveChecks
 from orchestrator.display.choose import Display, choose_display
 from orchestrator.errors import RecordError, Unreachable
 from orchestrator.events.fanout import Fanout
-from orchestrator.events.model import Config, Meta
-from orchestrator.events.rundir import RunWriter, create, stems
+from orchestrator.events.model import Config, Line, Meta
+from orchestrator.events.rundir import RunWriter, create, open_run, stems
 from orchestrator.events.wire import encode
-from orchestrator.execute.api import Ended, Failed, Frame, Notice, Outcome, Progress, Skipped, Started, Waiting
+from orchestrator.execute.api import Ended, Failed, Frame, Notice, Outcome, Progress, Serving, Skipped, Started, Waiting
 from orchestrator.execute.engine import Done, Settings, execute, held_by, name_of
-from orchestrator.execute.nodes import local_node
+from orchestrator.execute.interrupts import interrupts, run_held
+from orchestrator.execute.machine import Machine, remote_node
+from orchestrator.execute.nodes import AgentNode, local_node
 from orchestrator.execute.runlock import Orchestrator, hold_run, this_orchestrator
+from orchestrator.execute.ssh import Address
 from orchestrator.plan.environ import without_secrets
 from orchestrator.plan.model import Plan, Step
 
@@ -49,16 +54,33 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How hard is tried; see `execute.engine.Settings`. `made` and `passed` are what a resumed run has behind it."""
+    """How hard is tried; see `execute.engine.Settings`. `made` and `passed` are what a resumed run has behind it.
+
+    `marks` are the files, by step, that say that it need not be done again.
+    """
 
     wait: bool = False
     max_retries: int = 0
     max_failures: int | None = None
     made: Mapping[str, int] = field(default_factory=dict)
     passed: frozenset[str] = frozenset()
+    marks: Mapping[str, str] = field(default_factory=dict)
 
 
 Listen = Callable[[Progress], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grown:
+    """A plan that goes on where another one ends, whose steps it begins with; what the manifest tells of that, and a person."""
+
+    plan: Plan
+    told: Mapping[str, Any] = field(default_factory=dict)
+    said: tuple[str, ...] = ()
+
+
+# Asked with the run directory when all has ended, until it answers None; see `execute.engine.Settings.more`.
+More = Callable[[Path], Grown | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,12 +100,13 @@ def carry_out(
     wait: bool = False,
     effort: Effort | None = None,
     listen: Listen | None = None,
+    more: More | None = None,
 ) -> Carried:
     """Carry out the plan on this machine in a new run directory; `listen` is told what happens, beside the display.
 
-    Raises RecordError and Unreachable before anything is started.
+    `more` decides, by what was recorded, how the run goes on after it. Raises RecordError and Unreachable before anything
+    is started, RecordError also when what `more` decided cannot be recorded.
     """
-    require_supported(plan, inputs)
     named = stems(plan.steps)
     plan = with_stems(plan, named)
     writer = create(Path(inputs.where.dirs.base), recording.name, datetime.now())
@@ -92,7 +115,9 @@ def carry_out(
         with hold_run(writer.path, who):
             _write_manifest(writer, plan, inputs, recording, named)
             effort = effort or Effort(wait=wait)
-            return carry_on(plan, inputs, recording, writer, who, display=display, effort=effort, listen=listen)
+            return carry_on(
+                plan, inputs, recording, writer, who, display=display, effort=effort, listen=listen, more=more
+            )
     except Unreachable:
         # Nothing was started: a run that never was must not be the latest one.
         shutil.rmtree(writer.path, ignore_errors=True)
@@ -111,37 +136,30 @@ def carry_on(
     display: str,
     effort: Effort,
     listen: Listen | None = None,
+    more: More | None = None,
+    whole: Plan | None = None,
 ) -> Carried:
-    """Carry out the steps of a plan, or those that are left of it, in a run directory that is ours."""
-    shown = choose_display(display, sys.stderr)
-    try:
-        _journal(writer, [{"run": "started", **who.to_json()}])
+    """Carry out the steps of a plan, or those that are left of the `whole` one, in a run directory that is ours."""
+    with interrupts().held(), contextlib.closing(choose_display(display, sys.stderr)) as shown:
+        _journal(writer, [{"run": "started", **who.to_json(), **_nodes_entry(plan, inputs)}])
         sinks: dict[str, Listen] = {"display": lambda progress: _show(shown, progress)}
         if listen is not None:
             sinks["listener"] = listen
+        checks = LiveChecks(plan, writer.path, shown.on_message)
         if plan.phase == "run":
-            sinks["checks"] = LiveChecks(plan, writer.path, shown.on_message).on_progress
+            sinks["checks"] = checks.on_progress
         shown.on_plan(plan)
-        done = asyncio.run(_engine(plan, inputs, recording, writer, who, Fanout(sinks, warn=print_warning), effort))
+
+        def grow() -> Plan | None:
+            beyond = None if more is None else _grown(writer, more, shown.on_message)
+            if beyond is not None:
+                checks.on_plan(beyond)
+                shown.on_plan(replace(plan, steps=(*plan.steps, *beyond.steps), skipped=()))
+            return beyond
+
+        progress = Fanout(sinks, warn=print_warning)
+        done = run_held(lambda: _engine(plan, inputs, recording, writer, who, progress, effort, whole or plan, grow))
         return Carried(path=writer.path, done=done)
-    finally:
-        shown.close()
-
-
-def require_supported(plan: Plan, inputs: Inputs) -> None:
-    """Raise Unreachable for steps that this version can plan but not carry out."""
-    remote = [node.name for node in inputs.where.facts.nodes if not node.local]
-    used = {step.node for step in plan.steps}
-    if reached := sorted(used & set(remote)):
-        raise Unreachable(
-            f"{', '.join(reached)}: steps on other nodes cannot be carried out by this version; plan only"
-        )
-    for what, steps in (
-        ("in containers", [step for step in plan.steps if step.container is not None]),
-        ("of servers and clients", [step for step in plan.steps if "role" in step.config]),
-    ):
-        if steps:
-            raise Unreachable(f"{steps[0].id}: steps {what} cannot be carried out by this version; plan only")
 
 
 def with_stems(plan: Plan, named: Mapping[str, str]) -> Plan:
@@ -162,30 +180,78 @@ async def _engine(
     who: Orchestrator,
     progress: Listen,
     effort: Effort,
+    whole: Plan,
+    more: Callable[[], Plan | None],
 ) -> Done:
-    """Start the agents, execute, and end the agents whatever happened."""
+    """Start the agents, execute, and end the agents whatever happened; the devices of the `whole` plan are held."""
     # Elsewhere than where all runs of this machine look for each other: only for tests of ours that run side by side.
     locks = Path(os.environ["MILABENCH_LOCK_DIR"]) if "MILABENCH_LOCK_DIR" in os.environ else None
+    used = {step.node for step in whole.steps}
     nodes = {
         node.name: local_node(who.marker, name=node.name, locks=locks)
         for node in inputs.where.facts.nodes
-        if node.local
+        if node.local and (node.name in used or len(inputs.where.facts.nodes) == 1)
     }
+    machines = [Machine(address) for address in addresses_used(whole, inputs)]
+    nodes |= {machine.name: remote_node(machine, who.marker) for machine in machines}
     settings = Settings(
         values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
         makedirs=_folders,
-        locks=_device_locks(plan, inputs) if plan.phase == "run" else {},
+        marks=lambda step: (effort.marks[step.id],) if step.id in effort.marks else (),
+        locks=_device_locks(whole, inputs) if plan.phase == "run" else {},
         wait=effort.wait,
         preamble=lambda step: _preamble(step, inputs, recording),
         made=effort.made,
         passed=effort.passed,
         max_retries=effort.max_retries,
         max_failures=effort.max_failures,
+        more=more,
+        lacks=lambda step, stem: lacking_numbers(step.config, writer.path / f"{stem}.data"),
     )
     try:
+        await asyncio.gather(*map(_opened, nodes.values()))
         return await execute(plan, nodes, writer, progress, settings)
     finally:
         await asyncio.gather(*(node.close() for node in nodes.values()))
+        await asyncio.gather(*(machine.close() for machine in machines))
+
+
+def lacking_numbers(config: Mapping[str, Any], records: Path) -> str:
+    """Which of the numbers that a step's configuration looks for in its output are not there; empty when all are.
+
+    Records that cannot be read are not told of: whoever writes them does.
+    """
+    if not config.get("metrics"):
+        return ""
+    from orchestrator.analysis.logs import LogFold, metrics_of
+    from orchestrator.events.rundir import read_batches
+
+    fold = LogFold(metrics_of(config))
+    with contextlib.suppress(RecordError):
+        for event in read_batches(records, ""):
+            if isinstance(event, Line):
+                fold.see(event.text, event.pipe)
+        return "; ".join(one.problem for one in fold.series() if one.problem)
+    return ""
+
+
+async def _opened(node: AgentNode) -> None:
+    """Starts a node's agent with those of all others; what keeps it from starting is said by its first step."""
+    with contextlib.suppress(Unreachable):
+        await node.open()
+
+
+def addresses_used(plan: Plan, inputs: Inputs) -> tuple[Address, ...]:
+    """How the other nodes of a plan are reached."""
+    used = {step.node for step in plan.steps}
+    found = addresses(inputs.where.system, inputs.here)
+    return tuple(address for name, address in found.items() if name in used)
+
+
+def _nodes_entry(plan: Plan, inputs: Inputs) -> dict[str, Any]:
+    """What the journal keeps of the other nodes, so that what a dead orchestrator left there can be found."""
+    used = addresses_used(plan, inputs)
+    return {"nodes": [asdict(address) for address in used]} if used else {}
 
 
 def print_warning(text: str) -> None:
@@ -208,6 +274,8 @@ def _show(shown: Display, progress: Progress) -> None:
             shown.on_message(f"waiting: {'; '.join(held_by(holder) for holder in progress.holders)}")
         case Notice():
             shown.on_message(progress.text)
+        case Serving():
+            pass
         case _:
             assert_never(progress)
 
@@ -261,6 +329,7 @@ def _preamble(step: Step, inputs: Inputs, recording: Recording) -> bytes:
             for each in node.devices
             if each.arch != "cpu"
         ],
+        "lost_accelerators": list(node.details.get("lost") or ()),
         "packages": dict(recording.packages.get(step.venv, {})),
     }
     return encode(Config(step=step.id, data=step.config)) + encode(Meta(step=step.id, data=meta))
@@ -285,6 +354,8 @@ def _write_manifest(
         "files": dict(named),
         "seed": where.seed,
         "profile": where.profile.name,
+        **({"costs": dict(inputs.suite.system.costs)} if inputs.suite.system.costs else {}),
+        **({"reference": inputs.suite.system.reference} if inputs.suite.system.reference else {}),
         "locks": dict(recording.locks),
         **recording.told,
     }
@@ -292,8 +363,32 @@ def _write_manifest(
         writer.write_manifest(manifest)
     except OSError as error:
         raise RecordError(f"{writer.path}: cannot be written: {error.strerror}") from None
-    planned = [{"step": step.id, "attempt": 1, "state": "planned", "node": step.node} for step in plan.steps]
-    _journal(writer, planned)
+    _journal(writer, _planned(plan.steps))
+
+
+def _grown(writer: RunWriter, more: More, say: Callable[[str], object]) -> Plan | None:
+    """What is to be done beyond the plan in the manifest, which holds it from now on. Raises RecordError."""
+    grown = more(writer.path)
+    if grown is None:
+        return None
+    manifest = dict(open_run(writer.path).manifest)
+    known = manifest["files"]
+    named = {**stems(grown.plan.steps), **known}
+    plan = with_stems(grown.plan, named)
+    beyond = tuple(step for step in plan.steps if step.id not in known)
+    told = {"plan": plan.to_json(), "plan_hash": plan.hash, "files": named, **grown.told}
+    try:
+        writer.write_manifest({**manifest, **told})
+    except OSError as error:
+        raise RecordError(f"{writer.path}: cannot be written: {error.strerror}") from None
+    _journal(writer, _planned(beyond))
+    for line in grown.said:
+        say(line)
+    return replace(plan, steps=beyond) if beyond else None
+
+
+def _planned(steps: Iterable[Step]) -> list[dict[str, Any]]:
+    return [{"step": step.id, "attempt": 1, "state": "planned", "node": step.node} for step in steps]
 
 
 def _journal(writer: RunWriter, entries: Iterable[Mapping[str, Any]]) -> None:

@@ -29,7 +29,8 @@ def command(shell: str) -> int:
     """Print the script; each shell is told where to put it by a comment on the first line."""
     from click.shell_completion import ShellComplete, get_completion_class
 
-    from orchestrator.cli import PROGRAM, verbs
+    from orchestrator.cli import PROGRAM
+    from orchestrator.cli.verbs import verbs
 
     found = get_completion_class(shell)
     assert found is not None

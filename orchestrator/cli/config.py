@@ -63,7 +63,7 @@ def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> int:
 def rendered(options: SuiteOptions, key: str) -> list[str]:
     """What the placeholders in a value become on this machine; nothing where there are none."""
     from orchestrator.plan.argv import placeholders, render_text, texts
-    from orchestrator.plan.run import names_for
+    from orchestrator.plan.names import names_for
 
     suite, _ = read_suite_only(options)
     name = max((bench for bench in suite.benchmarks if key.startswith(bench + ".")), key=len, default=None)
@@ -124,10 +124,13 @@ def planning_problems(suite: Suite, options: SuiteOptions) -> list[Problem]:
     """What only planning would find: placeholders and expressions that cannot be resolved, each place once."""
     from orchestrator.facts.model import Node
     from orchestrator.plan.argv import render_argv, render_env
+    from orchestrator.plan.circumstances import Circumstances
+    from orchestrator.plan.container import container_of
     from orchestrator.plan.launch import launcher_words
+    from orchestrator.plan.names import names_for
     from orchestrator.plan.placement import placements, system_facts
     from orchestrator.plan.profile import PROFILES
-    from orchestrator.plan.run import Circumstances, names_for, unmet_requirement
+    from orchestrator.plan.run import unmet_requirement
     from orchestrator.plan.sizing import sizer_options
 
     # Any machine does: which names there are does not depend on it.
@@ -153,6 +156,7 @@ def planning_problems(suite: Suite, options: SuiteOptions) -> list[Problem]:
             attempt(partial(render_argv, bench, names, key=key))
         attempt(partial(render_env, bench, names))
         attempt(partial(unmet_requirement, bench, names))
+        attempt(partial(container_of, bench, suite.system))
         for place in placements(bench, facts)[:1]:
             attempt(partial(launcher_words, bench, place, facts, suite.system.options, names))
     return list(found.values())

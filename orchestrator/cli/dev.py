@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.completing import benchmark_names
+from orchestrator.cli.decision import decide
 from orchestrator.cli.inputs import read_inputs
 from orchestrator.cli.options import SuiteOptions, suite_options
-from orchestrator.cli.run import decide
 from orchestrator.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,9 +64,10 @@ def enter(step: Step, argv: tuple[str, ...], folder: Path, environ: Mapping[str,
         },
         "MILABENCH_DEV": step.bench,
     }
+    argv, shown = (tuple(_filled(word, step, folder) for word in words) for words in (argv, step.argv))
     Path(step.cwd).mkdir(parents=True, exist_ok=True)
     print(f"# {step.id}: run would execute, in {step.cwd}:", file=sys.stderr)
-    print(shlex.join(step.argv), file=sys.stderr)
+    print(shlex.join(shown), file=sys.stderr)
     if not argv:
         argv = (environ.get("SHELL") or "/bin/sh",)
         print(f"# {argv[0]}; leave it with exit", file=sys.stderr)
@@ -78,3 +79,17 @@ def enter(step: Step, argv: tuple[str, ...], folder: Path, environ: Mapping[str,
         raise UsageError(f"{argv[0]}: is not executable") from None
     # A shell reports a command ended by signal N as 128 + N; so do we.
     return done.returncode if done.returncode >= 0 else 128 - done.returncode
+
+
+def _filled(word: str, step: Step, folder: Path) -> str:
+    """A word of a command with what an agent would fill in for the step's container."""
+    if step.container is None:
+        return word
+    head, at, name = word.rpartition("@")
+    values = {
+        "container": f"milabench-dev-{os.getpid()}",
+        "marker": "dev",
+        "user": f"{os.getuid()}:{os.getgid()}",
+        "folder": f"{folder}:{folder}",
+    }
+    return f"{head}{values[name]}" if at and name in values else word

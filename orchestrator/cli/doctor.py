@@ -64,9 +64,17 @@ def machine(node: Node) -> Iterator[Finding]:
                 says=f"{device.name}, {device.memory_mib / 1024:.0f} GiB, {device.uuid}",
             )
     else:
-        reason = node.details.get("devices_reason")
+        reason = node.details.get("absent", {}).get("devices")
         why = f" ({reason})" if reason else ""
         yield Finding(what="accelerator", state="note", says=f"none found{why}: benchmarks run on the processor")
+    for device in node.details.get("lost") or ():
+        yield Finding(
+            what=f"{device['arch']} {device['index']}",
+            state="bad",
+            says=f"does not answer: {device['lost']}; reset it or reboot, or hide it with the visible-devices variable",
+        )
+    for variable, value in (node.details.get("hidden_by") or {}).items():
+        yield Finding(what=variable, state="note", says=f"{value!r} chooses among the accelerators of this machine")
     load = node.details.get("load") or [0.0]
     busy = load[0] > max(1.0, 0.5 * node.cpu_count)
     yield Finding(
@@ -120,7 +128,7 @@ def suite(inputs: Inputs, options: SuiteOptions) -> Iterator[Finding]:
         )
     else:
         yield Finding(what="environments", state="ok", says="all there")
-        unprepared = missing_preparations(inputs, plan)
+        unprepared = missing_preparations(inputs, plan, options)
         yield Finding(
             what="data",
             state="bad" if unprepared else "ok",

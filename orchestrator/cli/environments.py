@@ -5,17 +5,20 @@ from __future__ import annotations
 import platform
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.bench.api import Source
 from orchestrator.bench.load import missing_files
 from orchestrator.cli.inputs import ROOT, Inputs
 from orchestrator.errors import ConfigError, EnvironmentFailed, Problem
-from orchestrator.execute.venv import benchmate_digest
-from orchestrator.plan.install import InstallPlan, plan_install
+from orchestrator.execute.installed import benchmate_digest
+from orchestrator.plan.circumstances import Ready
 from orchestrator.plan.model import SkippedBench
-from orchestrator.plan.requirements import RequirementFile
-from orchestrator.plan.run import Ready
-from orchestrator.plan.venvs import UNPINNED, VenvRequest
+
+if TYPE_CHECKING:
+    from orchestrator.plan.install import InstallPlan
+    from orchestrator.plan.requirements import RequirementFile
+    from orchestrator.plan.venvs import VenvRequest
 
 BENCHMATE = ROOT / "benchmate"
 CONSTRAINTS = ROOT / "constraints"
@@ -23,6 +26,8 @@ CONSTRAINTS = ROOT / "constraints"
 
 def decide_install(inputs: Inputs) -> InstallPlan:
     """The environments and sources of the selected benchmarks. Raises ConfigError for what is missing or contradicts itself."""
+    from orchestrator.plan.install import plan_install
+
     selected = {bench.config.name for bench in inputs.benches}
     gone = [
         Problem(where=str(path), path=bench.config.name, what="no such file", way_out="its benchfile names it")
@@ -54,6 +59,8 @@ def sources(inputs: Inputs) -> dict[str, Source | None]:
 
 def venv_requests(inputs: Inputs) -> tuple[VenvRequest, ...]:
     """What the benchmarks that share an environment with a selected one ask of it."""
+    from orchestrator.plan.venvs import VenvRequest
+
     groups = {bench.config.install_group for bench in inputs.benches if bench.declared is not None}
     selected = {bench.config.name: bench for bench in inputs.benches}
     requests: list[VenvRequest] = []
@@ -92,6 +99,8 @@ def venv_requests(inputs: Inputs) -> tuple[VenvRequest, ...]:
 
 def requirements_name(variant: str) -> str:
     """The name of a variant's requirement file."""
+    from orchestrator.plan.venvs import UNPINNED
+
     return "requirements.in" if variant == UNPINNED else f"requirements.{variant}.txt"
 
 
@@ -103,12 +112,16 @@ def requirement_file(folder: Path, variant: str) -> RequirementFile | None:
 
 def constraints_for(inputs: Inputs, variant: str) -> RequirementFile | None:
     """`constraints/<variant>.txt`; what is unpinned is held by those of the system's arch."""
+    from orchestrator.plan.venvs import UNPINNED
+
     path = CONSTRAINTS / f"{inputs.where.facts.arch if variant == UNPINNED else variant}.txt"
     return read_file(path) if path.is_file() else None
 
 
 def read_file(path: Path) -> RequirementFile:
     """A requirement file, read. Raises EnvironmentFailed when it cannot be."""
+    from orchestrator.plan.requirements import RequirementFile
+
     shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     try:
         return RequirementFile(name=str(shown), text=path.read_text(encoding="utf-8"))

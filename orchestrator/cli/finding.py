@@ -9,7 +9,7 @@ from orchestrator.analysis.standing import Standing, standing
 from orchestrator.cli.inputs import base_folder
 from orchestrator.errors import NothingSelected, RecordError
 from orchestrator.events.rundir import Run, find_run, latest_run, open_run
-from orchestrator.execute.runlock import Orchestrator, holder_of, orchestrator_of
+from orchestrator.execute.runlock import Orchestrator, holder_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +65,6 @@ def going(base: Path | None) -> Found:
     if len(found) > 1:
         raise NothingSelected(f"several runs are going on: {', '.join(each.run.name for each in found)}; name one")
     return found[0]
-
-
-def orchestrators(run: Run) -> list[Orchestrator]:
-    """Those that have carried out a run, in order, as its journal names them."""
-    found = (orchestrator_of(entry) for entry in run.journal if entry.get("run") == "started")
-    return [each for each in found if each is not None]
 
 
 def step_named(run: Run, name: str) -> str:

@@ -14,9 +14,10 @@ from orchestrator.errors import ConfigError, UsageError
 if TYPE_CHECKING:
     from orchestrator.cli.options import SuiteOptions
     from orchestrator.config.schema import BenchmarkConfig, Suite
-    from orchestrator.facts.model import Arch
+    from orchestrator.facts.model import Arch, Node
+    from orchestrator.plan.circumstances import Circumstances, Ready
     from orchestrator.plan.dirs import Dirs
-    from orchestrator.plan.run import Circumstances, Ready
+    from orchestrator.plan.together import Instruments
 
 # The checkout: config/, benchmarks/, constraints/ and benchmate/ stand beside the package.
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -24,12 +25,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """The suite as read, the selected benchmarks with their folders, and everything else a plan depends on."""
+    """The suite as read, the selected benchmarks with their folders, everything else a plan depends on, and this machine."""
 
     suite: Suite
     suite_file: Path
     benches: tuple[Ready, ...]
     where: Circumstances
+    here: Node
 
 
 def base_folder(base: Path | None) -> Path:
@@ -90,15 +92,18 @@ def read_inputs(
     warn: Callable[[str], None] = print_warning,
 ) -> Inputs:
     """Read everything; ConfigError and NothingSelected say what is wrong with the input."""
-    from orchestrator.cli.scaling import read_sizer
-    from orchestrator.config.read import read_suite
-    from orchestrator.config.select import select
-    from orchestrator.facts.probe import probe_local
-    from orchestrator.plan.placement import system_facts
-    from orchestrator.plan.profile import PROFILES
-    from orchestrator.plan.run import Circumstances, sizing_notes
+    from orchestrator.facts.probe import probing
 
-    local = probe_local()
+    with probing() as answer:  # importing what reads the suite takes as long
+        from orchestrator.cli.scaling import read_sizer
+        from orchestrator.config.read import read_suite
+        from orchestrator.config.select import select
+        from orchestrator.plan.circumstances import Circumstances
+        from orchestrator.plan.names import sizing_notes
+        from orchestrator.plan.placement import system_facts
+        from orchestrator.plan.profile import PROFILES
+
+        local = answer()
     detected = local.devices[0].arch if local.devices else "cpu"
     file = suite_file(options.config_file)
     suite = read_suite(
@@ -117,7 +122,13 @@ def read_inputs(
     name = profile or suite.profile
     if name not in PROFILES:
         raise ConfigError(f"profile: no profile '{name}'; known: {', '.join(PROFILES)}")
-    facts = system_facts(suite.system, local, arch)
+    asked: dict[str, Node] = {}
+    if options.ask_nodes and suite.system.nodes:
+        from orchestrator.cli.reaching import ask_nodes
+
+        base = str(base_folder(options.base))
+        asked = ask_nodes(suite.system, local, base, accept_new=options.accept_new_host_keys)
+    facts = system_facts(suite.system, local, arch, asked)
     where = Circumstances(
         facts=facts,
         system=suite.system,
@@ -129,11 +140,20 @@ def read_inputs(
         current_env=sys.prefix if options.use_current_env else None,
         current_python=sys.executable if options.use_current_env else None,
         sizer=read_sizer(suite.system, facts),
+        instruments=instruments(),
     )
     benches = tuple(ready(bench, where.dirs) for bench in select(suite, options.select, options.exclude))
     for note in sizing_notes(benches, where):
         warn(note)
-    return Inputs(suite=suite, suite_file=file, benches=benches, where=where)
+    return Inputs(suite=suite, suite_file=file, benches=benches, where=where, here=local)
+
+
+def instruments() -> Instruments | None:
+    """What watches a command that has no environment: the instruments' sources in this checkout, if it is one."""
+    from orchestrator.plan.together import Instruments
+
+    folder = ROOT / "benchmate" / "src"
+    return Instruments(python=sys.executable, folder=str(folder)) if folder.is_dir() else None
 
 
 def read_suite_only(
@@ -173,7 +193,7 @@ def declared_options(folder: Path) -> frozenset[str] | None:
 def ready(bench: BenchmarkConfig, dirs: Dirs) -> Ready:
     """A selected benchmark with what its folder declares."""
     from orchestrator.bench.load import load
-    from orchestrator.plan.run import COMMAND, Ready
+    from orchestrator.plan.circumstances import COMMAND, Ready
 
     if isinstance(bench.definition, Path):
         return Ready(config=bench, folder=str(bench.definition), declared=load(bench.definition))

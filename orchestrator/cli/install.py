@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,33 +13,104 @@ import click
 
 from orchestrator.cli.inputs import read_inputs
 from orchestrator.cli.options import SuiteOptions, suite_options
-from orchestrator.errors import EnvironmentFailed
+from orchestrator.errors import DONE, EnvironmentFailed
 
 if TYPE_CHECKING:
     from orchestrator.bench.api import Source
     from orchestrator.cli.inputs import Inputs
+    from orchestrator.execute.machine import Machine
+    from orchestrator.execute.transfer import Desk
     from orchestrator.execute.venv import Progress
+    from orchestrator.facts.model import Node
     from orchestrator.plan.dirs import Dirs
     from orchestrator.plan.install import InstallPlan
 
 
 @click.command("install", help="Make the environments of the selected benchmarks and fetch their programs.")
-@suite_options(environment=True)
+@suite_options(environment=True, reach=True)
 @click.option("--force", is_flag=True, help="Make anew what is already there.")
 @click.option("--update", is_flag=True, help="Make anew what is not pinned, with the newest packages.")
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="How many at a time.")
 def command(options: SuiteOptions, force: bool, update: bool, jobs: int) -> int:
     """Hand the command line's values on; see the help text above."""
     from orchestrator.cli.environments import decide_install
+    from orchestrator.cli.reaching import require_sound
 
     inputs = read_inputs(options)
+    require_sound(inputs, options)
     if any(bench.declared is None for bench in inputs.benches):
         fetch_definitions(inputs)
         inputs = read_inputs(options)
     if options.use_current_env:
         return check_only(inputs)
     plan = decide_install(inputs)
-    return install(plan, inputs, force=force, update=update, jobs=jobs)
+    ours = here(plan, inputs)
+    if ours.venvs or ours.sources or ours is plan:
+        install(ours, inputs, force=force, update=update, jobs=jobs)
+    install_elsewhere(plan, inputs, options, force=force, update=update, jobs=jobs)
+    return DONE
+
+
+def here(plan: InstallPlan, inputs: Inputs) -> InstallPlan:
+    """The part of a plan that is made on this machine: all of it where it is a node, else what is copied from it."""
+    from orchestrator.cli.reaching import is_needed_here
+
+    return plan if is_needed_here(inputs) or "venv" in inputs.where.system.sync else replace(plan, venvs=())
+
+
+def install_elsewhere(
+    plan: InstallPlan, inputs: Inputs, options: SuiteOptions, *, force: bool, update: bool, jobs: int
+) -> None:
+    """Make the plan ready on one node of every other file system, on all at once. Raises EnvironmentFailed and Unreachable."""
+    import platform
+    import tempfile
+
+    from orchestrator.cli.environments import BENCHMATE
+    from orchestrator.cli.reaching import on_nodes, remote_nodes
+    from orchestrator.execute.installed import store_folder
+    from orchestrator.execute.there import Job, install_there
+    from orchestrator.execute.venv import find_uv
+    from orchestrator.plan.circumstances import dirs_at
+
+    if not remote_nodes(inputs):
+        return
+    began = time.monotonic()
+    dirs = inputs.where.dirs
+    uv = find_uv(os.environ)
+
+    with tempfile.TemporaryDirectory(prefix="milabench-") as scratch:
+
+        async def make_there(node: Node, desk: Desk, machine: Machine) -> None:
+            if not node.storage:
+                return
+            there = dirs_at(inputs.where, node)
+            for source in plan.sources:
+                await desk.send(Path(dirs.code, source.folder), f"{there.code}/{source.folder}")
+            if "venv" in inputs.where.system.sync:
+                if there.venv != dirs.venv:
+                    what = f"an environment cannot be moved from {dirs.venv} to {there.venv}"
+                    raise EnvironmentFailed(f"{node.name}: {what}; give both the same base, or leave out system.sync")
+                for venv in plan.venvs:
+                    await desk.send(store_folder(dirs, venv), str(store_folder(there, venv)), thorough=False)
+                    await desk.link(f"{there.venv}/{venv.group}", str(store_folder(there, venv)))
+                return
+            benchmate = f"{there.base}/definitions/benchmate"
+            await desk.send(BENCHMATE, benchmate)
+            same = node.details.get("machine") == platform.machine()
+            own_uv = Path(uv) if uv is not None and same else None
+            job = Job(
+                specs=plan.venvs,
+                dirs=there,
+                benchmate=benchmate,
+                uv=f"{there.cache}/install/uv" if own_uv else None,
+                jobs=jobs,
+                force=force,
+                update=update,
+            )
+            await install_there(machine, desk, job, Path(scratch), uv=own_uv, say=print_note)
+
+        on_nodes(inputs, options, make_there)
+    print(f"install: {said(plan)} ready on every node ({time.monotonic() - began:.0f} s)", file=sys.stderr)
 
 
 def fetch_definitions(inputs: Inputs) -> None:
@@ -76,8 +148,7 @@ def install(plan: InstallPlan, inputs: Inputs, *, force: bool, update: bool, job
 
 def is_installed(plan: InstallPlan, dirs: Dirs) -> bool:
     """Whether every program and every environment of the plan is there."""
-    from orchestrator.execute.sources import is_fetched
-    from orchestrator.execute.venv import is_ready
+    from orchestrator.execute.installed import is_fetched, is_ready
 
     return all(is_fetched(dirs, source) for source in plan.sources) and all(is_ready(dirs, venv) for venv in plan.venvs)
 

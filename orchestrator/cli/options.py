@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -28,6 +30,51 @@ class SuiteOptions:
     select: str | None = None
     exclude: str | None = None
     use_current_env: bool = False
+    ask_nodes: bool = False
+    accept_new_host_keys: bool = False
+    ignore_node_checks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How much is to be measured: how long, how often or how precisely, in how many seconds at most, beside which suite."""
+
+    repeat: int | None = None
+    profile: str | None = None
+    precision: float | None = None
+    budget_s: float | None = None
+    ab: tuple[Path, Path] | None = None
+
+
+LEAST_PRECISION = 1e-4
+_DURATION_PART = r"(\d+(?:\.\d+)?)\s*([smhd])"
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def fraction_of(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """`1%`, `0.5 %` or 0.01 as a fraction. Raises BadParameter, also for a bare 1, which may mean either."""
+    if value is None:
+        return None
+    text = value.strip()
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        number = math.nan
+    fraction = number / 100 if text.endswith("%") else number
+    if not LEAST_PRECISION <= fraction < 1:
+        raise click.BadParameter(f"'{value}' is no precision; give a percentage such as 1%, at least 0.01%", ctx, param)
+    return fraction
+
+
+def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """`90s`, `30m`, `4h`, `2d`, `1h30m` in seconds. Raises BadParameter, also for a number without its unit."""
+    if value is None:
+        return None
+    text = value.strip().lower()
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_DURATION_PART, text))
+    if re.sub(_DURATION_PART, "", text).strip() or seconds <= 0:
+        raise click.BadParameter(f"'{value}' is no length of time; give 90s, 30m, 4h or 1h30m", ctx, param)
+    return seconds
 
 
 _SUITE = (
@@ -94,18 +141,44 @@ _ENVIRONMENT = (
 )
 
 
+def is_on_command_line(name: str) -> bool:
+    """Whether a value of the verb that runs was typed, and does not come from a variable or a default."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+_ACCEPT = click.option(
+    "--accept-new-host-keys",
+    is_flag=True,
+    help="Record the keys of nodes that no known_hosts file names. A key that changed is refused all the same.",
+)
+_REACH = (
+    _ACCEPT,
+    click.option("--ignore-node-checks", is_flag=True, help="Go on although `milabench nodes check` finds fault."),
+)
+_ASK = (
+    click.option("--ask-nodes", is_flag=True, help="Ask the other nodes what they are. Default: what the file says."),
+    _ACCEPT,
+)
+
+
 def suite_options(
-    *, selection: bool = True, environment: bool = False
+    *, selection: bool = True, environment: bool = False, reach: bool = False, ask: bool = False, nodes: bool = False
 ) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Give a verb the shared options; its function receives them as one `options: SuiteOptions`."""
+    """Give a verb the shared options; its function receives them as one `options: SuiteOptions`.
+
+    A verb that does something on nodes says `reach`: all are asked what they are first. One that may ask says `ask`, one
+    that is about them `nodes`.
+    """
 
     def decorate(function: Callable[..., int]) -> Callable[..., int]:
         @functools.wraps(function)
         def collected(**values: Any) -> int:
             shared = {field.name: values.pop(field.name) for field in fields(SuiteOptions) if field.name in values}
-            return function(options=SuiteOptions(**shared), **values)
+            return function(options=SuiteOptions(**{"ask_nodes": reach, **shared}), **values)
 
         wanted = _SUITE + (_SELECTION if selection else ()) + (_ENVIRONMENT if environment else ())
+        wanted += _REACH if reach else _ASK if ask else (_ACCEPT,) if nodes else ()
         for option in reversed(wanted):
             collected = option(collected)
         return collected
@@ -124,14 +197,47 @@ display_option = click.option(
 
 
 def plan_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Give a verb the options that decide how much is measured: `repeat` and `profile`."""
-    repeat = click.option(
+    """Give a verb the options that decide how much is measured; its function receives them as one `extent: Extent`."""
+
+    @functools.wraps(function)
+    def collected(**values: Any) -> int:
+        extent = {field.name: values.pop(field.name) for field in fields(Extent)}
+        return function(extent=Extent(**extent), **values)
+
+    for option in reversed(_EXTENT):
+        collected = option(collected)
+    return collected
+
+
+_EXTENT = (
+    click.option(
         "--repeat", type=click.IntRange(1), help="Fresh processes per benchmark. Default: as the profile says."
-    )
-    profile = click.option(
+    ),
+    click.option(
         "--profile", type=click.Choice(list(PROFILES)), help="How long is measured. Default: what the suite says."
-    )
-    return repeat(profile(function))
+    ),
+    click.option(
+        "--precision",
+        callback=fraction_of,
+        metavar="PERCENT",
+        help="Run a pilot of five, and then each benchmark as often as a 95% interval of this half-width takes, "
+        "decided once. Default of the profile rigorous: 1%.",
+    ),
+    click.option(
+        "--budget",
+        "budget_s",
+        callback=seconds_of,
+        metavar="DURATION",
+        help="Run no more replicates than fit in 90s, 30m, 4h, and say what was cut.",
+    ),
+    click.option(
+        "--ab",
+        nargs=2,
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="A.yaml B.yaml",
+        help="Measure two suites in turn, in pairs, and compare them pair by pair. Default: five pairs.",
+    ),
+)
 
 
 validations_option = click.option(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.options import SuiteOptions, plan_options, suite_options
+from orchestrator.cli.options import Extent, SuiteOptions, plan_options, suite_options
 
 
 @click.command("plan", help="Show what install, prepare or run would do.")
 @click.argument("phase", type=click.Choice(["install", "prepare", "run"]))
-@suite_options(environment=True)
+@suite_options(environment=True, ask=True)
 @plan_options
 @click.option("--run-name", default="run", envvar="MILABENCH_RUN_NAME", help="Name of the run.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order in which benchmarks run.")
@@ -25,10 +25,9 @@ from orchestrator.cli.options import SuiteOptions, plan_options, suite_options
 )
 def command(
     options: SuiteOptions,
+    extent: Extent,
     phase: str,
     run_name: str,
-    repeat: int | None,
-    profile: str | None,
     seed: int,
     as_json: bool,
     other: Path | None,
@@ -39,17 +38,19 @@ def command(
     from orchestrator.plan.show import plan_text
 
     if phase == "run":
-        from orchestrator.cli.multirun import read_variations
-        from orchestrator.cli.run import show_runs
+        from orchestrator.cli.request import requests
+        from orchestrator.cli.run import show_requests
 
-        runs = read_variations(options, run_name=run_name, stamp="{time}", repeats=repeat, profile=profile, seed=seed)
-        show_runs(runs, as_json=as_json, other=other)
+        asked = requests(options, extent, run_name=run_name, stamp="{time}", seed=seed)
+        show_requests(asked, as_json=as_json, other=other)
         return 0
-    inputs = read_inputs(options, run_name=run_name, repeats=repeat, profile=profile, seed=seed)
+    if extent.ab is not None:
+        raise click.UsageError(f"--ab goes with `plan run`; give each suite to `plan {phase}` with --config")
+    inputs = read_inputs(options, run_name=run_name, repeats=extent.repeat, profile=extent.profile, seed=seed)
     if phase == "prepare":
         from orchestrator.cli.preparations import decide as decide_prepare
 
-        plan = decide_prepare(inputs)
+        plan = decide_prepare(inputs, options)
         shown = Shown(value=plan.to_json(), text=plan_text(plan))
     else:
         from orchestrator.cli.environments import decide_install

@@ -20,20 +20,23 @@ TAIL_LINES = 15
 
 
 @click.command("prepare", help="Make or fetch the data and models that the selected benchmarks need.")
-@suite_options(environment=True)
+@suite_options(environment=True, reach=True)
 @click.option("--force", is_flag=True, help="Prepare anew what was prepared already.")
 @display_option
 def command(options: SuiteOptions, force: bool, display: str) -> int:
     """Hand the command line's values on; see the help text above."""
     from orchestrator.cli.install import print_note
     from orchestrator.cli.preparations import decide
+    from orchestrator.cli.reaching import copy_folders, require_sound
     from orchestrator.cli.readiness import require_installed
     from orchestrator.execute.lock import hold
     from orchestrator.plan.prepare import ALREADY
 
     inputs = read_inputs(options)
+    require_sound(inputs, options)
     require_installed(inputs, options)
-    plan = decide(inputs, force=force)
+    copy_folders(inputs, options)
+    plan = decide(inputs, options, force=force, give=True)
     done = sum(skip.why == ALREADY for skip in plan.skipped)
     if not plan.steps:
         print(f"prepare: nothing to do, {done} benchmarks are prepared", file=sys.stderr)
@@ -44,27 +47,21 @@ def command(options: SuiteOptions, force: bool, display: str) -> int:
 
 def prepare(plan: Plan, inputs: Inputs, *, display: str) -> int:
     """Carry the plan out; leave a marker for each preparation that passed. Raises EnvironmentFailed for those that did not."""
-    from orchestrator.cli.carry_out import Recording, carry_out, reason_of
+    from orchestrator.cli.carry_out import Effort, Recording, carry_out, reason_of
     from orchestrator.cli.preparations import preparations
     from orchestrator.cli.readiness import environment_records
-    from orchestrator.execute.api import Ended, Passed, Progress
+    from orchestrator.execute.api import Passed
 
     locks, packages = environment_records(inputs)
     recording = Recording(name="prepare", locks=locks, packages=packages)
-    benches = [bench for bench in inputs.benches if bench.declared is not None]
-    markers = {each.step.id: each.marker for each in preparations(inputs, benches)}
-
-    def keep(progress: Progress) -> None:
-        # At once: whatever becomes of the others, this one need not be done again.
-        if isinstance(progress, Ended) and isinstance(progress.outcome, Passed):
-            mark(Path(inputs.where.dirs.data, markers[progress.step]))
-
-    carried = carry_out(plan, inputs, recording, display=display, wait=True, listen=keep)
+    markers = {each.step.id: each.marker for each in preparations(inputs)}
+    effort = Effort(wait=True, marks=markers)
+    carried = carry_out(plan, inputs, recording, display=display, effort=effort)
     failures = []
     for step in plan.steps:
         outcome = carried.done.outcomes[step.id]
         if not isinstance(outcome, Passed):
-            failures.append(f"{step.bench}: prepare failed: {reason_of(outcome)}{log_tail(carried.path, step.id)}")
+            failures.append(f"{step.id}: prepare failed: {reason_of(outcome)}{log_tail(carried.path, step.id)}")
     if carried.done.interrupted:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -72,12 +69,6 @@ def prepare(plan: Plan, inputs: Inputs, *, display: str) -> int:
         raise EnvironmentFailed("\nerror: ".join(failures))
     print(f"prepare: {len(plan.steps)} benchmarks prepared", file=sys.stderr)
     return 0
-
-
-def mark(marker: Path) -> None:
-    """Say that a preparation is complete; markers for other arguments stay, their data is still there."""
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    marker.touch()
 
 
 def log_tail(run: Path, step: str) -> str:

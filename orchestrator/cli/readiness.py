@@ -7,22 +7,25 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.cli.environments import BENCHMATE, decide_install
+from orchestrator.cli.environments import BENCHMATE, decide_install, sources
 from orchestrator.cli.inputs import Inputs
 from orchestrator.cli.options import SuiteOptions
 from orchestrator.errors import EnvironmentFailed
-from orchestrator.execute.sources import is_fetched
-from orchestrator.execute.venv import is_ready
+from orchestrator.execute.installed import installed_packages, is_fetched, is_ready, packages_of
 from orchestrator.plan.model import Plan
 
 
 def missing_environments(inputs: Inputs) -> tuple[str, ...]:
     """The environments and programs that `milabench install` has yet to make, as a person names them."""
-    plan = decide_install(inputs)
+    from orchestrator.cli.reaching import is_needed_here
+
+    if not is_needed_here(inputs):
+        return ()
     dirs = inputs.where.dirs
-    missing = [f"code/{source.folder}" for source in plan.sources if not is_fetched(dirs, source)]
+    programs = dict.fromkeys(source for source in sources(inputs).values() if source is not None)
+    missing = [f"code/{source.folder}" for source in programs if not is_fetched(dirs, source)]
     if inputs.where.current_env is None:
-        missing += [f"venv/{venv.group}" for venv in plan.venvs if not is_ready(dirs, venv)]
+        missing += [f"venv/{venv.group}" for venv in decide_install(inputs).venvs if not is_ready(dirs, venv)]
     elif not _has_benchmate():
         missing.append(f"benchmate in {sys.prefix} (pip install {BENCHMATE})")
     return tuple(missing)
@@ -34,12 +37,20 @@ def _has_benchmate() -> bool:
     return find_spec("benchmate") is not None
 
 
-def missing_preparations(inputs: Inputs, plan: Plan) -> tuple[str, ...]:
+def missing_preparations(inputs: Inputs, plan: Plan, options: SuiteOptions) -> tuple[str, ...]:
     """The benchmarks of the plan whose prepare.py has not passed with the arguments of this plan."""
     from orchestrator.cli.preparations import decide
 
+    return _named(decide(inputs, options), inputs, plan)
+
+
+def _named(todo: Plan, inputs: Inputs, plan: Plan) -> tuple[str, ...]:
+    """The preparations that are left to do and concern a plan, as a person names them."""
     wanted = {step.bench for step in plan.steps}
-    return tuple(step.bench for step in decide(inputs).steps if step.bench in wanted)
+    several = len(inputs.where.facts.nodes) > 1
+    return tuple(
+        f"{step.bench} on {step.node}" if several else step.bench for step in todo.steps if step.bench in wanted
+    )
 
 
 def require_installed(inputs: Inputs, options: SuiteOptions) -> None:
@@ -50,8 +61,20 @@ def require_installed(inputs: Inputs, options: SuiteOptions) -> None:
 
 def require_ready(inputs: Inputs, plan: Plan, options: SuiteOptions) -> None:
     """Raise EnvironmentFailed, with the command to give, unless everything that the plan needs is there."""
+    from orchestrator.cli.preparations import left_to_prepare, markers_elsewhere, preparations
+    from orchestrator.cli.reaching import interpreters, require_sound, visit
+
+    require_sound(inputs, options)
     require_installed(inputs, options)
-    if missing := missing_preparations(inputs, plan):
+    wanted = preparations(inputs)
+    pythons, markers = interpreters(inputs, plan), markers_elsewhere(wanted, inputs, options)
+    found = visit(
+        inputs, options, {node: [*pythons.get(node, ()), *markers.get(node, ())] for node in {**pythons, **markers}}
+    )
+    gone = [f"{path} on {node}" for node, paths in pythons.items() for path in paths if (node, path) not in found]
+    if gone:
+        raise EnvironmentFailed(f"not installed: {', '.join(gone)}; run `{command_line('install', options)}`")
+    if missing := _named(left_to_prepare(inputs, wanted, found), inputs, plan):
         raise EnvironmentFailed(f"not prepared: {', '.join(missing)}; run `{command_line('prepare', options)}`")
 
 
@@ -79,23 +102,10 @@ def command_line(verb: str, options: SuiteOptions) -> str:
 def environment_records(inputs: Inputs) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
     """What a run tells of its environments: `{group: sha256 of its locks}` and `{venv path: {package: version}}`."""
     if inputs.where.current_env is not None:
-        return {}, {inputs.where.current_env: _packages_here()}
+        return {}, {inputs.where.current_env: installed_packages()}
     locks: dict[str, str] = {}
     packages: dict[str, Mapping[str, str]] = {}
     for venv in decide_install(inputs).venvs:
         locks[venv.group] = venv.digest
-        packages[str(Path(inputs.where.dirs.venv, venv.group))] = _packages_in(Path(inputs.where.dirs.venv, venv.group))
+        packages[str(Path(inputs.where.dirs.venv, venv.group))] = packages_of(Path(inputs.where.dirs.venv, venv.group))
     return locks, packages
-
-
-def _packages_here() -> dict[str, str]:
-    from orchestrator.execute.current_env import installed_packages
-
-    return installed_packages()
-
-
-def _packages_in(venv: Path) -> dict[str, str]:
-    """The packages of an environment, from the names of their metadata folders (`name-version.dist-info`)."""
-    found = sorted(venv.glob("lib/python*/site-packages/*.dist-info"))
-    names = (folder.name.removesuffix(".dist-info").rpartition("-") for folder in found)
-    return {name: version for name, _, version in names}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.analysis.replicates import Aim
 from orchestrator.cli.options import SuiteOptions
 from orchestrator.errors import RecordError
 
@@ -25,9 +26,10 @@ _SHOWN = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """The options of a command, and the variables that stood for options."""
+    """The options of a command, and the variables that stood for options; `ab` are the suites of an A/B run."""
 
     options: SuiteOptions
+    ab: tuple[Path, Path] | None = None
     run_name: str
     repeats: int | None
     profile: str
@@ -65,40 +67,65 @@ def recall(run: Run) -> Remembered:
         what = "does not hold all that its command was given" if run.manifest else "is not there, or only its beginning"
         raise RecordError(f"{run.path}: cannot go on: the manifest {what}; start anew with `milabench run`")
     try:
-        shared = {each.name: kept[each.name] for each in fields(SuiteOptions)}
+        shared = {each.name: kept.get(each.name, each.default) for each in fields(SuiteOptions)}
         for name in ("config_file", "system_file", "base"):
             shared[name] = None if shared[name] is None else Path(shared[name])
         shared["overrides"] = tuple(shared["overrides"])
+        ab = kept.get("ab")
         return Remembered(
             options=SuiteOptions(**shared),
+            ab=None if ab is None else (Path(ab[0]), Path(ab[1])),
             run_name=str(kept["run_name"]),
             repeats=kept["repeat"],
             profile=str(kept["profile"]),
             seed=int(run.manifest["seed"]),
             environ=dict(kept["environ"]),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"{run.path}: its manifest was altered: {error}; start anew with `milabench run`") from None
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise altered(run, error) from None
 
 
-def read_again(remembered: Remembered, environ: Mapping[str, str] = os.environ) -> Inputs:
-    """What the command read, as it is now."""
-    from orchestrator.cli.inputs import read_inputs
+def altered(run: Run, error: Exception) -> RecordError:
+    """What to say of a manifest that does not hold what we wrote."""
+    return RecordError(f"{run.path}: its manifest was altered: {error}; start anew with `milabench run`")
 
+
+def aim_of(run: Run) -> Aim | None:
+    """What a run aims at; None when the number of its replicates was given."""
+    kept = run.manifest.get("aim")
+    if kept is None:
+        return None
+    try:
+        numbers = {name: None if kept.get(name) is None else float(kept[name]) for name in ("precision", "budget_s")}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise altered(run, error) from None
+    return Aim(**numbers)
+
+
+def replicates_of(run: Run) -> dict[str, int]:
+    """How often each benchmark of a run is run, where that was computed; nothing before it was."""
+    kept = run.manifest.get("replicates")
+    try:
+        return {str(bench): int(each["planned"]) for bench, each in (kept or {}).items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise altered(run, error) from None
+
+
+def is_undecided(run: Run) -> bool:
+    """Whether the pilot of a run has yet to decide how often its benchmarks are run."""
+    aim = aim_of(run)
+    return aim is not None and aim.precision is not None and "replicates" not in run.manifest
+
+
+def environment_of(remembered: Remembered, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables as they are now, but for ours, which are as they were."""
     now = {name: value for name, value in environ.items() if not name.startswith("MILABENCH_")}
-    return read_inputs(
-        remembered.options,
-        run_name=remembered.run_name,
-        repeats=remembered.repeats,
-        profile=remembered.profile,
-        seed=remembered.seed,
-        environ={**now, **remembered.environ},
-    )
+    return {**now, **remembered.environ}
 
 
 def program_digests(inputs: Inputs) -> dict[str, str]:
     """`{benchmark: sha256}` of the files that define it; a fetched program is told apart by its revision, in the plan."""
-    from orchestrator.plan.run import COMMAND
+    from orchestrator.plan.circumstances import COMMAND
 
     return {
         bench.config.name: _folder_digest(Path(bench.folder))

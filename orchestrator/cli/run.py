@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.cli.options import (
+    Extent,
     SuiteOptions,
     display_option,
     effort_options,
@@ -21,9 +23,9 @@ from orchestrator.cli.options import (
 from orchestrator.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
 
 if TYPE_CHECKING:
-    from orchestrator.cli.carry_out import Carried, Effort, Recording
-    from orchestrator.cli.inputs import Inputs
-    from orchestrator.cli.multirun import Variation
+    from orchestrator.cli.carry_out import Carried
+    from orchestrator.cli.estimate import Budgeted
+    from orchestrator.cli.request import Request
     from orchestrator.events.rundir import Run
     from orchestrator.plan.model import Plan
 
@@ -31,7 +33,7 @@ CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
 
 
 @click.command("run", help="Run and measure the selected benchmarks.")
-@suite_options(environment=True)
+@suite_options(environment=True, reach=True)
 @plan_options
 @click.option(
     "--run-name", default="run", envvar="MILABENCH_RUN_NAME", help="Name of the run; the time is added to it."
@@ -57,9 +59,8 @@ CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
 @display_option
 def command(
     options: SuiteOptions,
+    extent: Extent,
     run_name: str,
-    repeat: int | None,
-    profile: str | None,
     seed: int | None,
     failed: str | None,
     wait: bool,
@@ -73,94 +74,88 @@ def command(
 ) -> int:
     """Hand the command line's values on; see the help text above."""
     from orchestrator.checks.choose import chosen
-    from orchestrator.cli.carry_out import Effort
-    from orchestrator.cli.multirun import read_variations
-    from orchestrator.cli.readiness import require_ready
+    from orchestrator.cli.carry_out import Effort, carry_out
+    from orchestrator.cli.decision import recording_of
+    from orchestrator.cli.precision import after_pilot
+    from orchestrator.cli.request import requests
 
     checks = chosen(validations or "all")
     now = int(time.time())
     if dry_run:
-        runs = read_variations(
-            options, run_name=run_name, stamp="{time}", repeats=repeat, profile=profile, seed=seed or 0
-        )
-        show_runs(runs, as_json=as_json)
+        options = replace(options, ask_nodes=False)
+        asked = requests(options, extent, run_name=run_name, stamp="{time}", seed=seed or 0)
+        show_requests(asked, as_json=as_json)
         return DONE
     if as_json:
         raise click.UsageError("--json goes with --dry-run; `milabench report --json` tells what was measured")
+    if sizer_save is not None and extent.ab is not None:
+        raise click.UsageError("--sizer-save keeps what one suite was observed to need; leave out --ab")
     stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
-    runs = read_variations(
+    asked = requests(
         options,
+        extent,
         run_name=run_name,
         stamp=stamp,
-        repeats=repeat,
-        profile=profile,
         seed=seed if seed is not None else now,
+        is_part=failed is not None,
     )
-    plans = [decide(each.inputs) for each in runs]
-    if failed is not None:
-        plans = [
-            only_failed(plan, failed, Path(each.inputs.where.dirs.base)) for each, plan in zip(runs, plans, strict=True)
-        ]
+    todo = [ready(request, failed) for request in asked]
     effort = Effort(wait=wait, max_retries=max_retries, max_failures=maxfail)
-    for each, plan in zip(runs, plans, strict=True):
-        require_ready(each.inputs, plan, each.options)
     code = DONE
-    for each, plan in zip(runs, plans, strict=True):
-        # The time is added to every run's name anyway.
-        name = each.name.removesuffix(f".{stamp}")
-        recording = recording_of(each.options, each.inputs, name=name, validations=checks)
-        ended = run(plan, each.inputs, recording, display=display, effort=effort, sizer_save=sizer_save)
+    for each in todo:
+        for line in each.said:
+            print(line, file=sys.stderr)
+        decision = each.decision
+        carried = carry_out(
+            decision.plan,
+            decision.request.inputs,
+            recording_of(decision, stamp=stamp, validations=checks, replicates=each.replicates),
+            display=display,
+            effort=effort,
+            more=after_pilot(decision.request),
+        )
+        if sizer_save is not None:
+            from orchestrator.cli.scaling import observed, save_observations
+
+            save_observations(sizer_save, observed(carried.path, decision.plan))
+        ended = tell(carried)
         if ended == INTERRUPTED:
             return INTERRUPTED
         code = max(code, ended)
     return code
 
 
-def show_runs(runs: Sequence[Variation], *, as_json: bool, other: Path | None = None) -> None:
-    """Print what would be run; see `show_plans`."""
+def ready(request: Request, failed: str | None) -> Budgeted:
+    """What will be carried out, all or what failed in a run, within its budget.
+
+    Raises EnvironmentFailed unless everything that it needs is there, UsageError when the budget does not reach.
+    """
+    from orchestrator.cli.decision import decided, require_ready
+    from orchestrator.cli.estimate import budgeted
+
+    decision = decided(request)
+    if failed is not None:
+        part = only_failed(decision.plan, failed, Path(request.inputs.where.dirs.base))
+        decision = replace(decision, plan=part, bundles=part.groups())
+    require_ready(request, decision.plan)
+    return budgeted(decision)
+
+
+def show_requests(asked: Sequence[Request], *, as_json: bool, other: Path | None = None) -> None:
+    """Print what would be run, and what that would take; see `show_plans`."""
+    from orchestrator.cli.decision import decided
+    from orchestrator.cli.estimate import budgeted, estimate_lines
     from orchestrator.cli.showing import Shown, show_plans
     from orchestrator.plan.show import plan_text
 
-    plans = [(each, decide(each.inputs)) for each in runs]
-    shown = [
-        Shown(value=plan.to_json(), text=plan_text(plan), name=each.name, options=each.chosen) for each, plan in plans
-    ]
-    show_plans(shown, as_json=as_json, several=any(each.chosen for each in runs), other=other)
-
-
-def run(
-    plan: Plan, inputs: Inputs, recording: Recording, *, display: str, effort: Effort, sizer_save: Path | None = None
-) -> int:
-    """Carry the plan out, write its summary, and say how it ended."""
-    from orchestrator.cli.carry_out import carry_out
-
-    carried = carry_out(plan, inputs, recording, display=display, effort=effort)
-    if sizer_save is not None:
-        from orchestrator.cli.scaling import observed, save_observations
-
-        save_observations(sizer_save, observed(carried.path, plan))
-    return tell(carried)
-
-
-def recording_of(
-    options: SuiteOptions, inputs: Inputs, *, name: str, validations: Sequence[str] | None = None
-) -> Recording:
-    """What the run directory tells beside the plan."""
-    from orchestrator.cli.carry_out import Recording
-    from orchestrator.cli.readiness import environment_records
-    from orchestrator.cli.remembered import packages_digest, remember
-
-    locks, packages = environment_records(inputs)
-    return Recording(
-        name=name,
-        suite=suite_values(inputs),
-        locks=locks or packages_digest(packages),
-        packages=packages,
-        told={
-            **remember(options, inputs),
-            **({} if validations is None else {"validations": list(validations)}),
-        },
-    )
+    shown = []
+    for request in asked:
+        within = budgeted(decided(request))
+        plan = within.decision.plan
+        value = {**plan.to_json(), "estimate": within.estimate.to_json()}
+        text = "\n".join([plan_text(plan), *within.said, *estimate_lines(within.estimate), ""])
+        shown.append(Shown(value=value, text=text, name=request.name, options=request.chosen))
+    show_plans(shown, as_json=as_json, several=any(each.chosen for each in asked), other=other)
 
 
 def tell(carried: Carried) -> int:
@@ -200,17 +195,6 @@ def passed_steps(run: Run) -> frozenset[str]:
     return frozenset(step for step in run.files if any(each.outcome == "passed" for each in tried.get(step, ())))
 
 
-def suite_values(inputs: Inputs) -> dict[str, Any]:
-    """The selected benchmarks as resolved, without their secrets: what a later reader needs of the suite."""
-    from orchestrator.config.show import complete_benchmark
-    from orchestrator.plan.environ import secret_names
-
-    values = {bench.config.name: complete_benchmark(bench.config) for bench in inputs.benches}
-    for value in values.values():
-        value["env"] = {name: text for name, text in value["env"].items() if name not in secret_names(value["env"])}
-    return values
-
-
 def write_summary(path: Path) -> dict[str, int]:
     """Keep what the records come to, and return how many steps ended how.
 
@@ -218,31 +202,21 @@ def write_summary(path: Path) -> dict[str, int]:
     known.
     """
     from orchestrator.analysis.summary import summarise
+    from orchestrator.cli.summaries import made_of, stat_digest
     from orchestrator.cli.validations import checks_of
     from orchestrator.events.rundir import RunWriter, open_run
 
     try:
-        made = open_run(path)
+        made, stat = open_run(path), stat_digest(path)
         summary = summarise(made, checks_of(made))
     except RecordError as error:
         print(f"warning: {error}", file=sys.stderr)
         return {}
     writer = RunWriter(path)
     try:
-        writer.write_summary(summary.to_json())
+        writer.write_summary({**summary.to_json(), "made_of": made_of(path, stat)})
     except OSError as error:
         print(f"warning: {path}: the summary cannot be written: {error.strerror}", file=sys.stderr)
     finally:
         writer.close()
     return summary.counts
-
-
-def decide(inputs: Inputs) -> Plan:
-    """The plan of a run. Raises NothingSelected, with every reason, when nothing in it can run here."""
-    from orchestrator.plan.run import plan_run
-
-    plan = plan_run(inputs.benches, inputs.where)
-    if not plan.steps:
-        reasons = "; ".join(f"{skip.bench}: {skip.why}" for skip in plan.skipped)
-        raise NothingSelected(f"no selected benchmark can run: {reasons}")
-    return plan

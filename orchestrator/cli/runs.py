@@ -36,6 +36,7 @@ def command(base: Path | None, with_others: bool, as_json: bool) -> int:
 
 def table(found: list[Found]) -> str:
     """One line for each run."""
+    from orchestrator.report.model import duration
     from orchestrator.report.text import table as columns
 
     rows = []
@@ -47,13 +48,3 @@ def table(found: list[Found]) -> str:
         rows.append([each.run.name, each.state, at, took, counts, ", ".join(each.standing.benches)[:60]])
     headings = ["run", "verdict", "began", "took", "steps", "benchmarks"]
     return "\n".join(columns(headings, rows, [True, True, True, False, True, True]))
-
-
-def duration(seconds: float) -> str:
-    """`12 s`, `3 min 4 s`, `2 h 5 min`."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

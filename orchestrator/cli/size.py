@@ -45,9 +45,9 @@ def command(
     display: str,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
+    from orchestrator.cli.decision import decide
     from orchestrator.cli.inputs import read_inputs
     from orchestrator.cli.readiness import require_ready
-    from orchestrator.cli.run import decide
     from orchestrator.plan.sizing import largest_fitting
 
     if most is not None and most < least:
@@ -103,8 +103,8 @@ class _Ended(Exception):
 def attempt(inputs: Inputs, size: int, *, display: str, wait: bool) -> Observation | None:
     """Run the benchmark with this batch size: what was observed, None where it does not fit. Ends the search for all else."""
     from orchestrator.cli.carry_out import Recording, carry_out, reason_of
+    from orchestrator.cli.decision import decide, suite_values
     from orchestrator.cli.readiness import environment_records
-    from orchestrator.cli.run import decide, suite_values
     from orchestrator.cli.scaling import observed
     from orchestrator.execute.api import Failed, Passed
     from orchestrator.plan.sizing import Observation

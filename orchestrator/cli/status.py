@@ -48,7 +48,7 @@ def to_json(found: Found, now: float) -> dict[str, Any]:
 
 def lines(found: Found, now: float) -> list[str]:
     """The same for a person."""
-    from orchestrator.cli.runs import duration
+    from orchestrator.report.model import duration
 
     standing, holder = found.standing, found.holder
     told = [f"{found.run.name}: {found.state}" + (f", by {holder}" if holder is not None else "")]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from orchestrator.cli.carry_out import Effort, Recording, carry_on, new_marker, require_supported, with_stems
-from orchestrator.cli.finding import orchestrators
-from orchestrator.cli.inputs import Inputs
-from orchestrator.cli.readiness import require_ready
-from orchestrator.cli.remembered import differences, read_again, recall
-from orchestrator.cli.run import decide, passed_steps, recording_of, tell, write_summary
+from orchestrator.cli.carry_out import Effort, Recording, carry_on, new_marker, with_stems
+from orchestrator.cli.decision import Decided, decided, recording_of, require_ready
+from orchestrator.cli.leftovers import dead, marked_there, sweep_there
+from orchestrator.cli.precision import after_pilot
+from orchestrator.cli.remembered import differences, is_undecided
+from orchestrator.cli.request import request_of
+from orchestrator.cli.run import passed_steps, tell, write_summary
 from orchestrator.errors import DONE, RecordError, UsageError
 from orchestrator.events.attempts import Attempt, attempts
 from orchestrator.events.rundir import SUMMARY, Run, RunWriter, attempt_stem, open_run
+from orchestrator.execute.interrupts import run_held
 from orchestrator.execute.nodes import NOTHING_LEFT, sweep_here
 from orchestrator.execute.runlock import hold_run, this_orchestrator
 from orchestrator.plan.model import Plan
@@ -25,10 +27,10 @@ from orchestrator.plan.resume import left
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """What is left of a run: the plan of it, what it reads, which steps have passed, how often the others were tried."""
+    """What is left of a run: that part of its plan, all of it, which steps have passed, how often the others were tried."""
 
     plan: Plan
-    inputs: Inputs
+    decision: Decided
     recording: Recording
     passed: frozenset[str]
     made: dict[str, int]
@@ -48,7 +50,7 @@ def resume(path: Path, *, display: str, force: bool, effort: Effort) -> int:
             raise UsageError(f"{path}: is no run but a {run.phase}; `milabench {run.phase}` goes on where it stopped")
         passed = passed_steps(run)
         sweep(run)
-        if run.files and len(passed) == len(run.files):
+        if run.files and len(passed) == len(run.files) and not is_undecided(run):
             _close(run)
             say(f"resume: {run.name} is finished: all of its {len(passed)} steps have passed")
             return DONE
@@ -59,7 +61,18 @@ def resume(path: Path, *, display: str, force: bool, effort: Effort) -> int:
             if rest.unlike:
                 writer.journal({"run": "mixed", "differs": list(rest.unlike)})
             effort = replace(effort, made=rest.made, passed=rest.passed)
-            carried = carry_on(rest.plan, rest.inputs, rest.recording, writer, who, display=display, effort=effort)
+            request = rest.decision.request
+            carried = carry_on(
+                rest.plan,
+                request.inputs,
+                rest.recording,
+                writer,
+                who,
+                display=display,
+                effort=effort,
+                more=after_pilot(request),
+                whole=rest.decision.plan,
+            )
         except OSError as error:
             raise RecordError(f"{path}: cannot be written: {error.strerror}") from None
         finally:
@@ -83,10 +96,9 @@ def _close(run: Run) -> None:
 
 def rest_of(run: Run, passed: frozenset[str], *, force: bool) -> Rest:
     """What is left of a run. Raises RecordError for what is not as it was planned, unless forced."""
-    remembered = recall(run)
-    inputs = read_again(remembered)
-    plan = decide(inputs)
-    recording = recording_of(remembered.options, inputs, name=str(run.manifest.get("name") or "run"))
+    decision = decided(request_of(run))
+    plan = decision.plan
+    recording = recording_of(decision)
     unlike = differences(run, plan, {**recording.told, "locks": recording.locks})
     if unlike and not force:
         told = "\n         ".join(unlike)
@@ -94,13 +106,12 @@ def rest_of(run: Run, passed: frozenset[str], *, force: bool) -> Rest:
             f"{run.path}: cannot go on, something changed since it was planned:\n         {told}\n"
             "       run anew with `milabench run`, or mix both in one run with --force"
         )
-    require_supported(plan, inputs)
-    known = replace(plan, steps=tuple(step for step in plan.steps if step.id in run.files))
-    todo = with_stems(left(known, passed), run.files)
-    require_ready(inputs, todo, remembered.options)
+    known = [[step for step in bundle if step.id in run.files] for bundle in decision.bundles]
+    todo = with_stems(left(plan, passed, known), run.files)
+    require_ready(decision.request, todo)
     tried = attempts(run.journal)
     made = {step.id: _attempts_made(run, step.id, tried.get(step.id, ())) for step in todo.steps}
-    return Rest(plan=todo, inputs=inputs, recording=recording, passed=passed, made=made, unlike=unlike)
+    return Rest(plan=todo, decision=decision, recording=recording, passed=passed, made=made, unlike=unlike)
 
 
 def _attempts_made(run: Run, step: str, tried: tuple[Attempt, ...]) -> int:
@@ -112,13 +123,15 @@ def _attempts_made(run: Run, step: str, tried: tuple[Attempt, ...]) -> int:
 
 
 def sweep(run: Run) -> None:
-    """End what dead orchestrators of a run left on this machine, and say what that was."""
-    for each in orchestrators(run):
-        if each.is_alive or not each.is_here or not each.is_of_this_boot:
-            continue
-        said = asyncio.run(sweep_here(each.marker))
-        if said != NOTHING_LEFT:
-            say(f"resume: of its orchestrator {each}: {said}")
+    """End what dead orchestrators of a run left, here and on the nodes that they used, and say what that was."""
+    for each, addresses in dead(run):
+        if each.is_of_this_boot:
+            said = run_held(partial(sweep_here, each.marker))
+            if said != NOTHING_LEFT:
+                say(f"resume: of its orchestrator {each}: {said}")
+        for address, told in sweep_there(marked_there([(each, addresses)])).items():
+            if told != NOTHING_LEFT:
+                say(f"resume: of its orchestrator {each}, on {address.name}: {told}")
 
 
 def say(text: str) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from orchestrator.analysis.validity import seen_by
 from orchestrator.checks.api import Check
 from orchestrator.checks.choose import NAMES, checks_for, chosen
 from orchestrator.errors import RecordError
-from orchestrator.events.rundir import Run, open_run
+from orchestrator.events.rundir import Run, attempt_stem, open_run, read_batches
 from orchestrator.execute.api import Ended, Passed, Progress
 from orchestrator.plan.model import Plan
 
@@ -59,10 +60,19 @@ class LiveChecks:
     """Says what checks find as soon as a group of steps is over: from its records, while nothing is being measured."""
 
     def __init__(self, plan: Plan, path: Path, say: Callable[[str], object]) -> None:
-        self._groups = {step.id: tuple(other.id for other in group) for group in plan.groups() for step in group}
+        self._groups: dict[str, tuple[str, ...]] = {}
+        self._stems: dict[str, str] = {}
+        self._checks: RunChecks | None = None
+        self.on_plan(plan)
         self._path = path
         self._say = say
         self._ended: dict[str, Ended] = {}
+
+    def on_plan(self, plan: Plan) -> None:
+        """Learn which steps belong together, of the plan or of what is done beyond it."""
+        self._groups |= {step.id: tuple(other.id for other in group) for group in plan.groups() for step in group}
+        self._stems |= {step.id: step.stem or step.id for step in plan.steps}
+        self._checks = None  # the manifest has changed
 
     def on_progress(self, progress: Progress) -> None:
         """Take the end of a step into account."""
@@ -79,11 +89,12 @@ class LiveChecks:
 
     def _tell(self, step: str, attempt: int) -> None:
         try:
-            run = open_run(self._path)
-            checks = checks_of(run)(step)
-            for event in run.events(step, attempt):
-                for check in checks:
-                    check.see(event)
+            if self._checks is None:
+                self._checks = checks_of(open_run(self._path))
+            checks = self._checks(step)
+            records = self._path / f"{attempt_stem(self._stems[step], attempt)}.data"
+            for _ in seen_by(read_batches(records, step), checks):
+                pass
             found = [check.verdict() for check in checks]
         except RecordError:
             return  # the end of the run says what became of its records

@@ -12,7 +12,18 @@ from orchestrator.config import expr
 from orchestrator.config.document import resolve_scalar
 from orchestrator.config.interpolate import Interpolator
 from orchestrator.config.layers import Folded, Problems, near
-from orchestrator.config.located import BUILT_IN, Located, Mark, Source, mapping, plain, scalar, shown
+from orchestrator.config.located import (
+    BUILT_IN,
+    Located,
+    Mark,
+    MergeError,
+    Source,
+    mapping,
+    merge,
+    plain,
+    scalar,
+    shown,
+)
 from orchestrator.config.schema import (
     BENCHMARK,
     MULTIRUN,
@@ -25,6 +36,7 @@ from orchestrator.config.schema import (
     Capacity,
     Choice,
     ClientConfig,
+    ContainerConfig,
     Definition,
     DefinitionKind,
     Expression,
@@ -50,8 +62,11 @@ from orchestrator.config.schema import (
     Text,
     Whole,
 )
+from orchestrator.config.tasks import WORKERS, TaskFile, as_nodes, workers_of
 from orchestrator.errors import ConfigError, Problem
 
+Tasks = Callable[[Path], TaskFile]
+"""The task file at a path. Raises ConfigError where it cannot be read."""
 Declared = Callable[[Path], frozenset[str] | None]
 """The extra keys that the benchfile in a folder declares; None where there is no benchfile to ask."""
 
@@ -75,13 +90,14 @@ def parse_suite(
     arch: str,
     env: Mapping[str, str],
     declared: Declared | None = None,
+    tasks: Tasks | None = None,
     warnings: tuple[Problem, ...] = (),
     files: tuple[Path, ...] = (),
 ) -> Suite:
     """The suite as values.
 
     `arch` stands where the system has none. Without `declared`, a key that is not ours is an error in every
-    benchmark. Raises ConfigError with every problem, those noted before included.
+    benchmark; without `tasks`, a driver is. Raises ConfigError with every problem, those noted before included.
     """
     reader = _Reader(problems, env.get("HOME", ""))
     system_node = folded.system or mapping({}, Mark(Source("", ""), 0, 0))
@@ -89,7 +105,8 @@ def parse_suite(
     interpolator = Interpolator(_with_arch(system_node, given_arch, arch), env)
     problems.extend(interpolator.system_problems)
     system = _system(interpolator.system, given_arch is not None, reader)
-    suite_parser = _Benchmarks(reader, interpolator, system.arch or arch, declared)
+    workers = env.get(WORKERS, "")
+    suite_parser = _Benchmarks(reader, interpolator, system.arch or arch, declared, tasks=tasks, workers=workers)
     benchmarks = {}
     for name, node in folded.benchmarks.items():
         made = suite_parser.benchmark(name, node)
@@ -278,6 +295,8 @@ class _Reader:
         return _WRONG if any(item is _WRONG for item in made.values()) else made
 
     def _record(self, kind: Record, node: Located, path: str) -> Any:
+        if kind.lone and type(node.value) not in (dict, list):
+            return {kind.lone: self.read(kind.keys[kind.lone].kind, node, path)}
         if type(node.value) is not dict:
             return self._expected(kind.what, node, path)
         made: dict[str, Any] = {}
@@ -372,6 +391,12 @@ def _one_slip(key: str, known: str) -> bool:
     return swapped or rest[1:] == wanted[1:] or rest[1:] == wanted or rest == wanted[1:]
 
 
+def _path(node: Located) -> Path:
+    """The path that a text stands for, relative to the file it is written in."""
+    path = Path(str(node.value))
+    return path if path.is_absolute() else _normal(Path(node.mark.source.folder) / path)
+
+
 def _normal(path: Path) -> Path:
     """The path without `..`, as text: no link is followed, nothing is looked up."""
     made: list[str] = []
@@ -396,7 +421,16 @@ def _with_arch(system: Located, given: Located | None, arch: str) -> Located:
 class _Benchmarks:
     """Resolves and parses benchmarks one after the other."""
 
-    def __init__(self, reader: _Reader, interpolator: Interpolator, arch: str, declared: Declared | None) -> None:
+    def __init__(
+        self,
+        reader: _Reader,
+        interpolator: Interpolator,
+        arch: str,
+        declared: Declared | None,
+        *,
+        tasks: Tasks | None,
+        workers: str,
+    ) -> None:
         self.reader = reader
         self.interpolator = interpolator
         self.declared = declared
@@ -406,10 +440,15 @@ class _Benchmarks:
         self.dirs = {key: scalar(text, BUILT_IN) for key, text in _DEFAULT_DIRS.items()}
         self.more = {"run_name": scalar("{run_name}", BUILT_IN)}
         self.count = 0
+        self.tasks = tasks
+        self.workers = workers
 
     def benchmark(self, name: str, node: Located) -> BenchmarkConfig | None:
         """The benchmark as a value; None where it is left out, with the problem or the warning noted."""
-        node = self._resolved(name, node)
+        whole = self._with_task(name, self._resolved(name, node))
+        if whole is None:
+            return None
+        node = whole
         values = self._values(name, node)
         if values is None:
             return None
@@ -420,6 +459,8 @@ class _Benchmarks:
         if "job" not in node.value and any(isinstance(value, list) for value in values.get("matrix", {}).values()):
             what = "a matrix needs a job, whose keys its values are put into"
             self.reader.problem(node.value["matrix"], f"{name}.matrix", what, "write job: {name: ..., ...} beside it")
+            return None
+        if not self._metrics_have_patterns(name, node, values.get("metrics", {})):
             return None
         if "definition" not in values and "command" not in values:
             what = "it has neither a definition nor a command, and is left out"
@@ -435,6 +476,74 @@ class _Benchmarks:
                 )
                 return None
         return made
+
+    def _with_task(self, name: str, node: Located) -> Located | None:
+        """The benchmark with what the task of its driver says below what it says itself; None after noting a problem."""
+        if "driver" not in node.value and "task" not in node.value:
+            return node
+        children = dict(node.value)
+        given = {key: children.pop(key) for key in ("driver", "task") if key in children}
+        driver, asked = (
+            given[key] if key in given and given[key].value is not None else None for key in ("driver", "task")
+        )
+        if driver is None:
+            if asked is None or "definition" in children:  # a benchfile may have a key of its own that is called so
+                return node
+            self.reader.problem(asked, f"{name}.task", "a task needs its driver", "write driver: FILE.cfg")
+            return None
+        if children.get("definition") is not None:
+            what = "a definition has a program of its own, and no driver"
+            self.reader.problem(children["definition"], f"{name}.definition", what, "leave one of them out")
+            return None
+        section = name if asked is None else self.reader.read(Text(), asked, f"{name}.task")
+        if self.reader.read(Text(), driver, f"{name}.driver") is _WRONG or section is _WRONG:
+            return None
+        task = self._task(name, driver, section)
+        if task is None:
+            return None
+        own = {key for key, child in children.items() if child.value is not None}
+        if "command" in own:
+            task = {key: child for key, child in task.items() if key not in ("command", "shell")}
+        elif "command" not in task:
+            what = f"the task {section!r} has metrics only, and no command_to_execute"
+            self.reader.problem(driver, f"{name}.driver", what, "give a command beside the driver")
+            return None
+        if "plan" in own:
+            task.pop("plan")
+        try:
+            return merge(Located(task, driver.mark), Located(children, node.mark, node.replaced))
+        except MergeError as error:
+            self.reader.problems.add(error.problem())
+            return None
+
+    def _task(self, name: str, driver: Located, section: str) -> dict[str, Located] | None:
+        """What a task stands for, in the suite's own keys, with the places in its file; None after noting the problem."""
+        if self.tasks is None:
+            self.reader.problem(driver, f"{name}.driver", "no task file can be read here")
+            return None
+        file = _path(driver)
+        try:
+            task = self.tasks(file).task(section)
+            made = as_nodes(task, str(file.parent), workers_of(self.workers))
+        except ConfigError as error:
+            self.reader.problems.take(error)
+            return None
+        for warning in task.warnings:
+            self.warnings.add(warning)
+        plan = {"method": scalar("njobs", BUILT_IN), "n": scalar(1, BUILT_IN)}
+        return {**made, "plan": mapping(plan, BUILT_IN)}
+
+    def _metrics_have_patterns(self, name: str, node: Located, metrics: Mapping[str, Any]) -> bool:
+        """Whether each metric says what to look for; notes the problem of one that does not."""
+        for metric, about in metrics.items():
+            if "pattern" not in about:
+                known = [other for other in metrics if "pattern" in metrics[other]]
+                place = node.value["metrics"].value[metric]
+                self.reader.problem(
+                    place, f"{name}.metrics.{metric}", "the key 'pattern' is missing", near(metric, known)
+                )
+                return False
+        return True
 
     def check_templates(self, templates: Mapping[str, Located]) -> None:
         """Note the unknown keys of templates, which may have no child to show them."""
@@ -475,7 +584,7 @@ class _Benchmarks:
         extra: dict[str, Any] = {}
         wrong = False
         for key, child in node.value.items():
-            known = BENCHMARK.keys.get(key)
+            known = BENCHMARK.keys.get(key) if key != "task" else None
             if known is not None:
                 if child.value is None:
                     continue
@@ -536,6 +645,7 @@ class _Benchmarks:
         server = values.pop("server", None)
         client = values.pop("client", None)
         tags = values.pop("tags", ())
+        container = ContainerConfig(**values.pop("container", {}))
         definition: Definition | None = values.pop("definition", None)
         metrics = values.pop("metrics", {})
         return BenchmarkConfig(
@@ -546,19 +656,31 @@ class _Benchmarks:
             install_variant=values.pop("install_variant", self.variant.value),
             tags=tuple(dict.fromkeys(tags)),
             plan=_plan(plan),
-            server=ServerConfig(**server) if server is not None else None,
+            container=container,
+            server=_server(server) if server is not None else None,
             client=ClientConfig(**client) if client is not None else None,
+            cwd=_path(node.value["cwd"]) if values.pop("cwd", None) is not None else None,
             metrics={key: MetricConfig(**value) for key, value in metrics.items()},
             origin=Origins(node),
             **values,
         )
 
 
+def _server(given: Mapping[str, Any]) -> ServerConfig:
+    ready = given.get("ready", {})
+    return ServerConfig(
+        argv=given.get("argv", ()),
+        ready=ready.get("port", ready.get("pattern", "")),
+        timeout=ready.get("timeout"),
+    )
+
+
 def _plan(given: Mapping[str, Any] | None) -> PlanConfig:
     if given is None:
         return PlanConfig()
-    extra = {key: value for key, value in given.items() if key not in ("method", "n", "launcher")}
-    known = {key: value for key, value in given.items() if key in ("method", "n", "launcher")}
+    ours = ("method", "n", "launcher", "nodes")
+    extra = {key: value for key, value in given.items() if key not in ours}
+    known = {key: value for key, value in given.items() if key in ours}
     return PlanConfig(**known, extra=extra)
 
 
@@ -587,9 +709,13 @@ def _system(node: Located, arch_is_given: bool, reader: _Reader) -> SystemConfig
         sshkey=values.get("sshkey", ""),
         known_hosts=values.get("known_hosts", ""),
         transport=values.get("transport", "asyncssh"),
+        sync=values.get("sync", ()),
         docker_image=values.get("docker_image"),
+        container=ContainerConfig(**values.get("container", {})),
         dirs=values.get("dirs", {}),
         options=values.get("options", {}),
+        reference=values.get("reference", ""),
+        costs=values.get("costs", {}),
         extra={key: value for key, value in values.items() if key not in SYSTEM.keys},
         raw=plain(node),
         origin=Origins(node),
@@ -607,12 +733,29 @@ def _node(given: Mapping[str, Any]) -> NodeConfig:
         gpu=_gpu(given["gpu"]) if "gpu" in given else None,
         cpu_count=given.get("cpu_count"),
         memory_mib=given.get("memory"),
+        base=given.get("base", ""),
+        python=given.get("python", ""),
+        proxy_jump=given.get("proxy_jump", ""),
         extra={key: value for key, value in given.items() if key not in _NODE_KEYS},
     )
 
 
 _NODE_KEYS: Final = frozenset(
-    ["name", "ip", "hostname", "port", "sshport", "user", "main", "gpu", "cpu_count", "memory"]
+    [
+        "name",
+        "ip",
+        "hostname",
+        "port",
+        "sshport",
+        "user",
+        "main",
+        "gpu",
+        "cpu_count",
+        "memory",
+        "base",
+        "python",
+        "proxy_jump",
+    ]
 )
 
 
@@ -632,6 +775,13 @@ def _check_nodes(nodes: tuple[NodeConfig, ...], located_nodes: Located | None, r
             reader.problem(
                 item, f"system.nodes.{index}.name", what, f"the other is at {located_nodes.value[first].mark}"
             )
+    places: dict[tuple[str, int], int] = {}
+    for index, one in enumerate(nodes):
+        first = places.setdefault((one.ip, one.port), index)
+        if first != index and nodes[first].name != one.name:
+            what = f"{one.name!r} and {nodes[first].name!r} are one machine, {one.ip} port {one.port}"
+            way_out = f"the other is at {located_nodes.value[first].mark}"
+            reader.problem(located_nodes.value[index], f"system.nodes.{index}.ip", what, way_out)
 
 
 def _profile(node: Located | None, reader: _Reader) -> Profile:

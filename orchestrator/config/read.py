@@ -4,6 +4,7 @@ touches files.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from orchestrator.config.located import DELETED, Located, Mark, Source, mapping,
 from orchestrator.config.matrix import MAX_JOBS
 from orchestrator.config.parse import Declared, parse_suite
 from orchestrator.config.schema import Suite
+from orchestrator.config.tasks import TaskFile, parse_tasks
 from orchestrator.errors import ConfigError, Problem
 
 MAX_FILES: Final = 1_000
@@ -62,9 +64,21 @@ def read_suite(
         arch=detected_arch,
         env=env or {},
         declared=declared,
+        tasks=functools.cache(read_tasks),
         warnings=(*loader.warnings, *(warning for override in parsed for warning in override.warnings)),
         files=tuple(loader.files),
     )
+
+
+def read_tasks(file: Path) -> TaskFile:
+    """The task file of a driver. Raises ConfigError where it cannot be read."""
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        what = f"cannot be read: {(error.strerror or str(error)).lower()}"
+        raise ConfigError(Problem(where=str(file), path="", what=what, way_out="is the path right?")) from None
+    return parse_tasks(decoded(content, str(file)), str(file))
 
 
 def _system_layers(loader: _Loader, system: Path, problems: Problems) -> list[Located]:

@@ -19,8 +19,12 @@ Seconds: TypeAlias = float
 
 METHODS: Final[tuple[Method, ...]] = ("per_gpu", "njobs", "multigpu", "multinode")
 PROFILES: Final[tuple[Profile, ...]] = ("quick", "default", "rigorous")
+ENGINES: Final = ("docker", "podman", "apptainer", "none")
 ARCHS: Final = ("cuda", "rocm", "xpu", "hpu", "cpu")
-REDUCTIONS: Final = ("last", "first", "mean", "median", "min", "max", "std", "sum", "count", "p95", "p99", "harmonic")
+REDUCTIONS: Final = (
+    *("last", "first", "mean", "median", "min", "max", "std", "sum", "count"),
+    *("p50", "p90", "p95", "p99", "harmonic"),
+)
 MAX_DURATION: Final = 600
 FILE_KEYS: Final = ("include", "system", "multirun", "profile")
 """The keys of a file that are not benchmarks."""
@@ -142,12 +146,16 @@ class Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A mapping with known keys. An `open` one keeps other keys, except what looks like a slip of a known one."""
+    """A mapping with known keys. An `open` one keeps other keys, except what looks like a slip of a known one.
+
+    With `lone`, text stands for a mapping with nothing but that key.
+    """
 
     keys: Mapping[str, Key]
     what: str = "a mapping"
     open: bool = False
     required: tuple[str, ...] = ()
+    lone: str = ""
 
 
 Kind: TypeAlias = (
@@ -194,22 +202,49 @@ PLAN: Final = Record(
     keys={
         "method": Key(kind=Choice(words=METHODS), doc="placement of the processes on the devices"),
         "n": Key(kind=Whole(at_least=1), doc="number of jobs of the method njobs"),
-        "launcher": Key(kind=Text(), doc="none, torchrun, accelerate, ...; what starts one process per device"),
+        "nodes": Key(
+            kind=ListOf(item=Text(), lone=True),
+            doc="names of the nodes that run it; all, or as many as num_machines says, by default",
+        ),
+        "launcher": Key(
+            kind=Text(), doc="none, torchrun, accelerate, ranks, mpirun; what starts one process per device"
+        ),
     },
 )
 METRIC: Final = Record(
-    required=("pattern",),
     keys={
-        "pattern": Key(kind=Pattern(), doc="regular expression whose first group (or all of it) is the number"),
+        "pattern": Key(
+            kind=Pattern(),
+            doc="regular expression whose first group (or all of it) is the number; the task's where there is a driver",
+        ),
         "reduce": Key(kind=Choice(words=REDUCTIONS), doc="how several matches become one number"),
+        "scale": Key(kind=Number(above=0), doc="what that number is multiplied by; 1 by default"),
         "units": Key(kind=Text(), doc="unit of the number"),
         "direction": Key(kind=Choice(words=("higher", "lower", "none")), doc="which way is better"),
+    },
+)
+READY: Final = Record(
+    lone="pattern",
+    keys={
+        "pattern": Key(kind=Text(), doc="regular expression that its output matches; a number is a port"),
+        "port": Key(kind=Text(), doc="a port that answers; @port is one that was free at the start"),
+        "timeout": Key(kind=_SECONDS, doc="seconds after which it has failed; max_duration by default"),
     },
 )
 SERVER: Final = Record(
     keys={
         "argv": Key(kind=Arguments(), doc="arguments of the server"),
-        "ready": Key(kind=Text(), doc="a pattern in its output, or a port that answers, once it can take requests"),
+        "ready": Key(kind=READY, doc="a pattern in its output, or a port that answers, once it can take requests"),
+    },
+)
+CONTAINER: Final = Record(
+    keys={
+        "engine": Key(kind=Choice(words=ENGINES), doc="what runs it; docker by default, none for no container"),
+        "image": Key(kind=Text(), doc="the image, in the place of docker_image"),
+        "args": Key(kind=ListOf(item=Text(), lone=True), doc="further options of the engine, such as --privileged"),
+        "mounts": Key(
+            kind=ListOf(item=Text(), lone=True), doc="folders to see inside beside ours: path, or path:inside[:ro]"
+        ),
     },
 )
 CLIENT: Final = Record(keys={"argv": Key(kind=Arguments(), doc="arguments of the client")})
@@ -244,6 +279,13 @@ BENCHMARK: Final = Record(
             kind=ListOf(item=Text(), lone=True, what="a command"), doc="any program, measured by its log lines"
         ),
         "shell": Key(kind=Flag(), doc="the command is one line for the shell"),
+        "driver": Key(
+            kind=Text(), doc="task file (.cfg) whose task gives metrics, and the command unless there is one here"
+        ),
+        "task": Key(kind=Text(), doc="section of the driver's file; the benchmark's name by default"),
+        "cwd": Key(
+            kind=Text(), doc="where a command is started; the folder of the driver's file, else data/<benchmark>"
+        ),
         "metrics": Key(kind=MapOf(item=METRIC), doc="numbers to find in the log lines"),
         "env": Key(kind=MapOf(item=Text()), doc="environment variables of the process"),
         "matrix": Key(kind=_FREE, doc="lists of values; with job: one benchmark per combination"),
@@ -252,6 +294,7 @@ BENCHMARK: Final = Record(
         ),
         "num_machines": Key(kind=Whole(at_least=1), doc="number of nodes used"),
         "docker_image": Key(kind=Text(), doc="container image to run in, in the place of the system's"),
+        "container": Key(kind=CONTAINER, doc="the container to run in, where it differs from the system's"),
         "pip": Key(kind=_FREE, doc="overrides for the installation"),
         "venv": Key(kind=_FREE, doc="overrides for the virtual environment"),
         "dirs": Key(kind=MapOf(item=Text()), doc="overrides for the folders"),
@@ -278,9 +321,22 @@ NODE: Final = Record(
         "sshport": Key(kind=_PORT, doc="the same as port"),
         "user": Key(kind=Text(), doc="user to log in as"),
         "main": Key(kind=Flag(), doc="holds rank 0 and everything that runs once"),
+        "base": Key(kind=Text(), doc="folder for environments and data there; the same as here by default"),
+        "python": Key(kind=Text(), doc="the Python, 3.8 or later, that runs our agent there; python3 by default"),
+        "proxy_jump": Key(kind=Text(), doc="user@host:port through which it is reached"),
         "gpu": Key(kind=GPU, doc="its accelerators, where they differ from the system's"),
         "cpu_count": Key(kind=Whole(at_least=1), doc="its processors"),
         "memory": Key(kind=Capacity(), doc="its memory"),
+    },
+)
+COSTS: Final = Record(
+    keys={
+        "price": Key(kind=Number(above=0), doc="of the whole system"),
+        "currency": Key(kind=Text(), doc="of price and electricity"),
+        "years": Key(kind=Number(above=0), doc="of use, over which the price is written off"),
+        "power_W": Key(kind=Number(above=0), doc="of the whole system at work, where energy is not measured"),
+        "pue": Key(kind=Number(at_least=1), doc="what the building draws for each watt of the system"),
+        "electricity": Key(kind=Number(above=0), doc="money for a kWh"),
     },
 )
 SYSTEM: Final = Record(
@@ -293,9 +349,16 @@ SYSTEM: Final = Record(
         "sshkey": Key(kind=Text(), doc="private key for SSH"),
         "known_hosts": Key(kind=Text(), doc="file of known host keys"),
         "transport": Key(kind=Choice(words=("asyncssh", "openssh")), doc="how nodes are reached"),
+        "sync": Key(
+            kind=ListOf(item=Choice(words=("venv", "data", "cache")), lone=True),
+            doc="folders of this machine that install and prepare copy to the nodes, in the place of making them there",
+        ),
         "docker_image": Key(kind=Text(), doc="container image to run in"),
+        "container": Key(kind=CONTAINER, doc="the container to run in: engine, image, options, folders"),
         "dirs": Key(kind=MapOf(item=Text()), doc="folders: venv, data, cache, ..."),
         "options": Key(kind=_FREE, doc="sizer, cpu, torchrun, ..."),
+        "reference": Key(kind=Text(), doc="run, or file of a JSON report, that scores are relative to"),
+        "costs": Key(kind=COSTS, doc="what the system costs; reports derive cost, energy and value from it"),
     },
 )
 MULTIRUN: Final = Record(
@@ -433,15 +496,20 @@ class PlanConfig:
     method: Method = "per_gpu"
     n: int = 1
     launcher: str | None = None
+    nodes: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """The server of a client/server benchmark; `ready` is a pattern in its output, or the number of a port."""
+    """The server of a client/server benchmark; `ready` is a pattern in its output, or the number of a port.
+
+    `timeout` is how long it may take to become ready, in seconds; None where the suite does not say.
+    """
 
     argv: tuple[Argument, ...] = ()
     ready: str = ""
+    timeout: Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,11 +520,22 @@ class ClientConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerConfig:
+    """A container as a suite or a system file describes it; None where it does not."""
+
+    engine: str | None = None
+    image: str | None = None
+    args: tuple[str, ...] | None = None
+    mounts: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricConfig:
     """A number to find in log lines."""
 
     pattern: str
     reduce: str = "last"
+    scale: float = 1.0
     units: str = ""
     direction: str = "none"
 
@@ -488,12 +567,14 @@ class BenchmarkConfig:
     client: ClientConfig | None = None
     command: tuple[str, ...] = ()
     shell: bool = False
+    cwd: Path | None = None
     metrics: Mapping[str, MetricConfig] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     matrix: Mapping[str, Any] = field(default_factory=dict)
     requires_capabilities: tuple[str, ...] = ()
     num_machines: int = 1
     docker_image: str | None = None
+    container: ContainerConfig = ContainerConfig()
     pip: Mapping[str, Any] = field(default_factory=dict)
     venv: Mapping[str, Any] = field(default_factory=dict)
     dirs: Mapping[str, str] = field(default_factory=dict)
@@ -524,6 +605,9 @@ class NodeConfig:
     gpu: GpuConfig | None = None
     cpu_count: int | None = None
     memory_mib: int | None = None
+    base: str = ""
+    python: str = ""
+    proxy_jump: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -538,9 +622,13 @@ class SystemConfig:
     sshkey: str = ""
     known_hosts: str = ""
     transport: str = "asyncssh"
+    sync: tuple[str, ...] = ()
     docker_image: str | None = None
+    container: ContainerConfig = ContainerConfig()
     dirs: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    reference: str = ""
+    costs: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     origin: Origins = field(compare=False, repr=False)

@@ -122,9 +122,19 @@ def _plain_field(name: str, value: Any) -> Any:
             return _plain_arguments(value)
         case "server" | "client" if value is not None:
             given = {"argv": _plain_arguments(value.argv)}
-            return {**given, "ready": value.ready} if name == "server" and value.ready else given
+            if name == "client" or not value.ready:
+                return given
+            return {
+                **given,
+                "ready": {"pattern": value.ready, "timeout": value.timeout} if value.timeout else value.ready,
+            }
+        case "container":
+            said = {one.name: getattr(value, one.name) for one in fields(value)}
+            return {key: _data(one) for key, one in said.items() if one is not None}
         case "plan":
             return _plain_plan(value)
+        case "cwd":
+            return None if value is None else str(value)
         case "metrics":
             return {
                 key: {one.name: getattr(metric, one.name) for one in fields(metric)} for key, metric in value.items()
@@ -135,7 +145,8 @@ def _plain_field(name: str, value: Any) -> Any:
 
 def _plain_plan(plan: PlanConfig) -> dict[str, Any]:
     launcher = {} if plan.launcher is None else {"launcher": plan.launcher}
-    return {"method": plan.method, "n": plan.n, **launcher, **_data(plan.extra)}
+    nodes = {} if not plan.nodes else {"nodes": list(plan.nodes)}
+    return {"method": plan.method, "n": plan.n, **launcher, **nodes, **_data(plan.extra)}
 
 
 def _plain_arguments(arguments: tuple[Argument, ...]) -> Any:
@@ -379,7 +390,8 @@ def _kind_schema(kind: Kind) -> dict[str, Any]:
         case MapOf(item=item):
             return {"type": "object", "additionalProperties": {"anyOf": [_kind_schema(item), {"type": "null"}]}}
         case Record():
-            return _record_schema(kind)
+            known = _record_schema(kind)
+            return {"anyOf": [known, _kind_schema(kind.keys[kind.lone].kind)]} if kind.lone else known
         case Arguments():
             return {"anyOf": [_options_schema(), {"type": "array", "items": {"type": scalar_types}}]}
         case DefinitionKind():

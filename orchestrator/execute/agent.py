@@ -8,6 +8,8 @@ of it everything is ended.
     python -I agent.py facts [--disk PATH]...    what this machine is, as JSON
     python -I agent.py sweep MARKER...           end every process that carries one of these markers of runs
     python -I agent.py left MARKER...            those processes, as JSON
+    python -I agent.py files                     requests about files on stdin, one JSON object a line
+    python -I agent.py link ...                  one end of a connection that is measured
 
 Nothing polls: it sleeps until a descriptor, a signal or a deadline wakes it. It may share the machine with a
 measurement, so output is gathered at most five times a second and observations (the rings) once.
@@ -21,6 +23,7 @@ import errno
 import fcntl
 import getpass
 import glob
+import hashlib
 import heapq
 import itertools
 import json
@@ -33,6 +36,7 @@ import selectors
 import shutil
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -40,7 +44,7 @@ import tempfile
 import time
 from collections import deque
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, NoReturn, Optional, Set, Tuple
+from typing import Any, Callable, Deque, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Set, Tuple
 
 VERSION = 1
 GATHER_S = 0.2  # output and records are read and forwarded at most this often
@@ -49,6 +53,10 @@ PARTIAL_LINE_S = 1.0  # a line without an end is shown after this
 LEFTOVER_S = 0.5  # what outlives its leader may end by itself for so long (resource trackers, loader workers)
 END_OF_FILE_S = 1.0  # wait for the pipes to close when nobody of the step is left
 MONITOR_S = 2.0  # a monitor may take so long to end after its last step
+LINK_ECHOES = 20
+LONGEST_WAIT_S = 86400.0  # the kernel waits no longer than 2^31 ms at a time
+KNOCK_S = 0.2  # between two looks whether a server answers
+ENGINE_S = 15.0  # a container engine may take so long to answer
 UNKILLABLE_S = 10.0  # a process that survives SIGKILL for so long hangs in the kernel
 GRACE_S = 5.0
 READ_BYTES = 1 << 18
@@ -71,6 +79,8 @@ TELLING = ("probe", "invalid", "out-of-memory", "no-space", "environment")
 REASONS = (*TELLING, "exit", "no-data")
 OUT_OF_MEMORY = re.compile(r"OutOfMemory|CUDA out of memory|HIP out of memory|\bMemoryError\b")
 VALUE_HERE = re.compile(r"(.*[=:])?@([a-z]+)$", re.DOTALL)
+ABORTED = re.compile(rb"terminate called|SIGABRT|Signal 6\b")  # said by the C++ runtime, by torchrun of a rank
+FINAL = b'"overhead":'  # in the last record of a process
 NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
 
 PR_SET_PDEATHSIG = 1
@@ -101,10 +111,10 @@ class Timers:
             entry[2] = None
 
     def wait_s(self) -> Optional[float]:
-        """Seconds until the next deadline, None without one."""
+        """Seconds until the next deadline, at most LONGEST_WAIT_S; None without one."""
         while self._heap and self._heap[0][2] is None:
             heapq.heappop(self._heap)
-        return max(0.0, self._heap[0][0] - time.monotonic()) if self._heap else None
+        return min(LONGEST_WAIT_S, max(0.0, self._heap[0][0] - time.monotonic())) if self._heap else None
 
     def run_due(self) -> None:
         """Does what is due."""
@@ -522,8 +532,10 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 class Account:
     """What was seen of a step, from which its outcome follows."""
 
-    def __init__(self, needs_data: bool) -> None:
+    def __init__(self, needs_data: bool, is_server: bool = False) -> None:
         self.needs_data = needs_data
+        self.is_server = is_server
+        self.is_serving = False
         self.measurements = 0
         self.warmups = 0
         self.records = 0
@@ -535,6 +547,16 @@ class Account:
         self.cause: Optional[Tuple[str, Optional[str], str]] = None
         self.return_code: Optional[int] = None
         self.last_words = ""
+        self.ranks = 0
+        self.finished = 0
+        self.said_abort = False
+
+    @property
+    def aborted_at_exit(self) -> bool:
+        """Whether all of it had been measured when it aborted: every process had sent its final record."""
+        is_abort = self.said_abort or self.return_code == -signal.SIGABRT
+        is_whole = 0 < self.ranks == self.finished and self.measurements > 0
+        return self.cause is None and self.error is None and self.failure is None and is_abort and is_whole
 
     def outcome(self) -> Tuple[str, Optional[str], str]:
         """Outcome, why and one line of detail, in the vocabulary of docs/protocol.md, section 5."""
@@ -542,8 +564,12 @@ class Account:
             return self.cause
         if self.failure is not None and (self.failure[0] in TELLING or self.return_code == 0):
             return ("failed", *self.failure)
+        if self.return_code != 0 and self.aborted_at_exit:
+            return "passed", None, ""
         if self.return_code != 0:
             return self._abnormal(self.return_code if self.return_code is not None else -1)
+        if self.is_server:
+            return "failed", "exit", "it ended before %s" % ("its client" if self.is_serving else "it was ready")
         if self.needs_data and not self.measurements:
             return "failed", "no-data", "it ended well but made no observation"
         return "passed", None, ""
@@ -661,6 +687,9 @@ class Output(Source):
             self.close()
             return 0
         self.step.account.bytes += len(data)
+        self.step.hear(self.name, data)
+        if self.name == "stderr" and not self.step.account.said_abort:
+            self.step.account.said_abort = ABORTED.search(data) is not None
         self.step.emit("line", self.lines.feed(data, time.time()))
         if self.lines.has_partial and self._partial is None:
             self._partial = self.step.agent.timers.after(PARTIAL_LINE_S, self._show_partial)
@@ -712,6 +741,7 @@ class Connection(Source):
         self.is_ready = False
         self.was_released = False
         self.is_complete = False
+        self._is_finished = False
         super().__init__(step, connection.fileno(), "sink")
 
     @property
@@ -750,6 +780,9 @@ class Connection(Source):
 
     def _take(self, whole: bytes) -> None:
         """Stamps and forwards whole lines. The usual case, nothing but records, is a few scans by the C library."""
+        if FINAL in whole and not self.is_monitor and not self._is_finished:
+            self._is_finished = True
+            self.step.account.finished += 1
         count = whole.count(b"\n")
         stamp = b',"t":%.6f}\n' % time.time()
         account = self.step.account
@@ -798,6 +831,7 @@ class Connection(Source):
             if "hello" in message:
                 self.world_size = int(message["hello"].get("world_size") or 1)
                 self.role = str(message["hello"].get("role") or "")
+                self.step.account.ranks += not self.is_monitor
             elif "ring" in message:
                 self.step.open_ring(os.path.basename(message["ring"]["path"]), self.world_size)
             elif "fail" in message:
@@ -843,7 +877,15 @@ class Step:
         self.group: str = request.get("group") or self.id
         self.group_size = int(request.get("group_size") or 1)
         self.grace_s = float(request.get("grace_s") or agent.grace_s)
-        self.account = Account(bool(request.get("needs_data")))
+        self.ready: Dict[str, Any] = request.get("ready") or {}
+        self.account = Account(bool(request.get("needs_data")), bool(self.ready))
+        self._awaited: Optional[Any] = None  # the pattern that tells that it serves, until it does
+        self._heard: Dict[str, str] = {}
+        self._port = 0
+        self._hosts: List[str] = list(self.ready.get("hosts") or ["127.0.0.1"])
+        self._env: Dict[str, str] = {}
+        self._end_command: List[str] = []
+        self._engine_pid: Optional[int] = None  # of what ends its container, while it does
         self.pid: Optional[int] = None
         self.command: List[str] = []
         self.connections: List[Connection] = []
@@ -876,15 +918,24 @@ class Step:
             os.fchmod(file.fileno(), 0o600)
             json.dump(request.get("config") or {}, file)
         self._listener = Listener(self, sink)
-        values = dict(request.get("values") or {}, sink="unix:" + sink, config=config)
+        values = {"path": os.environ.get("PATH", os.defpath), **(request.get("values") or {})}
+        values.update(sink="unix:" + sink, config=config, marker=self.agent.run_id)
+        values.update(folder="%s:%s" % (self.folder, self.folder), user="%d:%d" % (os.getuid(), os.getgid()))
 
         def fill(text: str) -> str:
             return self.agent.filled(text, values, self.group)
 
         self.command = [fill(word) for word in request["argv"]]
+        self._end_command = [fill(word) for word in request.get("end_argv") or ()]
         given = {name: None if value is None else fill(value) for name, value in (request.get("env") or {}).items()}
         given.update({RUN_MARKER: self.agent.run_id, STEP_MARKER: self.id})
-        env = {name: value for name, value in {**os.environ, **given}.items() if value is not None}
+        inherited = dict(os.environ)
+        for variables in VISIBLE_DEVICES.values():
+            if any(name in given for name in variables):
+                # Ours names devices of the machine; another one, inherited, would count from or overrule it.
+                for name in variables:
+                    inherited.pop(name, None)
+        self._env = env = {name: value for name, value in {**inherited, **given}.items() if value is not None}
         cwd = fill(request["cwd"]) if request.get("cwd") else None
         secret = set(request.get("secret_env") or ())
         self.record(
@@ -898,6 +949,7 @@ class Step:
             },
         )
         try:
+            self._await_service(fill)
             for path in request.get("makedirs") or ():
                 os.makedirs(fill(path), exist_ok=True)
             process = subprocess.Popen(
@@ -935,6 +987,69 @@ class Step:
             self._timer("timeout", float(timeout), lambda: self._timed_out(float(timeout)))
         if self._request.get("max_silence_s") is not None:
             self._timer("silence", float(self._request["max_silence_s"]), self._check_silence)
+
+        if self.ready:
+            self._timer("ready", float(self.ready["timeout_s"]), self._not_ready)
+            if self._port:
+                self._knock()
+            elif self._awaited is None:
+                self._serves()  # nothing is to be waited for
+
+    # -- a server
+
+    def _await_service(self, fill: Callable[[str], str]) -> None:
+        """What tells that a server can take requests. Raises OSError when somebody else answers in its place."""
+        if "pattern" in self.ready:
+            self._awaited = re.compile(self.ready["pattern"], re.MULTILINE)
+        elif "port" in self.ready:
+            self._port = int(fill("@port") if self.ready["port"] == "@port" else self.ready["port"])
+            if self._answers():
+                raise OSError(errno.EADDRINUSE, "port %d is in use already" % self._port)
+
+    def hear(self, pipe: str, data: bytes) -> None:
+        """Looks in its output for what tells that it serves."""
+        if self._awaited is None:
+            return
+        text = self._heard.get(pipe, "") + data.decode("utf-8", "replace")
+        if self._awaited.search(text):
+            self._serves()
+        else:
+            self._heard[pipe] = text[-4096:]  # it may come in pieces
+
+    def _answers(self) -> bool:
+        for host in list(self._hosts):
+            try:
+                socket.create_connection((host, self._port), KNOCK_S).close()
+                return True
+            except socket.timeout:
+                self._hosts.remove(host)  # an address of ours answers at once, if only to refuse
+            except OSError:
+                pass
+        return False
+
+    def _knock(self) -> None:
+        if self.is_over or self.account.return_code is not None:
+            return
+        if self._answers():
+            self._serves()
+        else:
+            self._timer("knock", KNOCK_S, self._knock)
+
+    def _serves(self) -> None:
+        self._awaited, self._heard = None, {}
+        self._cancel("ready")
+        if self._stage == "run":
+            self.account.is_serving = True
+            self.message("it is ready")
+            self.flush()
+            self.agent.outbox.send("ready", b"{}", self.id)
+
+    def _not_ready(self) -> None:
+        if "port" in self.ready:
+            missing = "nothing answers on port %d" % self._port
+        else:
+            missing = "its output does not match %r" % self.ready.get("pattern", "")
+        self.end(("failed", "timeout", "not ready within %g s: %s" % (float(self.ready["timeout_s"]), missing)))
 
     def _timed_out(self, seconds: float) -> None:
         detail = "still running after %g s" % seconds
@@ -1080,8 +1195,10 @@ class Step:
     def exited(self, code: int) -> None:
         """The leader is gone."""
         self.account.return_code = code
-        for name in ("timeout", "silence"):
+        for name in ("timeout", "silence", "ready", "knock"):
             self._cancel(name)
+        if self._end_command and (code != 0 or self.account.cause is not None):
+            self._end_container()
         if self._stage == "run":
             self._stage = "leftovers"
         for source in self.sources:
@@ -1094,7 +1211,7 @@ class Step:
 
     def check(self) -> None:
         """After the leader: ends what it left behind, waits for the pipes to close, then closes the account."""
-        if self.is_over or self.account.return_code is None:
+        if self.is_over or self.account.return_code is None or self._engine_pid is not None:
             return
         left = self.agent.members(self)
         if left:
@@ -1107,6 +1224,28 @@ class Step:
             for name in ("leftovers", "term", "kill"):
                 self._cancel(name)
             self._timer("closing", END_OF_FILE_S, self._stop_waiting)
+
+    def _end_container(self) -> None:
+        """Lets the engine end what is no child of ours, after its client; where nothing is left, it does nothing."""
+        try:
+            self._engine_pid = self.agent.start_helper(self._end_command, self._container_ended, env=self._env)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            self.message("its container could not be ended: " + _cannot_start(error, self._end_command, None))
+            return
+        self._timer("engine", ENGINE_S, self._engine_hangs)
+
+    def _container_ended(self, code: int, _: bytes) -> None:
+        self._cancel("engine")
+        self._engine_pid = None
+        if code == 0:
+            self.message("ended its container, which outlived the command: " + " ".join(self._end_command))
+        self.check()
+
+    def _engine_hangs(self) -> None:
+        self.message("`%s` has not ended within %g s" % (" ".join(self._end_command), ENGINE_S))
+        engine = read_process(self._engine_pid or 0)
+        if engine is not None:
+            engine.signal(signal.SIGKILL)
 
     def _end_leftovers(self) -> None:
         left = self.agent.members(self)
@@ -1176,6 +1315,13 @@ class Step:
         for name in list(self._timers):
             self._cancel(name)
         outcome, why, detail = account.outcome()
+        if outcome == "passed":
+            for path in self._request.get("marks") or ():
+                try:
+                    os.makedirs(os.path.dirname(path), exist_ok=True)
+                    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+                except OSError as error:
+                    self.message("it will be done again, for this cannot be noted: %s" % said_of(error))
         data: Dict[str, Any] = {
             "command": self.command,
             "time": round(time.time(), 6),
@@ -1184,12 +1330,16 @@ class Step:
         }
         if why is not None:
             data.update(why=why, detail=detail)
+        reasons = ["abort-at-exit"] if outcome == "passed" and account.return_code and account.aborted_at_exit else []
+        if reasons:
+            data["reasons"] = reasons
         self.record("end", data)
         self.flush()
         ended = {
             "outcome": outcome,
             "why": why,
             "detail": detail,
+            "reasons": reasons,
             "return_code": account.return_code,
             "counts": {
                 "observations": account.measurements,
@@ -1356,7 +1506,8 @@ class Locks:
         return fd
 
     def _folder(self) -> str:
-        candidates = [self._given] if self._given else ["/run/lock/milabench", "/tmp/milabench-locks"]
+        given = self._given or os.environ.get("MILABENCH_LOCK_DIR")
+        candidates = [given] if given else ["/run/lock/milabench", "/tmp/milabench-locks"]
         for folder in candidates:
             try:
                 os.mkdir(folder)
@@ -1435,9 +1586,14 @@ class Monitor:
 class Agent:
     """The loop: requests, signals, steps, deadlines."""
 
-    def __init__(self, run_id: str, grace_s: float, lock_folder: Optional[str]) -> None:
+    def __init__(
+        self, run_id: str, grace_s: float, lock_folder: Optional[str], lease_s: Optional[float] = None
+    ) -> None:
         self.run_id = run_id
         self.grace_s = grace_s
+        self._lease_s = lease_s
+        self._heard = time.monotonic()
+        self._cage: Optional[Cage] = None
         self.selector = selectors.DefaultSelector()
         self.timers = Timers()
         self.outbox = Outbox(1)
@@ -1462,6 +1618,10 @@ class Agent:
 
     def serve(self) -> int:
         """Works until the lease ends, or a signal or the control plane says so."""
+        if self._lease_s is not None:  # whoever started us cannot look after what a killed agent leaves
+            self._cage = Cage.make()
+            start_guard(self.run_id, self.grace_s, self._cage)
+            self._check_lease()
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         for fd in (0, 1):
             os.set_blocking(fd, False)
@@ -1618,8 +1778,19 @@ class Agent:
         """In the child: it dies with us, and gets back the limit on open files that it would have had."""
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         resource.setrlimit(resource.RLIMIT_NOFILE, self._soft_files)
+        if self._cage is not None:
+            self._cage.enter()
 
     # -- requests
+
+    def _check_lease(self) -> None:
+        """Leaves when nothing was heard for too long: a network that is cut ends no input."""
+        assert self._lease_s is not None
+        left = self._heard + self._lease_s - time.monotonic()
+        if left <= 0:
+            self.leave("nothing was heard from the orchestrator for %g s" % self._lease_s, "lost-node")
+        else:
+            self.timers.after(left, self._check_lease)
 
     def _read_requests(self, _: int) -> None:
         try:
@@ -1632,6 +1803,7 @@ class Agent:
             self.selector.unregister(0)
             self.leave("the orchestrator is gone")
             return
+        self._heard = time.monotonic()
         *lines, self._requests = (self._requests + data).split(b"\n")
         for line in lines:
             if line.strip():
@@ -1655,6 +1827,8 @@ class Agent:
     def _answer(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         """What to reply; None when the reply comes later."""
         verb = request["verb"]
+        if verb == "beat":
+            return None  # that it came is what it says
         if verb == "start":
             return self._start(request)
         if verb == "end":
@@ -1672,6 +1846,8 @@ class Agent:
         if verb in ("facts", "sweep"):
             self._ask_helper(request)
             return None
+        if verb == "port":
+            return {"port": free_port()}
         if verb == "usage":
             return {"cpu_s": round(own_cpu_s(), 6), "waiting_bytes": self.outbox.size}
         if verb == "exit":
@@ -1698,7 +1874,8 @@ class Agent:
             return {"running": False}
         why = request.get("why")
         outcome = "failed" if why else "cancelled"
-        step.end((outcome, why, request.get("detail") or "ended on request"), request.get("grace_s"))
+        cause = (outcome, why, request.get("detail") or "ended on request")
+        step.end(("passed", None, "") if request.get("is_done") else cause, request.get("grace_s"))
         return {"running": True}
 
     def _signal(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -1732,7 +1909,7 @@ class Agent:
                 self.reply(request.get("id"), {"ok": False, "error": "held", "holders": holders})
 
         descriptors = [fd for _, fd in opened]
-        self._start_helper(["flock", *map(str, descriptors)], taken, descriptors)
+        self._ask_ourselves(["flock", *map(str, descriptors)], taken, descriptors)
         return None
 
     def _ask_helper(self, request: Dict[str, Any]) -> None:
@@ -1749,15 +1926,27 @@ class Agent:
                 answer = {"ok": False, "error": "%s failed (%d)" % (request["verb"], code)}
             self.reply(request.get("id"), answer)
 
-        self._start_helper(words, answered)
+        self._ask_ourselves(words, answered)
 
-    def _start_helper(
+    def _ask_ourselves(
         self, words: List[str], done: Callable[[int, bytes], None], descriptors: Optional[List[int]] = None
     ) -> None:
+        self.start_helper([sys.executable, "-I", "-S", os.path.abspath(__file__), *words], done, descriptors)
+
+    def start_helper(
+        self,
+        command: List[str],
+        done: Callable[[int, bytes], None],
+        descriptors: Optional[List[int]] = None,
+        env: Optional[Dict[str, str]] = None,
+    ) -> int:
+        """Starts a command that is of no step; its pid. `done` is told its exit code and what it printed."""
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", os.path.abspath(__file__), *words],
+            command,
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if env is not None else None,
             pass_fds=descriptors or (),
             preexec_fn=self.before_exec,  # noqa: PLW1509 - there are no threads here
         )
@@ -1775,6 +1964,7 @@ class Agent:
                 self.selector.unregister(fd)
 
         self.selector.register(fd, selectors.EVENT_READ, read)
+        return process.pid
 
     def _helper_ended(self, pid: int, code: int) -> None:
         fd, output, done = self._helpers.pop(pid)
@@ -1800,7 +1990,7 @@ class Agent:
         if found is None:
             return text
         head, name = found.group(1) or "", found.group(2)
-        if name == "port":
+        if name == "port" and name not in values:
             return head + self._port(group)
         return head + values[name] if name in values else text
 
@@ -1808,9 +1998,7 @@ class Agent:
         """A port that was free a moment ago, the same for all steps of a group."""
         key = (group, "port")
         if key not in self._ports:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                self._ports[key] = str(probe.getsockname()[1])
+            self._ports[key] = str(free_port())
         return self._ports[key]
 
     def release(self, group: str) -> None:
@@ -1930,6 +2118,8 @@ class Agent:
                 self._ports.pop((step.group, "port"), None)
         else:
             self._ports.pop((step.group, "port"), None)
+        if step.ready and not step.account.is_serving:
+            self._ended_in_group.pop(step.group, None)  # its client will not be started
         self.release(step.group)
         self.settle(step.group)
         if all(other.group != step.group for other in self.steps.values()):
@@ -1939,12 +2129,12 @@ class Agent:
                     monitor.is_over = True
                     self.timers.after(MONITOR_S, monitor.kill)
 
-    def leave(self, reason: str) -> None:
-        """Ends everything, in steps; asked twice, at once."""
+    def leave(self, reason: str, why: Optional[str] = None) -> None:
+        """Ends everything, in steps; asked twice, at once. With `why` the steps have failed, else they are cancelled."""
         grace = 0.0 if self._leaving else None
         self._leaving = True
         for step in list(self.steps.values()):
-            step.end(("cancelled", None, reason), grace)
+            step.end(("failed" if why else "cancelled", why, reason), grace)
 
 
 def is_ready(step: Step) -> bool:
@@ -1952,6 +2142,13 @@ def is_ready(step: Step) -> bool:
     ranks = [connection for connection in step.connections if connection.role != "monitor"]
     world = max((connection.world_size for connection in ranks), default=1)
     return sum(connection.is_ready for connection in ranks) >= world
+
+
+def free_port() -> int:
+    """A port that is free at this moment on every address of this machine."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
 
 
 def raise_file_limit() -> Tuple[int, int]:
@@ -2032,6 +2229,9 @@ def remove_dead_folders() -> None:
 def sweep(markers: List[str], grace_s: float) -> Dict[str, Any]:
     """Ends every process with one of these markers, except ourselves and our ancestors; removes dead agents' folders."""
     ended: Dict[int, str] = {}
+    containers = containers_of(markers)
+    for engine, name in containers:
+        ask_engine(engine, "kill", name)
     deadline = time.monotonic() + grace_s
     number = signal.SIGTERM
     while True:
@@ -2049,9 +2249,11 @@ def sweep(markers: List[str], grace_s: float) -> Dict[str, Any]:
             number, deadline = signal.SIGKILL, time.monotonic() + UNKILLABLE_S
         time.sleep(0.02)  # they are not our children: nobody tells us of their end
     remove_dead_folders()
+    still = containers_of(markers) if containers else []
+    gone = [container for container in containers if container not in still]
     return {
-        "ended": [{"pid": pid, "command": command} for pid, command in ended.items()],
-        "left": [{"pid": process.pid, "command": command_of(process)} for process in left],
+        "ended": [*_shown(gone), *({"pid": pid, "command": command} for pid, command in ended.items())],
+        "left": [*_shown(still), *({"pid": process.pid, "command": command_of(process)} for process in left)],
     }
 
 
@@ -2070,7 +2272,375 @@ def marked(markers: List[str]) -> List[Process]:
 
 def left_behind(markers: List[str]) -> Dict[str, Any]:
     """The processes that `sweep` would end."""
-    return {"left": [{"pid": process.pid, "command": command_of(process)} for process in marked(markers)]}
+    found = [{"pid": process.pid, "command": command_of(process)} for process in marked(markers)]
+    return {"left": [*_shown(containers_of(markers)), *found]}
+
+
+def _shown(containers: List[Tuple[str, str]]) -> List[Dict[str, Any]]:
+    """Containers among processes: they have no pid that means something here."""
+    return [{"pid": 0, "command": "%s container %s" % container} for container in containers]
+
+
+def containers_of(markers: List[str]) -> List[Tuple[str, str]]:
+    """Engine and name of the containers with one of these markers; none of an engine that does not answer."""
+    found = []
+    for engine in ("docker", "podman"):
+        if shutil.which(engine) is None:
+            continue
+        for marker in markers:
+            label = "label=milabench.marker=" + marker
+            names = ask_engine(engine, "ps", "--filter", label, "--format", "{{.Names}}").split()
+            found += [(engine, name) for name in names]
+    return found
+
+
+def ask_engine(*words: str) -> str:
+    """What a container engine prints; nothing when it fails or hangs."""
+    try:
+        return ask_command(*words)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+# --------------------------------------------------------------------------------------- what outlives a killed agent
+
+
+class Cage:
+    """A cgroup of version 2 for everything that is started: the kernel kills all that is in it at one word."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._procs = os.open(os.path.join(folder, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
+
+    @classmethod
+    def make(cls) -> "Optional[Cage]":
+        """A new one below our own; None where we may not."""
+        for line in read_text("/proc/self/cgroup").splitlines():
+            if not line.startswith("0::"):
+                continue
+            for base in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+                above = base + line[3:].rstrip("/")
+                folder = "%s/milabench-%d" % (above, os.getpid())
+                # Who moves a process from one to the other needs to write the nearest that is above both.
+                if not os.access(above + "/cgroup.procs", os.W_OK):
+                    continue
+                cls._remove_dead(above)
+                try:
+                    os.mkdir(folder)
+                    if os.path.exists(folder + "/cgroup.kill"):
+                        return cls(folder)
+                    os.rmdir(folder)
+                except OSError:
+                    pass
+        return None
+
+    @staticmethod
+    def _remove_dead(above: str) -> None:
+        """Removes those that agents left whose guard was killed too; the kernel refuses one that holds a process."""
+        for path in glob.glob(glob.escape(above) + "/milabench-*"):
+            pid = path.rpartition("-")[2]
+            if pid.isdigit() and read_process(int(pid)) is None:
+                try:
+                    os.rmdir(path)
+                except OSError:
+                    pass
+
+    def enter(self) -> None:
+        """Puts the calling process in; it stays outside where the kernel refuses."""
+        try:
+            os.write(self._procs, b"0")
+        except OSError:
+            pass
+
+    def empty(self) -> None:
+        """Kills everything in it, and removes it."""
+        try:
+            with open(self.folder + "/cgroup.kill", "w") as file:
+                file.write("1")
+        except OSError:
+            pass
+        for _ in range(100):
+            try:
+                os.rmdir(self.folder)
+                return
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    return
+            time.sleep(0.02)  # nobody tells us that the last has died
+
+
+def start_guard(run_id: str, grace_s: float, cage: Optional[Cage]) -> None:
+    """Leaves a process behind that waits for our end, however that comes, and ends what carries the run's marker.
+
+    It is no child of ours, so that nobody takes it for part of a step.
+    """
+    reading, writing = os.pipe()  # the writing end is ours alone: it is not inherited over exec
+    child = os.fork()
+    if child:
+        os.close(reading)
+        os.waitpid(child, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        os.close(writing)
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        while os.read(reading, 1):
+            pass
+        sweep([run_id], grace_s)
+        if cage is not None:
+            cage.empty()
+    finally:
+        os._exit(0)
+
+
+# --------------------------------------------------------------------------------------------------------------- files
+
+
+class Files:
+    """Answers about files, and takes folders that a sender has; one request, one answer, a line each.
+
+    Files are named by paths below a root, so that nothing else can be written. What has come of a file is kept when the
+    connection is lost, and the next time only the rest is asked for.
+    """
+
+    PARTS = ".milabench-parts"
+
+    def __init__(self, source: Any, answers: int) -> None:
+        self._source = source
+        self._answers = answers
+
+    def serve(self) -> int:
+        """Works until the end of its input."""
+        while True:
+            line = self._source.readline()
+            if not line:
+                return 0
+            try:
+                request = json.loads(line.decode())
+                answer = getattr(self, "do_" + request["do"])(request)
+            except OSError as error:
+                answer = {"ok": False, "error": said_of(error), "errno": error.errno}
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                answer = {"ok": False, "error": "%s: %s" % (type(error).__name__, error)}
+            self._say(dict({"ok": True}, **answer))
+            if not answer.get("ok", True):
+                return 1  # what the sender has begun to send cannot be told from its next request
+
+    def _say(self, answer: Dict[str, Any]) -> None:
+        data = json.dumps(answer).encode() + b"\n"
+        while data:
+            data = data[os.write(self._answers, data) :]
+
+    def do_facts(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """What this machine is."""
+        return {"facts": facts(request.get("disks") or [])}
+
+    def do_mark(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """Makes an empty file, with the folders above it."""
+        os.makedirs(os.path.dirname(request["path"]), exist_ok=True)
+        with open(request["path"], "ab"):
+            return {}
+
+    def do_look(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """Which of these paths exist."""
+        return {"found": [os.path.exists(path) for path in request["paths"]]}
+
+    def do_forget(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """Removes files."""
+        for path in request["paths"]:
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                pass
+        return {}
+
+    def do_link(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """Makes a symbolic link, in one step in the place of an older one."""
+        new = "%s.%d" % (request["path"], os.getpid())
+        os.symlink(request["target"], new)
+        os.replace(new, request["path"])
+        return {}
+
+    def do_take(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """Makes a folder like the sender's: `entries` are its links, folders and files, of which what is not here is sent.
+
+        `[path, "d", mode]`, `[path, "l", target]`, `[path, "f", mode, size, mtime_ns, sha256 or ""]`; without a digest, a
+        file with the same size and time is the same. What else is here is removed, unless it is to be kept.
+        """
+        root = request["root"]
+        os.makedirs(root, exist_ok=True)
+        entries = request["entries"]
+        for entry in entries:
+            if entry[0].startswith("/") or ".." in entry[0].split("/"):
+                raise ValueError("%s leads out of the folder" % entry[0])
+        files = [entry for entry in entries if entry[1] == "f"]
+        for path, kind, *about in entries:
+            self._prepare(os.path.join(root, path), kind, about)
+        need = [(number, entry) for number, entry in enumerate(files) if not self._has(root, entry)]
+        offsets = [self._offset(self._part(root, entry), entry[3]) for _, entry in need]
+        self._say({"ok": True, "need": [[number, at] for (number, _), at in zip(need, offsets)]})
+        for (_, entry), offset in zip(need, offsets):
+            self._take_file(root, entry, offset)
+        removed = 0 if request.get("keep") else self._remove_others(root, {entry[0] for entry in entries})
+        shutil.rmtree(os.path.join(root, self.PARTS), ignore_errors=True)
+        return {"taken": len(need), "removed": removed}
+
+    def _prepare(self, path: str, kind: str, about: List[Any]) -> None:
+        if kind == "f":
+            if os.path.islink(path) or os.path.isdir(path):
+                self._remove(path)
+            return
+        if kind == "d":
+            if os.path.islink(path) or not os.path.isdir(path):
+                self._remove(path)
+                os.mkdir(path)
+            os.chmod(path, about[0] | 0o700)
+            return
+        if not os.path.islink(path) or os.readlink(path) != about[0]:
+            self._remove(path)
+            os.symlink(about[0], path)
+
+    @staticmethod
+    def _remove(path: str) -> None:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        elif os.path.lexists(path):
+            os.unlink(path)
+
+    def _has(self, root: str, entry: List[Any]) -> bool:
+        path, _, mode, size, mtime_ns, digest = entry
+        path = os.path.join(root, path)
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return False
+        if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+            return False
+        if digest:
+            same = bool(self._digest_of(path).hexdigest() == digest)
+        else:
+            same = bool(found.st_mtime_ns == mtime_ns)
+        if same and stat.S_IMODE(found.st_mode) != mode:
+            os.chmod(path, mode)
+        return same
+
+    @staticmethod
+    def _digest_of(path: str) -> Any:
+        found = hashlib.sha256()
+        with open(path, "rb") as file:
+            while True:
+                piece = file.read(1 << 20)
+                if not piece:
+                    return found
+                found.update(piece)
+
+    def _part(self, root: str, entry: List[Any]) -> str:
+        name = hashlib.sha256(json.dumps([entry[0], entry[3], entry[4], entry[5]]).encode()).hexdigest()[:24]
+        return os.path.join(root, self.PARTS, name)
+
+    @staticmethod
+    def _offset(part: str, size: int) -> int:
+        try:
+            have = os.stat(part).st_size
+        except OSError:
+            return 0
+        return have if have <= size else 0
+
+    def _take_file(self, root: str, entry: List[Any], offset: int) -> None:
+        path, _, mode, size, mtime_ns, _ = entry
+        part = self._part(root, entry)
+        os.makedirs(os.path.dirname(part), exist_ok=True)
+        digest = self._digest_of(part) if offset else hashlib.sha256()
+        with open(part, "r+b" if offset else "wb") as file:
+            file.seek(offset)
+            left = size - offset
+            while left:
+                piece = self._source.read(min(left, 1 << 20))
+                if not piece:
+                    raise ValueError("the sender stopped in the middle of %s" % path)
+                file.write(piece)
+                digest.update(piece)
+                left -= len(piece)
+            file.truncate()
+        if self._source.read(32) != digest.digest():
+            os.unlink(part)
+            raise ValueError("%s arrived altered; try again" % path)
+        os.chmod(part, mode)
+        os.utime(part, ns=(mtime_ns, mtime_ns))
+        os.replace(part, os.path.join(root, path))
+
+    def _remove_others(self, root: str, wanted: Set[str]) -> int:
+        removed = 0
+        for folder, folders, files in os.walk(root, topdown=True):
+            below = os.path.relpath(folder, root)
+            for name in [*folders, *files]:
+                path = name if below == "." else "%s/%s" % (below, name)
+                if path not in wanted and name != self.PARTS and "__pycache__" not in path.split("/"):
+                    self._remove(os.path.join(root, path))
+                    removed += 1
+            folders[:] = [name for name in folders if name != self.PARTS and os.path.isdir(os.path.join(folder, name))]
+        return removed
+
+
+def said_of(error: OSError) -> str:
+    """An OSError for a person."""
+    text = (error.strerror or str(error)).lower()
+    return "%s: %s" % (error.filename, text) if error.filename else text
+
+
+# ---------------------------------------------------------------------------------------------------------------- link
+
+
+def link_listen(seconds: float) -> Dict[str, Any]:
+    """The far end of a measured connection: says its port, answers a byte with a byte, then takes what comes."""
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        listener.listen(1)
+        listener.settimeout(seconds)
+        print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return {"taken": 0}
+        with connection:
+            connection.settimeout(seconds)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            taken, echoes = 0, 0
+            try:
+                while True:
+                    data = connection.recv(1 << 20)
+                    if not data:
+                        break
+                    taken += len(data)
+                    if echoes < LINK_ECHOES:
+                        connection.sendall(data)
+                        echoes += len(data)
+            except OSError:
+                pass
+            return {"taken": taken}
+
+
+def link_connect(host: str, port: int, seconds: float) -> Dict[str, Any]:
+    """The near end: the least of a few round trips in seconds, and bytes per second one way."""
+    with socket.create_connection((host, port), timeout=5.0) as connection:
+        connection.settimeout(10.0)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        trips = []
+        for _ in range(LINK_ECHOES):
+            began = time.monotonic()
+            connection.sendall(b"x")
+            connection.recv(1)
+            trips.append(time.monotonic() - began)
+        block, sent, began = bytes(1 << 20), 0, time.monotonic()
+        while time.monotonic() - began < seconds:
+            connection.sendall(block)
+            sent += len(block)
+        took = time.monotonic() - began
+        return {"round_trip_s": round(min(trips), 7), "bytes_per_s": round(sent / took)}
 
 
 # --------------------------------------------------------------------------------------------------------------- facts
@@ -2080,9 +2650,15 @@ def facts(disks: List[str]) -> Dict[str, Any]:
     """What this machine is. What cannot be found out is None, with the reason under `absent`."""
     absent: Dict[str, str] = {}
     memory = memory_info()
-    devices, software = accelerators(absent)
+    found, software = accelerators(absent)
+    usable, hidden = visible_devices(found, os.environ)
+    if found and not usable:
+        absent["devices"] = "%s leaves none of %d" % (" ".join("%s=%s" % pair for pair in hidden.items()), len(found))
     return {
         "hostname": socket.gethostname(),
+        "addresses": addresses(),
+        "boot": read_text("/proc/sys/kernel/random/boot_id").strip(),
+        "user": user_name(),
         "os": os_name(),
         "kernel": platform.release(),
         "machine": platform.machine(),
@@ -2094,7 +2670,9 @@ def facts(disks: List[str]) -> Dict[str, Any]:
         "shm_mib": disk_space("/dev/shm", absent),
         "load": list(os.getloadavg()),
         "disk": {path: disk_space(path, absent) for path in disks},
-        "devices": devices,
+        "devices": [device for device in usable if "lost" not in device],
+        "lost": [device for device in usable if "lost" in device],
+        "hidden_by": hidden,
         **software,
         "absent": absent,
     }
@@ -2107,6 +2685,22 @@ def read_text(path: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+def addresses() -> List[str]:
+    """The addresses of this machine but for those of the loopback, as the kernel's routing tables list them."""
+    found, last = [], ""
+    for line in read_text("/proc/net/fib_trie").splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0] in ("|--", "+--"):
+            last = words[1]
+        elif words[:3] == ["/32", "host", "LOCAL"] and not last.startswith("127.") and last not in found:
+            found.append(last)
+    for line in read_text("/proc/net/if_inet6").splitlines():
+        digits, _, _, scope = line.split()[:4]
+        if scope == "00":
+            found.append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    return found
 
 
 def os_name() -> str:
@@ -2241,6 +2835,67 @@ def accelerators(absent: Dict[str, str]) -> Tuple[List[Dict[str, Any]], Dict[str
     return [], {}
 
 
+# Which variables choose among a vendor's devices. Each counts from what those before it left.
+VISIBLE_DEVICES = {
+    "cuda": ("CUDA_VISIBLE_DEVICES",),
+    "rocm": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+    "xpu": ("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"),
+    "hpu": ("HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"),
+}
+
+
+def visible_devices(
+    devices: List[Dict[str, Any]], env: Mapping[str, str]
+) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
+    """(the devices that programs with this environment may use, in their order, the variables that say so)."""
+    arch = devices[0]["arch"] if devices else ""
+    hidden = {name: env[name] for name in VISIBLE_DEVICES.get(arch, ()) if name in env}
+    if "HIP_VISIBLE_DEVICES" in hidden:
+        hidden.pop("CUDA_VISIBLE_DEVICES", None)  # HIP reads it only in the absence of its own
+    usable = devices
+    for text in hidden.values():
+        usable = chosen_devices(usable, text)
+    return usable, hidden
+
+
+def chosen_devices(devices: List[Dict[str, Any]], text: str) -> List[Dict[str, Any]]:
+    """The devices that the value of such a variable names: by number, by UUID or its beginning, or by the UUID of a MIG slice.
+
+    The list ends before the first word that names nothing, as CUDA has it; an empty value means none, `all` and `*` all.
+    """
+    words = [word.strip() for word in text.rpartition(":")[2].split(",")]
+    if words in (["all"], ["*"]):
+        return devices
+    found: List[Dict[str, Any]] = []
+    for word in words:
+        device = named_device(devices, word)
+        if device is None:
+            break
+        if device not in found:
+            found.append(device)
+    if any("slice_of" in device for device in found):
+        # Slices of one device share its number, and CUDA knows them by their UUIDs only.
+        found = [dict(device, index=number, visible_as=device["uuid"]) for number, device in enumerate(found)]
+    return found
+
+
+def named_device(devices: List[Dict[str, Any]], word: str) -> Optional[Dict[str, Any]]:
+    """The device, or slice of one, that a number or a UUID stands for."""
+    number = word.partition(".")[0]  # ZE_AFFINITY_MASK may name a tile: 0.1
+    if number.isdigit():
+        return devices[int(number)] if int(number) < len(devices) else None
+    if not word or word.startswith("-"):
+        return None
+    for device in devices:
+        if str(device.get("uuid") or "").startswith(word):
+            return device
+        for piece in device.get("slices") or ():
+            if str(piece["uuid"]).startswith(word):
+                whole = {name: value for name, value in device.items() if name != "slices"}
+                return dict(whole, slice_of=device["uuid"], **piece)
+    return None
+
+
 class NvmlMemory(ctypes.Structure):
     _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
 
@@ -2293,9 +2948,33 @@ class Nvml:
     def handle(self, index: int) -> Any:
         """A device, for the other questions. Raises OSError for one that is lost."""
         device = ctypes.c_void_p()
-        if not self._call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(device)):
-            raise OSError("device %d does not answer" % index)
+        code = self._library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device))
+        if code != 0:
+            raise OSError("%s (NVML error %d)" % (self._reason(code), code))
         return device
+
+    def _reason(self, code: int) -> str:
+        function = getattr(self._library, "nvmlErrorString", None)
+        if function is None:
+            return "does not answer"
+        function.restype = ctypes.c_char_p
+        return bytes(function(code)).decode("utf-8", "replace")
+
+    def slices(self, device: Any) -> List[Dict[str, Any]]:
+        """The MIG slices of a device that is cut up."""
+        found = []
+        for number in range(self.number("nvmlDeviceGetMaxMigDeviceCount", device) or 0):
+            piece = ctypes.c_void_p()
+            if self._call("nvmlDeviceGetMigDeviceHandleByIndex", device, ctypes.c_uint(number), ctypes.byref(piece)):
+                memory = self.fill("nvmlDeviceGetMemoryInfo", piece, NvmlMemory())
+                found.append(
+                    {
+                        "uuid": self.text("nvmlDeviceGetUUID", piece),
+                        "name": self.text("nvmlDeviceGetName", piece),
+                        "memory_mib": memory.total >> 20 if memory else None,
+                    }
+                )
+        return found
 
     def processes(self, device: Any) -> Optional[List[Dict[str, Any]]]:
         """Who computes on a device; a process whose memory the driver hides has None."""
@@ -2331,7 +3010,10 @@ def nvidia_by_library() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
 
 
 def _nvidia_device(nvml: Nvml, index: int) -> Dict[str, Any]:
-    device = nvml.handle(index)
+    try:
+        device = nvml.handle(index)
+    except OSError as error:
+        return {"index": index, "arch": "cuda", "lost": str(error)}
     memory = nvml.fill("nvmlDeviceGetMemoryInfo", device, NvmlMemory())
     pci = nvml.fill("nvmlDeviceGetPciInfo_v3", device, NvmlPci())
     limit = nvml.number("nvmlDeviceGetPowerManagementLimit", device)
@@ -2353,6 +3035,7 @@ def _nvidia_device(nvml: Nvml, index: int) -> Dict[str, Any]:
         "ecc": bool(ecc[0]) if ecc else None,
         "mig": bool(mig[0]) if mig else None,
         "processes": nvml.processes(device),
+        **({"slices": nvml.slices(device)} if mig and mig[0] else {}),
     }
 
 
@@ -2482,6 +3165,9 @@ def main() -> NoReturn:
     serve.add_argument("--run-id", required=True)
     serve.add_argument("--grace", type=float, default=GRACE_S, help="seconds from TERM to KILL")
     serve.add_argument("--locks", help="folder of the device locks")
+    serve.add_argument(
+        "--lease", type=float, help="leave after so many seconds in which nothing was heard; leave a guard"
+    )
     ask = verbs.add_parser("facts", help="what this machine is, as JSON")
     ask.add_argument("--disk", action="append", default=[])
     clean = verbs.add_parser("sweep", help="end what a run left behind")
@@ -2489,17 +3175,29 @@ def main() -> NoReturn:
     clean.add_argument("--grace", type=float, default=GRACE_S)
     look = verbs.add_parser("left", help="what a sweep would end")
     look.add_argument("markers", nargs="+")
+    verbs.add_parser("files", help="requests about files on stdin")
+    link = verbs.add_parser("link", help="one end of a connection that is measured")
+    link.add_argument("--to", nargs=2, metavar=("HOST", "PORT"), help="the near end; without it, the far one")
+    link.add_argument("--seconds", type=float, default=0.3)
     lock = verbs.add_parser("flock", help="wait for inherited lock descriptors")
     lock.add_argument("descriptors", nargs="+", type=int)
     arguments = parser.parse_args()
     if arguments.verb == "serve":
-        sys.exit(Agent(arguments.run_id, arguments.grace, arguments.locks).serve())
+        sys.exit(Agent(arguments.run_id, arguments.grace, arguments.locks, arguments.lease).serve())
+    if arguments.verb == "files":
+        sys.exit(Files(sys.stdin.buffer, 1).serve())
     if arguments.verb == "flock":
         sys.exit(wait_for_locks(arguments.descriptors))
     if arguments.verb == "facts":
         answer = facts(arguments.disk)
     elif arguments.verb == "left":
         answer = left_behind(arguments.markers)
+    elif arguments.verb == "link":
+        try:
+            to = arguments.to
+            answer = link_connect(to[0], int(to[1]), arguments.seconds) if to else link_listen(20.0)
+        except OSError as error:
+            answer = {"error": said_of(error)}
     else:
         answer = sweep(arguments.markers, arguments.grace)
     print(json.dumps(answer))

@@ -15,7 +15,8 @@ class Order:
     """A step with what is only known when it is carried out; nothing here changes what is measured.
 
     `env` is set beside the step's own and may hold secrets, whose names are in `secret_env`. `values` replace `@name`
-    in command, environment and folders. `group_size` is how many steps pass the start barrier together.
+    in command, environment and folders. `group_size` is how many steps pass the start barrier together. `marks` are files
+    that say, once it has passed, that it need not be done again.
     """
 
     step: Step
@@ -25,6 +26,7 @@ class Order:
     secret_env: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
     makedirs: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
     grace_s: float = 5.0
 
 
@@ -41,9 +43,10 @@ class Exit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """It did what it should."""
+    """It did what it should; `reasons` are those for doubt that its end gives (docs/protocol.md, section 5)."""
 
     step: str
+    reasons: tuple[str, ...] = ()
     attempt: int = 1
     exit: Exit = field(default_factory=Exit)
 
@@ -116,6 +119,13 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """A server can take requests."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """A step has its outcome."""
 
@@ -150,7 +160,7 @@ class Notice:
     text: str
 
 
-Progress = Frame | Started | Ended | Waiting | Notice
+Progress = Frame | Started | Serving | Ended | Waiting | Notice
 Emit = Callable[[Progress], object]
 
 
@@ -167,8 +177,14 @@ class Executor(Protocol):
         Cancelling the task ends the step in the usual steps first. A node that is lost is an outcome, not an exception.
         """
 
-    async def end(self, step: str, *, grace_s: float | None = None) -> None:
-        """Ends a running step, whose outcome will be cancelled; 0 kills at once. Nothing when it is not running."""
+    async def end(self, step: str, *, grace_s: float | None = None, is_done: bool = False) -> None:
+        """Ends a running step; a grace of 0 kills at once. Nothing when it is not running.
+
+        Its outcome will be cancelled; passed when it `is_done`, as a server is with its client.
+        """
+
+    async def port(self) -> int | None:
+        """A port that is free there now; None when the node cannot be asked."""
 
     async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
         """Holds the devices' locks until `close`; who holds them instead, when not told to wait."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from packaging.markers import default_environment
-from packaging.utils import canonicalize_name
 
+from orchestrator.execute.installed import installed_packages
 from orchestrator.plan.requirements import RequirementFile, lacking, merge, parse
 
 
@@ -34,12 +33,3 @@ def check_current_env(
     wanted = merge([parse("benchmate"), *(parse(file.text) for file in files)])
     environment = {name: str(value) for name, value in default_environment().items()}
     return tuple(Lacking(requirement=pin.line, found=found) for pin, found in lacking(wanted, here, environment))
-
-
-def installed_packages() -> dict[str, str]:
-    """The distributions of the running interpreter: normalised name to version."""
-    return {
-        canonicalize_name(name): distribution.version
-        for distribution in importlib.metadata.distributions()
-        if (name := distribution.metadata["Name"])
-    }

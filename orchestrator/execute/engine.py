@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import assert_never
 
@@ -30,13 +28,15 @@ from orchestrator.execute.api import (
     Passed,
     Progress,
     Recorder,
+    Serving,
     Skipped,
     Started,
 )
+from orchestrator.execute.interrupts import interrupts
+from orchestrator.plan.container import names_in
 from orchestrator.plan.model import Plan, Step
 
 INTERRUPTED = "the run was interrupted"
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,18 +44,25 @@ class Settings:
     """What carrying out a plan depends on beside the plan.
 
     `env` is set for every step, `secret_env` names its secrets; `values` replace `@name` (`@run`: the run directory).
-    `makedirs` are folders that a step needs. `locks` are the names of the devices' locks, by node; without `wait` a
+    `makedirs` are folders that a step needs, `marks` files that are left when it has passed.
+
+    `locks` are the names of the devices' locks, by node; without `wait` a
     device that somebody holds is an error. `preamble` gives the records, whole lines, with which a step's file begins.
 
     `made` counts the attempts at steps that were made before, `passed` names steps that passed then. A group in which a
     step fails is tried again up to `max_retries` times, all of it: its steps are measured side by side. After
     `max_failures` failed steps nothing more is started.
+
+    `more` is asked, when all of the plan has ended and nothing of it was cancelled, what is to be done beyond it, and
+    again after that, until it is nothing. `lacks` is asked of a step that passed, with the stem of its files, what was to
+    be found in its records and is not there, empty when all is.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
     secret_env: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
     makedirs: Callable[[Step], tuple[str, ...]] | None = None
+    marks: Callable[[Step], tuple[str, ...]] | None = None
     preamble: Callable[[Step], bytes] | None = None
     locks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     wait: bool = False
@@ -64,6 +71,8 @@ class Settings:
     passed: frozenset[str] = frozenset()
     max_retries: int = 0
     max_failures: int | None = None
+    more: Callable[[], Plan | None] | None = None
+    lacks: Callable[[Step, str], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +126,8 @@ async def execute(
     held by somebody else or a node cannot be asked for its locks; nothing has been started then.
     """
     engine = Engine(plan, executors, recorder, progress, settings or Settings())
-    with _interrupting(engine.interrupt):
+    loop = asyncio.get_running_loop()
+    with interrupts().heard_by(lambda: loop.call_soon_threadsafe(engine.interrupt)):
         return await engine.carry_out()
 
 
@@ -145,6 +155,8 @@ class Engine:
         self._interrupts = 0
         self._locking: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
+        self._serving: dict[str, asyncio.Future[bool]] = {}
+        self._doomed: set[str] = set()
 
     def interrupt(self) -> None:
         """First: ends what runs, in order, and starts nothing more. Again: kills at once."""
@@ -160,10 +172,13 @@ class Engine:
         """Everything, in the plan's order."""
         await self._lock_devices()
         control, agents, wall = time.process_time(), await self._agents_cpu_s(), 0.0
-        for group in self._plan.groups():
-            start = time.monotonic()
-            if await self._try_group(group):
-                wall += time.monotonic() - start
+        plan: Plan | None = self._plan
+        while plan is not None:
+            for group in plan.groups():
+                start = time.monotonic()
+                if await self._try_group(group):
+                    wall += time.monotonic() - start
+            plan = self._more()
         while self._ending:
             await asyncio.wait(set(self._ending))
         overhead = Overhead(
@@ -176,6 +191,18 @@ class Engine:
         verdict = "interrupted" if done.interrupted else "passed" if done.all_passed else "failed"
         self._journal({"run": "ended", "verdict": verdict, "overhead": overhead.to_json()})
         return done
+
+    def _more(self) -> Plan | None:
+        """What is to be done beyond the plan, by what has been recorded; it belongs to the plan from now on."""
+        if self._settings.more is None or self._interrupts or self._has_cancelled():
+            return None
+        plan = self._settings.more()
+        if plan is not None:
+            self._plan = replace(self._plan, steps=(*self._plan.steps, *plan.steps))
+        return plan
+
+    def _has_cancelled(self) -> bool:
+        return any(isinstance(outcome, Cancelled) for outcome in self._outcomes.values())
 
     async def _lock_devices(self) -> None:
         self._locking = asyncio.create_task(self._lock_all())
@@ -196,7 +223,7 @@ class Engine:
                 raise Unreachable(f"{name}: {held_by(holders[0])}; wait for its end with --wait")
 
     async def _agents_cpu_s(self) -> float:
-        return sum([await executor.cpu_s() for executor in self._executors.values()])
+        return sum(await asyncio.gather(*(executor.cpu_s() for executor in self._executors.values())))
 
     async def _try_group(self, group: Sequence[Step]) -> bool:
         """Runs a group, again while one of its steps fails and may be tried again; whether any was started."""
@@ -224,7 +251,15 @@ class Engine:
         on_node: dict[str, int] = {}
         for step in startable:
             on_node[step.node] = on_node.get(step.node, 0) + 1
-        tasks = [asyncio.create_task(self._run_step(step, on_node[step.node], ended)) for step in startable]
+        self._doomed.clear()
+        self._serving = {
+            step.id: asyncio.get_running_loop().create_future() for step in startable if role_of(step) == "server"
+        }
+        ports = await self._ports_of(startable)
+        tasks = [
+            asyncio.create_task(self._run_step(step, on_node[step.node], ports.get(job_of(step), {}), ended))
+            for step in startable
+        ]
         if tasks:
             try:
                 await asyncio.gather(*tasks)
@@ -234,6 +269,16 @@ class Engine:
                 await asyncio.wait(tasks)
                 raise
         return bool(tasks)
+
+    async def _ports_of(self, group: Sequence[Step]) -> dict[str, dict[str, str]]:
+        """The value of `@port` for each job of a group that asks for one: free where its first step runs."""
+        ports: dict[str, dict[str, str]] = {}
+        for step in group:
+            job = job_of(step)
+            if job and job not in ports and any(job_of(other) == job and asks_for_port(other) for other in group):
+                port = await self._executors[step.node].port()
+                ports[job] = {} if port is None else {"port": str(port)}
+        return ports
 
     def _before_start(self, step: Step) -> Outcome | None:
         """The outcome of a step that will not be started."""
@@ -253,7 +298,18 @@ class Engine:
     def _failures(self) -> int:
         return sum(isinstance(outcome, Failed) for outcome in self._outcomes.values())
 
-    async def _run_step(self, step: Step, group_size: int, ended: dict[str, Outcome]) -> None:
+    async def _run_step(
+        self, step: Step, group_size: int, values: Mapping[str, str], ended: dict[str, Outcome]
+    ) -> None:
+        if server_of(step) and not await self._is_served(step):
+            self._conclude(step, self._unserved(step, ended), ended)
+            return
+        try:
+            await self._attempt(step, group_size, values, ended)
+        finally:
+            self._tell_client(step, is_serving=False)
+
+    async def _attempt(self, step: Step, group_size: int, values: Mapping[str, str], ended: dict[str, Outcome]) -> None:
         settings = self._settings
         attempt = self._attempts[step.id]
         order = Order(
@@ -262,8 +318,9 @@ class Engine:
             group_size=group_size,
             env=settings.env,
             secret_env=settings.secret_env,
-            values=settings.values,
+            values={**settings.values, **names_in(settings.values, step, attempt), **values},
             makedirs=settings.makedirs(step) if settings.makedirs else (),
+            marks=settings.marks(step) if settings.marks else (),
             grace_s=settings.grace_s,
         )
         if settings.preamble is not None:
@@ -280,15 +337,54 @@ class Engine:
             self._recorder.finish(self._stem(step))
         except OSError as error:
             self._unrecordable(step, error)
-        self._conclude(step, outcome, ended)
+        self._conclude(step, self._with_log(step, outcome), ended)
+        if role_of(step) == "client":
+            self._end(server_of(step), is_done=True)
+        elif not isinstance(outcome, Passed):
+            self._end_rest_of_job(step)
+
+    async def _is_served(self, step: Step) -> bool:
+        """Waits for the server of a client; whether it can take requests."""
+        serving = self._serving.get(server_of(step))
+        return serving is not None and await asyncio.shield(serving)
+
+    def _tell_client(self, step: Step, *, is_serving: bool) -> None:
+        """Lets the client of a server go on; the first word counts."""
+        serving = self._serving.get(step.id)
+        if serving is not None and not serving.done():
+            serving.set_result(is_serving)
+
+    def _unserved(self, step: Step, ended: Mapping[str, Outcome]) -> Outcome:
+        """The outcome of a client that was not started, for want of its server."""
+        attempt = self._attempts[step.id]
+        if self._interrupts:
+            return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
+        server = server_of(step)
+        return Skipped(step=step.id, reason=f"{server} {said_of(ended.get(server))}", attempt=attempt)
+
+    def _with_log(self, step: Step, outcome: Outcome) -> Outcome:
+        """The outcome; of a server that failed, where to read why."""
+        if role_of(step) != "server" or not isinstance(outcome, Failed):
+            return outcome
+        stem = f"{self._settings.values.get('run', '.')}/{self._stem(step)}"
+        return replace(outcome, detail=f"{outcome.detail}; its output is in {stem}.*")
+
+    def _end_rest_of_job(self, step: Step) -> None:
+        """The other ranks of a job over several nodes wait for one that is gone, without end."""
+        for other in self._plan.steps:
+            if other.id != step.id and is_of_one_job(step, other):
+                self._doomed.add(other.id)  # it may be about to start
+                self._end(other.id)
 
     def _emit_of(self, step: Step) -> Emit:
         def emit(thing: Progress) -> None:
             if isinstance(thing, Frame):
                 self._record(step, thing)
+            elif isinstance(thing, Serving):
+                self._tell_client(step, is_serving=True)
             elif isinstance(thing, Started):
                 self._journal_step(step, state="started", pid=thing.pid, pgid=thing.pgid, pid_start=thing.pid_start)
-                if self._interrupts or step.id in self._unrecorded:
+                if self._interrupts or step.id in self._unrecorded or step.id in self._doomed:
                     self._end(step.id)
             self._progress(thing)
 
@@ -320,7 +416,7 @@ class Engine:
 
     def _conclude(self, step: Step, outcome: Outcome, ended: dict[str, Outcome]) -> None:
         """Notes the end of an attempt; a step that passed once has passed, whatever became of another attempt."""
-        outcome = self._as_recorded(step, outcome)
+        outcome = self._as_recorded(step, self._with_data(step, outcome))
         entry: dict[str, object] = {"outcome": name_of(outcome)}
         match outcome:
             case Failed():
@@ -329,7 +425,9 @@ class Engine:
                 entry |= {"detail": outcome.reason}
             case Cancelled():
                 entry |= {"detail": outcome.detail}
-            case Passed() | Missing():
+            case Passed():
+                entry |= {"reasons": list(outcome.reasons)} if outcome.reasons else {}
+            case Missing():
                 pass
             case _:
                 assert_never(outcome)
@@ -339,6 +437,15 @@ class Engine:
         if not isinstance(self._outcomes.get(step.id), Passed):
             self._outcomes[step.id] = outcome
         self._progress(Ended(step=step.id, outcome=outcome))
+
+    def _with_data(self, step: Step, outcome: Outcome) -> Outcome:
+        """The outcome, failed if what was to be found in the records of a step that passed is not there."""
+        if not isinstance(outcome, Passed) or self._settings.lacks is None:
+            return outcome
+        lacking = self._settings.lacks(step, self._stem(step))
+        if not lacking:
+            return outcome
+        return Failed(step=step.id, why="no-data", detail=lacking, attempt=outcome.attempt)
 
     def _as_recorded(self, step: Step, outcome: Outcome) -> Outcome:
         """The outcome, failed if it was not recorded: what nobody can read afterwards has not been measured."""
@@ -362,12 +469,47 @@ class Engine:
         except OSError as error:
             self._complain(error)
 
-    def _end(self, step: str, grace_s: float | None = None) -> None:
+    def _end(self, step: str, grace_s: float | None = None, *, is_done: bool = False) -> None:
         executor = self._running.get(step)
         if executor is not None:
-            task = asyncio.create_task(executor.end(step, grace_s=grace_s))
+            task = asyncio.create_task(executor.end(step, grace_s=grace_s, is_done=is_done))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
+
+
+def is_of_one_job(step: Step, other: Step) -> bool:
+    """Whether two steps need each other, as the ranks of a job and a server and its client do."""
+    return bool(job_of(step)) and job_of(step) == job_of(other)
+
+
+def job_of(step: Step) -> str:
+    """What all steps share that need each other; empty for a step that needs no other."""
+    if role_of(step):
+        return step.id if role_of(step) == "server" else server_of(step)
+    plan = step.config.get("plan")
+    if not isinstance(plan, Mapping):
+        return ""
+    if plan.get("method") == "multinode":
+        return step.group
+    return f"{step.group}@{step.node}" if plan.get("ranks") else ""
+
+
+def role_of(step: Step) -> str:
+    """`server` or `client`; empty for a step that is neither."""
+    return str(step.config.get("role") or "")
+
+
+def server_of(step: Step) -> str:
+    """The step that a client talks to; empty for what is no client."""
+    server = step.config.get("server")
+    return str(server.get("step") or "") if role_of(step) == "client" and isinstance(server, Mapping) else ""
+
+
+def asks_for_port(step: Step) -> bool:
+    """Whether a value of the step is a port that is chosen at the start."""
+    return any(text.endswith("@port") for text in (*step.argv, *step.env.values())) or "@port" in str(
+        step.config.get("server")
+    )
 
 
 def name_of(outcome: Outcome) -> str:
@@ -415,24 +557,3 @@ def held_by(holder: Holder) -> str:
 def _reason(error: OSError) -> str:
     text = error.strerror or str(error)
     return f"{error.filename}: {text}" if error.filename else text
-
-
-@contextlib.contextmanager
-def _interrupting(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Signals call `interrupt` meanwhile; where they cannot be caught (not the main thread) they keep their meaning."""
-    loop = asyncio.get_running_loop()
-    caught = []
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    for number in SIGNALS:
-        if before[number] is signal.SIG_IGN:
-            continue  # nohup, or a background job of a script: it was said that this should not matter
-        with contextlib.suppress(ValueError, RuntimeError):
-            loop.add_signal_handler(number, interrupt)
-            caught.append(number)
-    try:
-        yield
-    finally:
-        for number in caught:
-            loop.remove_signal_handler(number)
-            if (handler := before[number]) is not None:
-                signal.signal(number, handler)

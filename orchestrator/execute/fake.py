@@ -19,6 +19,7 @@ from orchestrator.execute.api import (
     Order,
     Outcome,
     Passed,
+    Serving,
     Started,
     Waiting,
 )
@@ -36,7 +37,7 @@ class FakeLocks:
 class _Running:
     """A step that has not ended; `how` is set by whatever ends it."""
 
-    how: asyncio.Future[Literal["cancelled", "killed", "lost"]]
+    how: asyncio.Future[Literal["cancelled", "killed", "lost", "done"]]
 
 
 class FakeNode:
@@ -70,6 +71,8 @@ class FakeNode:
         self.started.append(step)
         running = self._running[step] = _Running(asyncio.get_running_loop().create_future())
         emit(Started(step=step, node=self._name, pid=1000 + len(self.started)))
+        if order.step.config.get("role") == "server":
+            emit(Serving(step=step))
         try:
             return await self._until_its_end(order, emit, running)
         finally:
@@ -94,16 +97,22 @@ class FakeNode:
             await self.end(order.step.id)
             self._conclude(order, emit, "cancelled", None, "cancelled", code=-15)
             raise
+        if how == "done":
+            return self._conclude(order, emit, "passed", None, "", code=-15)
         if how == "lost":
             return self._conclude(order, emit, "failed", "lost-node", "the agent was ended by SIGKILL", code=None)
         return self._conclude(order, emit, "cancelled", None, "cancelled", code=-9 if how == "killed" else -15)
 
-    async def end(self, step: str, *, grace_s: float | None = None) -> None:
+    async def port(self) -> int | None:
+        """Always the same: nobody listens."""
+        return 1
+
+    async def end(self, step: str, *, grace_s: float | None = None, is_done: bool = False) -> None:
         """Ends a running step; see Executor."""
         self.ended.append((step, grace_s))
         running = self._running.get(step)
         if running is not None and not running.how.done():
-            running.how.set_result("killed" if grace_s == 0 else "cancelled")
+            running.how.set_result("done" if is_done else "killed" if grace_s == 0 else "cancelled")
 
     def lose(self) -> None:
         """What the node looks like from here when its agent is killed."""

@@ -26,11 +26,12 @@ from orchestrator.execute.api import (
     Order,
     Outcome,
     Passed,
+    Serving,
     Started,
     Waiting,
 )
+from orchestrator.facts.probe import agent_command
 
-AGENT = Path(__file__).with_name("agent.py")
 RUN_MARKER = "MILABENCH_RUN_MARKER"  # the agent's name for it
 ANSWER_S = 60.0  # an agent that is asked answers at once; only facts take seconds
 LEAVE_S = 15.0
@@ -75,7 +76,14 @@ class _Watched:
 class AgentLink:
     """The conversation with one agent: requests and their replies, and the frames of its steps."""
 
-    def __init__(self, reader: Reader, writer: Writer, how_it_ended: Callable[[], Awaitable[str]]) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        writer: Writer,
+        how_it_ended: Callable[[], Awaitable[str]],
+        *,
+        beat_s: float | None = None,
+    ) -> None:
         self._reader = reader
         self._writer = writer
         self._how_it_ended = how_it_ended
@@ -87,6 +95,7 @@ class AgentLink:
         self.lost: str | None = None
         self._greeted = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read())
+        self._beating = asyncio.create_task(self._beat(beat_s)) if beat_s is not None else None
 
     async def greeting(self) -> Mapping[str, Any]:
         """What the agent says about itself. Raises LostError when it ended instead."""
@@ -145,6 +154,12 @@ class AgentLink:
         """Returns when the agent has said its last word."""
         await asyncio.wait({self._reading})
 
+    async def _beat(self, every_s: float) -> None:
+        """Lets an agent with a lease know that we are there."""
+        while self.lost is None:
+            await asyncio.sleep(every_s)
+            self._writer.write(b'{"verb":"beat"}\n')
+
     async def _read(self) -> None:
         try:
             while line := await self._reader.readline():
@@ -170,6 +185,10 @@ class AgentLink:
                     last = header.get("last") or {}
                     count = header.get("count", 0)
                     watched.emit(Frame(kind=kind, step=header["step"], payload=payload, count=count, last=last))
+            case "ready":
+                watched = self._steps.get(header["step"])
+                if watched is not None:
+                    watched.emit(Serving(step=header["step"]))
             case "ended":
                 watched = self._steps.pop(header["step"], None)
                 if watched is not None and not watched.ended.done():
@@ -192,6 +211,8 @@ class AgentLink:
 
     def _lose(self, how: str) -> None:
         self.lost = how
+        if self._beating is not None:
+            self._beating.cancel()
         lost = LostError(how)
         watched = [watched.ended for watched in self._steps.values()]
         for future in (*self._replies.values(), *watched):
@@ -206,7 +227,8 @@ class AgentLink:
 class AgentNode:
     """An Executor over an agent; what opens the link and what sweeps after a lost one depends on where the node is.
 
-    A link that was lost is opened anew for the next step.
+    A link that was lost is opened anew for the next step. `values` replace those of an order that mean something else there;
+    None leaves one to the agent.
     """
 
     def __init__(
@@ -215,8 +237,10 @@ class AgentNode:
         open_link: Callable[[], Awaitable[AgentLink]],
         sweep: Callable[[], Coroutine[Any, Any, str]],
         clock: Callable[[], float] = time.time,
+        values: Mapping[str, str | None] | None = None,
     ) -> None:
         self._name = name
+        self._values = values or {}
         self._open_link = open_link
         self._sweep = sweep
         self._clock = clock
@@ -235,7 +259,7 @@ class AgentNode:
         step, link = order.step.id, None
         try:
             link = await self._linked()
-            reply, watched = await link.start(step, emit, _request(order))
+            reply, watched = await link.start(step, emit, _request(order, self._values))
             if not reply.get("ok"):
                 return self._refused(order, emit, str(reply.get("error")))
             if reply.get("pid") is not None:
@@ -251,11 +275,19 @@ class AgentNode:
             return await self._lost(order, emit, link, str(lost))
         return _outcome(order, ended)
 
-    async def end(self, step: str, *, grace_s: float | None = None) -> None:
+    async def end(self, step: str, *, grace_s: float | None = None, is_done: bool = False) -> None:
         """Ends a running step; see Executor."""
+        fields = {"step": step, "detail": "cancelled", "grace_s": grace_s, "is_done": is_done}
         if self._link is not None and self._link.lost is None:
             with contextlib.suppress(LostError):  # then nothing runs there any more, and run() says so
-                await self._link.request("end", {"step": step, "detail": "cancelled", "grace_s": grace_s})
+                await self._link.request("end", fields)
+
+    async def port(self) -> int | None:
+        """A port that is free there; see Executor."""
+        try:
+            return int((await (await self._linked()).request("port"))["port"])
+        except (LostError, Unreachable, KeyError):
+            return None
 
     async def signal(self, step: str, number: int) -> None:
         """Signals the process group of a running step."""
@@ -296,11 +328,17 @@ class AgentNode:
         return cast("Mapping[str, Any]", reply["answer"])
 
     async def cpu_s(self) -> float:
-        """CPU seconds that the agent has used; 0 when it cannot say."""
+        """CPU seconds that the agent has used; 0 when it cannot say, or was lost."""
+        if self._link is not None and self._link.lost is not None:
+            return 0.0  # a machine that is gone is not waited for to learn this
         try:
             return float((await (await self._linked()).request("usage")).get("cpu_s") or 0.0)
         except (LostError, Unreachable):
             return 0.0
+
+    async def open(self) -> None:
+        """Starts the agent now, so that many can be started at the same time. Raises Unreachable."""
+        await self._linked()
 
     async def close(self) -> None:
         """Ends the agent's lease, waits until it has ended everything."""
@@ -373,7 +411,7 @@ def local_node(
         try:
             # A session of its own: the terminal's Ctrl-C is for us, who end the steps in order.
             process = await asyncio.create_subprocess_exec(
-                *(python, "-u", "-I", "-S", str(AGENT), *words),
+                *agent_command(*words, python=python),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, RUN_MARKER: run_id},  # so that one that hangs is found by a sweep, as its steps are
@@ -418,7 +456,7 @@ async def left_here(*markers: str, python: str = sys.executable) -> list[tuple[i
 async def _asked(python: str, *words: str) -> tuple[Mapping[str, Any] | None, int | None]:
     """What an agent for one question answers, and its exit code."""
     process = await asyncio.create_subprocess_exec(
-        *(python, "-I", "-S", str(AGENT), *words),
+        *agent_command(*words, python=python),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
@@ -439,8 +477,9 @@ def _ending(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-def _request(order: Order) -> dict[str, object]:
+def _request(order: Order, there: Mapping[str, str | None]) -> dict[str, object]:
     step = order.step
+    values = {name: value for name, value in {**order.values, **there}.items() if value is not None}
     return {
         "argv": list(step.argv),
         "env": {**step.env, **order.env},
@@ -454,13 +493,22 @@ def _request(order: Order) -> dict[str, object]:
         "group": step.group or step.id,
         "group_size": order.group_size,
         "makedirs": list(order.makedirs),
-        "values": dict(order.values),
+        "marks": list(order.marks),
+        "end_argv": list(step.end_argv),
+        "ready": _readiness(step.config),
+        "values": values,
         "barrier_s": _barrier_s(step.config),
         "monitor": {
             "argv": list(step.monitor),
             "about": {"devices": list(step.devices), "uuids": step.env.get("MILABENCH_DEVICES_HELD", "").split(",")},
         },
     }
+
+
+def _readiness(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What tells that a server can take requests, and within how long; empty for what is no server."""
+    server = config.get("server")
+    return server["ready"] if config.get("role") == "server" and isinstance(server, Mapping) else {}
 
 
 def _barrier_s(config: Mapping[str, Any]) -> float | None:
@@ -481,7 +529,7 @@ def _outcome(order: Order, ended: Mapping[str, Any]) -> Outcome:
     step, attempt, detail = order.step.id, order.attempt, str(ended.get("detail") or "")
     match ended["outcome"]:
         case "passed":
-            return Passed(step=step, attempt=attempt, exit=seen)
+            return Passed(step=step, reasons=tuple(ended.get("reasons") or ()), attempt=attempt, exit=seen)
         case "cancelled":
             return Cancelled(step=step, detail=detail, attempt=attempt, exit=seen)
         case _:

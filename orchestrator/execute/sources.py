@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from orchestrator.bench.api import Git, PyPI, Source
 from orchestrator.errors import EnvironmentFailed
 from orchestrator.execute.indexes import Indexes, indexes, mask, pip_settings
+from orchestrator.execute.installed import is_fetched, source_folder, source_marker
 from orchestrator.execute.venv import Progress, Report, held, make_folder
 from orchestrator.plan.dirs import Dirs
 from orchestrator.plan.install import source_json
@@ -57,20 +58,6 @@ class SourceBroken:
 
 
 SourceOutcome = SourceReady | SourceBroken
-
-
-def source_folder(dirs: Dirs, source: Source) -> Path:
-    """Where the program lies."""
-    return Path(dirs.code, source.folder)
-
-
-def is_fetched(dirs: Dirs, source: Source) -> bool:
-    """The program was unpacked to its end from just this file or revision."""
-    try:
-        said = json.loads(_marker(dirs, source).read_text())
-    except (OSError, ValueError):
-        return False
-    return said == source_json(source) and source_folder(dirs, source).is_dir()
 
 
 def fetch_sources(
@@ -132,13 +119,13 @@ def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str]
                     unpack(archive(source, where, environ), source.file, fresh)
                 case Git():
                     _clone(source, fresh, environ)
-            _marker(dirs, source).unlink(missing_ok=True)
+            source_marker(dirs, source).unlink(missing_ok=True)
             if folder.exists():
                 folder.rename(building / "old")
             fresh.rename(folder)
             marker = building / "marker"
             marker.write_text(json.dumps(source_json(source), indent=1))
-            marker.rename(_marker(dirs, source))
+            marker.rename(source_marker(dirs, source))
         except OSError as error:
             raise EnvironmentFailed(f"{folder}: {(error.strerror or str(error)).lower()}") from error
         finally:
@@ -358,8 +345,3 @@ def _clone(source: Git, into: Path, environ: Mapping[str, str]) -> None:
     problem = run("checkout", "--quiet", "--detach", revision)
     if problem:
         raise EnvironmentFailed(f"{mask(source.url)}: has no revision {source.rev}: {mask(problem)}")
-
-
-def _marker(dirs: Dirs, source: Source) -> Path:
-    # Beside the folder, not in it: the folder is exactly what was published.
-    return Path(dirs.code, f".{source.folder}.complete")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -19,7 +18,7 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,11 +26,11 @@ from typing import Any
 
 from orchestrator.errors import EnvironmentFailed
 from orchestrator.execute.indexes import mask, pip_env, pip_settings, uv_env, uv_options
+from orchestrator.execute.installed import COMPLETE, is_complete, is_ready, store_folder, venv_link
 from orchestrator.execute.installer import Attempt, Installer, Pip, Uv, meaning, pulls_cuda
 from orchestrator.plan.dirs import Dirs
 from orchestrator.plan.venvs import VenvSpec
 
-COMPLETE = ".complete"
 PROBE_S = 3.0
 WAIT_S = 0.2
 # They would change what is installed, or where; what runs in an environment must not depend on who built it.
@@ -101,32 +100,6 @@ class VenvBroken:
 VenvOutcome = VenvReady | VenvBroken
 
 
-def store_folder(dirs: Dirs, spec: VenvSpec) -> Path:
-    """Where the environment lies."""
-    return Path(dirs.venv, ".store", spec.folder)
-
-
-def venv_link(dirs: Dirs, group: str) -> Path:
-    """Where benchmarks and users find the environment of an install group."""
-    return Path(dirs.venv, group)
-
-
-def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
-    """The environment was built to its end from just this specification, and its interpreter is still there."""
-    folder = store_folder(dirs, spec)
-    try:
-        said = json.loads((folder / COMPLETE).read_text())
-    except (OSError, ValueError):
-        return False
-    return isinstance(said, dict) and said.get("digest") == spec.digest and (folder / "bin" / "python").exists()
-
-
-def is_ready(dirs: Dirs, spec: VenvSpec) -> bool:
-    """The environment is complete and its group's link leads to it."""
-    link = venv_link(dirs, spec.group)
-    return link.is_symlink() and link.resolve() == store_folder(dirs, spec).resolve() and is_complete(dirs, spec)
-
-
 def find_uv(environ: Mapping[str, str]) -> str | None:
     """uv's program: the one that was installed with us, else the user's, else None."""
     try:
@@ -135,19 +108,6 @@ def find_uv(environ: Mapping[str, str]) -> str | None:
         return str(find_uv_bin())
     except (ImportError, FileNotFoundError):
         return shutil.which("uv", path=environ.get("PATH"))
-
-
-def benchmate_digest(project: Path) -> str:
-    """sha256 over the files that make the benchmate distribution. Raises EnvironmentFailed when they are not there."""
-    files = [project / "pyproject.toml", *sorted((project / "src").rglob("*"))]
-    if not files[0].is_file():
-        raise EnvironmentFailed(f"{project}: benchmate's project is not there; install milabench from its source tree")
-    found = hashlib.sha256()
-    for file in files:
-        if file.is_file() and "__pycache__" not in file.parts:
-            content = hashlib.sha256(file.read_bytes()).hexdigest()
-            found.update(f"{file.relative_to(project).as_posix()} {content}\n".encode())
-    return found.hexdigest()
 
 
 def benchmate_requirements(project: Path) -> tuple[str, ...]:
@@ -176,13 +136,6 @@ def install_venvs(
             work.stop()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-
-
-def require_installed(outcomes: Iterable[VenvOutcome]) -> None:
-    """Raise EnvironmentFailed, with a line for each environment that could not be built."""
-    broken = [str(outcome) for outcome in outcomes if isinstance(outcome, VenvBroken)]
-    if broken:
-        raise EnvironmentFailed("\nerror: ".join(broken))
 
 
 def make_folder(folder: Path) -> Path:

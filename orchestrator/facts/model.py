@@ -24,7 +24,11 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One machine: how it is reached and what it has. `cpu_count` is what affinity and cgroups leave us, at least 1."""
+    """One machine: how it is reached and what it has. `cpu_count` is what affinity and cgroups leave us, at least 1.
+
+    `base` is our folder there, empty where it has the same path as here. Nodes with the same `storage` share it: one
+    file system, on which everything is made once; empty on the machine that we are on and those that share its.
+    """
 
     name: str = "local"
     ip: str = "127.0.0.1"
@@ -32,6 +36,8 @@ class Node:
     user: str = ""
     main: bool = True
     local: bool = True
+    base: str = ""
+    storage: str = ""
     hostname: str = ""
     cpu_model: str = ""
     cpu_count: int = 1

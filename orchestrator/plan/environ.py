@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from orchestrator.bench.api import Benchmark
 from orchestrator.config.schema import BenchmarkConfig
+from orchestrator.facts.model import Device
 from orchestrator.plan.dirs import Dirs
 from orchestrator.plan.placement import VISIBLE_DEVICES, Placement
 
@@ -64,8 +65,13 @@ def program_environment(
     }
 
 
-def placed_environment(place: Placement, *, arch: str, threads: int) -> dict[str, str]:
-    """What depends on where a step runs: its devices and its share of the processor's threads."""
+def placed_environment(
+    place: Placement, *, arch: str, threads: int, visible: Sequence[Device] | None = None
+) -> dict[str, str]:
+    """What depends on where a step runs: its devices and its share of the processor's threads.
+
+    `visible` are the devices that it sees, where they are more than its own.
+    """
     env = {
         "MILABENCH_SINK": "@sink",
         "MILABENCH_DEVICES_HELD": ",".join(device.uuid for device in place.devices),
@@ -73,7 +79,8 @@ def placed_environment(place: Placement, *, arch: str, threads: int) -> dict[str
     }
     variable = VISIBLE_DEVICES.get(arch)
     if variable is not None:
-        indices = ",".join(str(device.index) for device in place.devices)
+        # A slice of a device (MIG) has no number that the vendor's library knows.
+        indices = ",".join(str(device.details.get("visible_as", device.index)) for device in visible or place.devices)
         env[variable] = f"level_zero:{indices}" if arch == "xpu" else indices
     if arch == "cuda":
         # CUDA's own default order is by speed; ours is the order of the tools that people compare with.

@@ -21,6 +21,7 @@ class Step:
     `@port`, `@run`) are filled in by the agent and stay outside the hashes. `config` is the benchmark's resolved configuration,
     handed to the process as a JSON file. `needs_data` says that ending well without one observation is a failure. `monitor` is
     the command that watches the step's group on its node, one for all of them; it does not decide what the step does.
+    `end_argv` ends what the end of the process does not: the container, when only its engine's client is a child of ours.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Step:
     config: Mapping[str, Any] = field(default_factory=dict)
     needs_data: bool = True
     monitor: tuple[str, ...] = ()
+    end_argv: tuple[str, ...] = ()
 
     @property
     def hash(self) -> str:

@@ -19,10 +19,15 @@ MARKERS = ".prepared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """A prepare step and the file, below `base/data`, that exists once it passed."""
+    """A prepare step and the file that exists, on its node, once it passed."""
 
     step: Step
     marker: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from all others: node and marker."""
+        return self.step.node, self.marker
 
 
 def prepare_step(
@@ -37,20 +42,25 @@ def prepare_step(
     python: str | None = None,
     config: Mapping[str, Any] | None = None,
     timeout_s: float | None = None,
+    node: str = "local",
+    rank: int | None = None,
 ) -> Step | None:
     """The step that runs the benchmark's prepare.py in its venv with the run's arguments; None when it has none to run.
 
     `argv` and `env` are those of the run, already rendered; `venv` is the environment's folder; `python` its interpreter, where
-    that is not `bin/python`.
+    that is not `bin/python`; `rank` the number of the node, where there are several.
     """
     if benchmark.prepare is None:
         return None
+    suffix = "" if rank is None else f".node{rank}"
     return Step(
-        id=bench,
+        id=f"{bench}{suffix}",
         bench=bench,
         phase="prepare",
         argv=(python or f"{venv}/bin/python", str(definition / benchmark.prepare), *argv),
-        stem=quote(bench, safe="+"),
+        stem=quote(bench, safe="+") + suffix,
+        group=bench,
+        node=node,
         env=dict(env),
         secret_env=secret_names(env),
         cwd=cwd,
@@ -82,23 +92,23 @@ def prepare_digest(step: Step, files: Mapping[str, bytes], *, venv: str = "", so
 
 
 def marker_name(bench: str, prepared: str) -> str:
-    """The marker, below base/data, for the digest of `prepare_digest`: beside the data, so that it goes when they are removed."""
+    """The marker, below the folder of the data, for the digest of `prepare_digest`: beside them, to go with them."""
     return f"{bench}/{MARKERS}/{prepared[:16]}"
 
 
 def plan_prepare(
     preparations: Sequence[Preparation],
     *,
-    markers: Collection[str] = (),
+    markers: Collection[tuple[str, str]] = (),
     force: bool = False,
     skipped: Sequence[SkippedBench] = (),
     system: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """The preparations still to do: those without a marker, or all with `force`; the others are skipped.
+    """The preparations still to do: those whose key is not among `markers`, or all with `force`; the others are skipped.
 
-    Every step is a group of its own, so that they run one after the other.
+    Benchmarks are prepared one after the other, each on all of its nodes at the same time.
     """
-    todo = [each for each in preparations if force or each.marker not in markers]
+    todo = [each for each in preparations if force or each.key not in markers]
     done = [SkippedBench(bench=each.step.bench, why=ALREADY) for each in preparations if each not in todo]
     return Plan(
         phase="prepare",

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from orchestrator.plan.model import Plan
+from orchestrator.plan.model import Plan, Step
 
 
-def left(plan: Plan, passed: Collection[str]) -> Plan:
-    """The plan of the groups in which a step has not passed.
+def left(plan: Plan, passed: Collection[str], bundles: Sequence[Sequence[Step]] | None = None) -> Plan:
+    """The plan of the bundles in which a step has not passed; of its groups, where no bundles are given.
 
-    A group is done again as a whole: its steps are measured side by side, and one alone would be another measurement.
+    A group is done again as a whole: its steps are measured side by side, and one alone would be another measurement. So
+    are the two sides of a pair: what drifts cancels only while one follows the other.
     """
-    groups = (group for group in plan.groups() if not all(step.id in passed for step in group))
-    return replace(plan, steps=tuple(step for group in groups for step in group))
+    todo = (each for each in bundles or plan.groups() if not all(step.id in passed for step in each))
+    return replace(plan, steps=tuple(step for each in todo for step in each))
 
 
 def only(plan: Plan, steps: Collection[str]) -> Plan:

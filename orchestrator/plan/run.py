@@ -3,61 +3,37 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
 from orchestrator.bench.api import Benchmark
 from orchestrator.config.expr import evaluate
-from orchestrator.config.schema import BenchmarkConfig, SystemConfig
+from orchestrator.config.schema import BenchmarkConfig
 from orchestrator.errors import ConfigError, Problem
-from orchestrator.facts.model import Node, SystemFacts
+from orchestrator.facts.model import Device, Node, SystemFacts
 from orchestrator.plan.argv import AUTO_BATCH, auto_batches, render_argv, render_env, render_text
-from orchestrator.plan.dirs import Dirs
+from orchestrator.plan.circumstances import Circumstances, Ready, at_node, dirs_of, source_of, venv_of, working_folder
+from orchestrator.plan.container import container_of, inside
 from orchestrator.plan.environ import placed_environment, program_environment, secret_names
-from orchestrator.plan.launch import launcher_words
+from orchestrator.plan.launch import FREE_PORT, launcher_of, launcher_words, network_environment, rank_environment
 from orchestrator.plan.model import Plan, SkippedBench, Step
-from orchestrator.plan.placement import COLLECTIVES, Placement, placements, why_not
+from orchestrator.plan.names import names_for
+from orchestrator.plan.placement import RANKS, Placement, placements, why_not
 from orchestrator.plan.profile import Profile
-from orchestrator.plan.sizing import Sizer
 from orchestrator.plan.together import barrier, monitor_command
 
 Role = Literal["", "server", "client"]
-# The program of a benchmark that is only a `command`: nothing of ours runs in it, and nothing is prepared for it.
-COMMAND = Benchmark(voirfile=None, prepare=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """A selected benchmark with what its folder declares; `declared` is None while its definition is not fetched."""
-
-    config: BenchmarkConfig
-    folder: str
-    declared: Benchmark | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
-    """Everything a plan depends on that is not a benchmark."""
-
-    facts: SystemFacts
-    system: SystemConfig
-    dirs: Dirs
-    profile: Profile
-    run_name: str = ""
-    repeats: int | None = None
-    seed: int = 0
-    current_env: str | None = None
-    current_python: str | None = None
-    sizer: Sizer = field(default_factory=Sizer)
 
 
 def plan_run(benches: Sequence[Ready], where: Circumstances) -> Plan:
     """The steps of a run.
 
     Benchmarks are shuffled inside each replicate block by the seed (docs/methodology.md, 1.0), so that a slow drift of the
-    machine does not favour whatever stands first. Raises ConfigError for a placeholder that cannot be resolved.
+    machine does not favour whatever stands first. A plan with more replicates begins with the one with fewer. Raises
+    ConfigError for a placeholder that cannot be resolved.
     """
     skipped = tuple(
         SkippedBench(bench=bench.config.name, why=why)
@@ -66,15 +42,18 @@ def plan_run(benches: Sequence[Ready], where: Circumstances) -> Plan:
     )
     left_out = {skip.bench for skip in skipped}
     runnable = [bench for bench in benches if bench.config.name not in left_out]
-    repeats = where.repeats if where.repeats is not None else where.profile.processes
+    times = {bench.config.name: where.replicates_of(bench.config.name) for bench in runnable}
+    blocks = max(times.values(), default=0)
     steps: list[Step] = []
-    for repeat in range(repeats):
-        for bench in sorted(runnable, key=lambda ready: _shuffle_key(where.seed, repeat, ready.config.name)):
-            steps += bench_steps(bench, where, repeat=repeat if repeats > 1 else None)
+    for block in range(blocks):
+        wanted = [bench for bench in runnable if times[bench.config.name] > block]
+        for bench in sorted(wanted, key=lambda ready: shuffle_key(where.seed, block, ready.config.name)):
+            steps += bench_steps(bench, where, repeat=block if blocks > 1 else None)
     return Plan(phase="run", steps=tuple(steps), skipped=skipped, system=describe(where.facts))
 
 
-def _shuffle_key(seed: int, block: int, name: str) -> bytes:
+def shuffle_key(seed: int, block: int, name: str) -> bytes:
+    """What to sort by for an order that only seed and block decide, the same on every machine."""
     return hashlib.sha256(f"{seed}:{block}:{name}".encode()).digest()
 
 
@@ -148,6 +127,7 @@ def _step(
     siblings: int,
     server: Step | None,
 ) -> Step:
+    bench, where = at_node(bench, where, part.place.node)
     config, declared, place = bench.config, bench.declared, part.place
     assert declared is not None
     names = names_for(config, bench.folder, where, place.node)
@@ -157,7 +137,14 @@ def _step(
     arguments = _arguments(config, declared, part.role, names)
     env = {
         **program_environment(config, declared, dirs=dirs, source=source, venv=venv),
-        **placed_environment(place, arch=where.facts.arch, threads=max(1, place.node.cpu_count // siblings)),
+        **placed_environment(
+            place,
+            arch=where.facts.arch,
+            threads=max(1, place.node.cpu_count // siblings),
+            visible=_visible(config, place),
+        ),
+        **rank_environment(config, place, where.facts, where.system.options),
+        **network_environment(config, place, where.system),
     }
     env.update(render_env(config, names))
     suffix = [part.tag] if part.tag else []
@@ -166,11 +153,13 @@ def _step(
     options = where.system.options
     made = bench_config(config, declared, where.profile, arguments)
     made["measure"] |= barrier(config, siblings, options)
-    return Step(
+    if part.role == "server":
+        made.pop("metrics", None)  # its client is what is measured
+    step = Step(
         id=".".join([config.name, *suffix]),
         bench=config.name,
         phase="run",
-        argv=(*_launch(bench, where, part, names, venv, source), *arguments),
+        argv=(*_launch(bench, where, part, names, venv, source, env), *arguments),
         tag=part.tag,
         repeat=repeat or 0,
         group=group,
@@ -180,9 +169,9 @@ def _step(
         secret_env=secret_names(env),
         cwd=working_folder(bench, dirs, source),
         venv=venv,
-        container=config.docker_image or where.system.docker_image,
-        timeout_s=config.max_duration,
-        max_silence_s=config.max_silence,
+        timeout_s=config.max_duration + (_ready_s(config) if part.role == "server" else 0.0),
+        # A server that nobody asks anything says nothing.
+        max_silence_s=config.max_silence if part.role != "server" else None,
         config={
             **made,
             **_sizes(config, part.role, names),
@@ -191,9 +180,34 @@ def _step(
         # What a command says is read from its log lines afterwards; a server is there for its client.
         needs_data=part.role != "server" and not config.command,
         monitor=monitor_command(
-            venv, where.facts.arch, options, python=where.current_python, is_locked=where.current_env is None
+            venv,
+            where.facts.arch,
+            options,
+            python=where.current_python,
+            is_locked=where.current_env is None,
+            instruments=where.instruments if place.node.local else None,
         ),
     )
+    return contained(step, bench, where, _visible(config, place))
+
+
+def _visible(config: BenchmarkConfig, place: Placement) -> Sequence[Device]:
+    """The devices that a process sees: its own; a rank sees those of all ranks of its node, and picks by its number."""
+    return place.node.devices if launcher_of(config) == RANKS else place.devices
+
+
+def contained(step: Step, bench: Ready, where: Circumstances, devices: Sequence[Device]) -> Step:
+    """The step in the container that suite or system name, with all folders of ours inside; as it is without one.
+
+    `bench` and `where` have the paths of the step's node. Raises ConfigError for a container without an image.
+    """
+    container = container_of(bench.config, where.system)
+    if container is None:
+        return step
+    dirs = dirs_of(bench.config, where)
+    own = [dirs.base, dirs.venv, dirs.code, dirs.data, dirs.cache, dirs.extra]
+    folders = [*own, bench.folder, *([where.current_env] if where.current_env is not None else [])]
+    return inside(step, container, where.facts.arch, devices, folders)
 
 
 def _argument_keys(role: Role) -> tuple[str, ...]:
@@ -214,24 +228,54 @@ def _sizes(config: BenchmarkConfig, role: Role, names: Mapping[str, Any]) -> dic
     return {"batch_size": sizes[0]} if len(sizes) == 1 else {}
 
 
+def _ready_s(config: BenchmarkConfig) -> float:
+    """How long a server may take until it is ready, in seconds: as long as its client, unless the suite says."""
+    given = config.server.timeout if config.server is not None else None
+    return config.max_duration if given is None else given
+
+
+def readiness(config: BenchmarkConfig, ready: str, part: _Part) -> dict[str, Any]:
+    """What the agent waits for: a port when it is a number, or chosen at the start (`@port`), else a pattern.
+
+    Raises ConfigError for what is neither.
+    """
+    timeout_s = _ready_s(config)
+    if not ready:
+        return {"timeout_s": timeout_s}
+    where, path = config.origin.where("server.ready"), f"{config.name}.server.ready"
+    if ready != FREE_PORT and not ready.isdecimal():
+        try:
+            re.compile(ready)
+        except (re.error, RecursionError, OverflowError) as error:
+            what = f"not a regular expression: {error}"
+            raise ConfigError(Problem(where=where, path=path, what=what, way_out="")) from None
+        return {"pattern": ready, "timeout_s": timeout_s}
+    if ready != FREE_PORT and not 0 < int(ready) < 65_536:
+        way_out = "a pattern of digits alone stands in parentheses"
+        raise ConfigError(Problem(where=where, path=path, what=f"there is no port {ready}", way_out=way_out))
+    ip = part.place.node.ip
+    return {"port": ready, "hosts": list(dict.fromkeys(["127.0.0.1", *([ip] if ip else [])])), "timeout_s": timeout_s}
+
+
 def _pairing(config: BenchmarkConfig, part: _Part, server: Step | None, names: Mapping[str, Any]) -> dict[str, Any]:
     """What a server and a client need to find each other; `ready` is the port or pattern for which the client waits."""
     if not part.role:
         return {}
     ready = config.server.ready if config.server is not None else ""
     ready = render_text(ready, names, where=config.origin.where("server.ready"), path=f"{config.name}.server.ready")
-    about: dict[str, Any] = {"ready": ready}
+    about: dict[str, Any] = {"ready": readiness(config, ready, part)}
     if server is not None:
         about |= {"step": server.id, "node": server.node}
     return {"role": part.role, "server": about}
 
 
 def preparation_of(
-    bench: Ready, where: Circumstances
+    bench: Ready, where: Circumstances, node: Node
 ) -> tuple[tuple[str, ...], dict[str, str], str, str, dict[str, Any]]:
     """What a benchmark's prepare.py is given: the run's arguments, environment, working folder, venv and configuration."""
+    bench, where = at_node(bench, where, node)
     assert bench.declared is not None
-    names = names_for(bench.config, bench.folder, where, where.facts.main)
+    names = names_for(bench.config, bench.folder, where, node)
     # Data does not depend on the batch size, so one preparation does for every size.
     names.pop(AUTO_BATCH, None)
     venv = venv_of(bench.config, where)
@@ -245,7 +289,13 @@ def preparation_of(
 
 
 def _launch(
-    bench: Ready, where: Circumstances, part: _Part, names: Mapping[str, Any], venv: str, source: str
+    bench: Ready,
+    where: Circumstances,
+    part: _Part,
+    names: Mapping[str, Any],
+    venv: str,
+    source: str,
+    env: Mapping[str, str],
 ) -> tuple[str, ...]:
     """Interpreter, launcher, our runner and the program; the program's own arguments follow."""
     config, declared = bench.config, bench.declared
@@ -268,7 +318,8 @@ def _launch(
         )
     if part.role == "client":
         return (python, *program)
-    return (python, *launcher_words(config, part.place, where.facts, where.system.options, names), *program)
+    launcher = launcher_words(config, part.place, where.facts, where.system.options, names, env)
+    return (*launcher.before, python, *launcher.after, *program)
 
 
 def _program(declared: Benchmark, folder: str, source: str) -> tuple[str, ...]:
@@ -276,47 +327,6 @@ def _program(declared: Benchmark, folder: str, source: str) -> tuple[str, ...]:
         return ("-m", declared.module)
     assert declared.script is not None
     return (str(PurePath(source if declared.source is not None else folder, declared.script)),)
-
-
-def source_of(bench: Ready, dirs: Dirs) -> str:
-    """The folder of the fetched program, or the benchmark's own where nothing is fetched."""
-    if bench.declared is None or bench.declared.source is None:
-        return bench.folder
-    return str(PurePath(dirs.code, bench.declared.source.folder))
-
-
-def venv_of(config: BenchmarkConfig, where: Circumstances) -> str:
-    """The environment that a benchmark's programs run in; none, empty, for a command without a benchfile."""
-    if config.definition is None:
-        return ""
-    if where.current_env is not None:
-        return where.current_env
-    return f"{where.dirs.venv}/{config.install_group}"
-
-
-def dirs_of(config: BenchmarkConfig, where: Circumstances) -> Dirs:
-    """The folders as a benchmark sees them. Raises ConfigError for one that only the system can move."""
-    moved = {}
-    for name, folder in config.dirs.items():
-        if name not in ("data", "cache", "extra"):
-            what = f"'{name}' cannot be moved for one benchmark"
-            way_out = "move data, cache or extra; system.dirs moves any folder for all"
-            place = config.origin.where(f"dirs.{name}")
-            raise ConfigError(Problem(where=place, path=f"{config.name}.dirs.{name}", what=what, way_out=way_out))
-        moved[name] = str(PurePath(where.dirs.base, folder))
-    return replace(where.dirs, **moved)
-
-
-def working_folder(bench: Ready, dirs: Dirs, source: str) -> str:
-    """Where the program is started; `data` gives each benchmark a folder of its own to write into."""
-    assert bench.declared is not None
-    match bench.declared.cwd:
-        case "source":
-            return source
-        case "definition":
-            return bench.folder
-        case _:
-            return f"{dirs.data}/{bench.config.name}"
 
 
 def bench_config(
@@ -333,7 +343,12 @@ def bench_config(
         "options": {**declared.options, **config.options},
         "voir": dict(config.voir),
         "validation": dict(config.validation),
-        "plan": {"method": config.plan.method, "n": config.plan.n},
+        "plan": {
+            "method": config.plan.method,
+            "n": config.plan.n,
+            **({"ranks": True} if launcher_of(config) == RANKS else {}),
+        },
+        **({"metrics": {name: asdict(one) for name, one in config.metrics.items()}} if config.metrics else {}),
         "measure": {
             "profile": profile.name,
             "warmup_steps": profile.warmup_steps,
@@ -342,100 +357,6 @@ def bench_config(
             "window_s": profile.window_s,
         },
     }
-
-
-def names_for(config: BenchmarkConfig, folder: str, where: Circumstances, node: Node) -> dict[str, Any]:
-    """The values of the placeholders that a benchmark's arguments may use (docs/suite-language.md, Placeholders)."""
-    sizing = where.system.options.get("cpu", {})
-    devices = max(1, len(node.devices))
-    available = max(1, int(sizing.get("total_count") or node.cpu_count) - int(sizing.get("reserved_cores", 0)))
-    per_device = max(1, available // devices)
-    workers = sizing.get("n_workers")
-    if workers is None:
-        least, most = (sizing.get(key, sizing.get(f"cpu_{key}", otherwise)) for key, otherwise in _WORKERS)
-        workers = min(max(per_device, int(least)), int(most))
-    dirs = dirs_of(config, where)
-    system = system_names(where, node)
-    names = {
-        **{key: value for key, value in system.items() if not key.startswith("_")},
-        "arch": where.facts.arch,
-        "device_name": where.facts.arch if where.facts.arch != "rocm" else "cuda",
-        "ccl": COLLECTIVES[where.facts.arch],
-        "cpu_count": available,
-        "gpu_count": devices,
-        "cpu_per_gpu": per_device,
-        "n_worker": int(workers),
-        "milabench_base": dirs.base,
-        "milabench_venv": venv_of(config, where),
-        "milabench_code": dirs.code,
-        "milabench_extra": f"{dirs.extra}/{config.name}",
-        "milabench_data": dirs.data,
-        "milabench_runs": dirs.runs,
-        "milabench_cache": dirs.cache,
-        "milabench_name": config.name,
-        "benchmark_folder": folder,
-        "run_name": where.run_name,
-        "system": system,
-        "_auto_cpu": bool(sizing.get("auto", sizing.get("enabled", False))),
-    }
-    if where.sizer.options.asks:
-        names[AUTO_BATCH] = lambda own: where.sizer.size(config.name, own, device_memory(node))
-    return names
-
-
-# Least and most loader workers, `system.options.cpu.min` and `.max`; milabench 1.3 also has cpu_min and cpu_max.
-_WORKERS = (("min", 2), ("max", 16))
-
-
-def device_memory(node: Node) -> int | None:
-    """MiB of the smallest device of a node; None where it is not known."""
-    return min((device.memory_mib for device in node.devices), default=0) or None
-
-
-def system_names(where: Circumstances, node: Node) -> dict[str, Any]:
-    """The system as placeholders see it: what the system file says, completed with what is known of the machines."""
-    first = node.devices[0] if node.devices else None
-    gpu = where.system.raw.get("gpu")
-    return {
-        **where.system.raw,
-        "arch": where.facts.arch,
-        "gpu": {
-            "name": first.name if first is not None else "",
-            "capacity": f"{device_memory(node) or 0} MiB",
-            **(gpu if isinstance(gpu, Mapping) else {}),
-            "count": len(node.devices),
-            "memory_MiB": device_memory(node) or 0,
-        },
-        "nodes": [
-            {
-                **(where.system.nodes[rank].extra if rank < len(where.system.nodes) else {}),
-                "name": each.name,
-                "ip": each.ip,
-                "hostname": each.hostname or each.ip,
-                "port": each.port,
-                "user": each.user,
-                "main": each.main,
-            }
-            for rank, each in enumerate(where.facts.nodes)
-        ],
-    }
-
-
-def sizing_notes(benches: Sequence[Ready], where: Circumstances) -> tuple[str, ...]:
-    """What a person should know about batch sizes that stay as they are although sizing is asked for."""
-    if not where.sizer.options.needs_observations:
-        return ()
-    memory = device_memory(where.facts.main)
-    return tuple(
-        why
-        for bench in benches
-        if bench.declared is not None
-        and auto_batches(bench.config, names_for(bench.config, bench.folder, where, where.facts.main), _ALL_ARGUMENTS)
-        and (why := where.sizer.why_unsized(bench.config.name, memory)) is not None
-    )
-
-
-_ALL_ARGUMENTS = ("argv", "server.argv", "client.argv", "command")
 
 
 def describe(facts: SystemFacts) -> dict[str, Any]:

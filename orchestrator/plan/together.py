@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.config.schema import BenchmarkConfig
@@ -32,20 +33,48 @@ def barrier(config: BenchmarkConfig, siblings: int, options: Mapping[str, Any]) 
     return {"barrier": True, "barrier_timeout_s": float(limit)}
 
 
+# What has no environment of its own may end soon; what it takes is read this often.
+COMMAND_PERIOD_S = 0.5
+_FROM_SOURCES = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from benchmate.monitors.__main__ import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruments:
+    """The sources of the instruments on the machine that commands are given on, and an interpreter for them there."""
+
+    python: str
+    folder: str
+
+
 def monitor_command(
-    venv: str, arch: Arch, options: Mapping[str, Any], *, is_locked: bool, python: str | None = None
+    venv: str,
+    arch: Arch,
+    options: Mapping[str, Any],
+    *,
+    is_locked: bool,
+    python: str | None = None,
+    instruments: Instruments | None = None,
 ) -> tuple[str, ...]:
-    """The command that watches a group, from the environment of its steps; empty without one, or when it is not wanted.
+    """The command that watches a group, from the environment of its steps; empty when it is not wanted.
+
+    Steps without an environment are watched by what `instruments` names, where there is something.
 
     `system.options.monitor: false` switches it off; `system.options.simulated_devices` names a file of scripted readings.
     `is_locked`: the environment was installed from locks, against which it can be compared.
     """
-    if not venv or options.get("monitor") is False:
+    if options.get("monitor") is False or not (venv or instruments):
         return ()
     simulated = options.get("simulated_devices")
+    about = ("--arch", arch, *(("--simulated", str(simulated)) if simulated else ()))
+    if not venv and instruments is not None:
+        words = (instruments.python, "-I", "-c", _FROM_SOURCES, instruments.folder)
+        return (*words, *about, "--host-period", str(COMMAND_PERIOD_S))
     return (
         python or f"{venv}/bin/python",
-        *("-I", "-m", "benchmate.monitors", "--arch", arch),
-        *(("--simulated", str(simulated)) if simulated else ()),
+        *("-I", "-m", "benchmate.monitors"),
+        *about,
         *(("--packages",) if is_locked else ()),
     )

@@ -1,0 +1,1 @@
+"""Criteria of a file, held against runs: PASS, FAIL or INCONCLUSIVE."""

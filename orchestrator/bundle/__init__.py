@@ -1,0 +1,1 @@
+"""Runs in one zip file that tells when it was changed; and zip files from elsewhere, read with care."""

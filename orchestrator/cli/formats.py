@@ -1,0 +1,106 @@
+"""The forms in which runs and comparisons are told, chosen by option or by the ending of a file, and where they go."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestrator.errors import RecordError, UsageError
+
+if TYPE_CHECKING:
+    from orchestrator.analysis.compare import Comparison
+    from orchestrator.analysis.summary import Summary
+    from orchestrator.analysis.why import Difference
+    from orchestrator.events.rundir import Run
+
+FORMATS = ("text", "markdown", "html", "csv", "json", "junit")
+ENDINGS = {
+    ".txt": "text",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".html": "html",
+    ".htm": "html",
+    ".csv": "csv",
+    ".json": "json",
+    ".xml": "junit",
+}
+
+
+def format_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a verb the options that say how and where it tells: `form`, `as_json`, `output`."""
+    decorate = (
+        click.option(
+            "-f",
+            "--format",
+            "form",
+            type=click.Choice(FORMATS),
+            help="What is written. Default: what the output file ends in, else text.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Short for --format json."),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Write to a file instead of the terminal.",
+        ),
+    )
+    for option in reversed(decorate):
+        function = option(function)
+    return function
+
+
+def chosen(form: str | None, as_json: bool, output: Path | None) -> str:
+    """The format: what was asked for, else what the file ends in, else text. Raises UsageError for two answers or none."""
+    if as_json and form not in (None, "json"):
+        raise UsageError(f"--json and --format {form} are two formats; leave one out")
+    if as_json or form is not None:
+        return "json" if as_json else str(form)
+    if output is None:
+        return "text"
+    if output.suffix.lower() in ENDINGS:
+        return ENDINGS[output.suffix.lower()]
+    raise UsageError(f"-o {output}: no format ends in '{output.suffix}'; give one with --format {'|'.join(FORMATS)}")
+
+
+def reported(form: str, summaries: Sequence[Summary], runs: Sequence[Run]) -> str:
+    """The report on runs in a format; a page in HTML draws their series as well, and reads them from the runs."""
+    module = _module(form)
+    if form == "html":
+        from orchestrator.analysis.traces import traces
+
+        return str(module.render(summaries, [traces(run) for run in runs]))
+    return str(module.render(summaries))
+
+
+def compared(
+    form: str, comparison: Comparison, differences: Sequence[Difference] | None, runs: Sequence[Run | None]
+) -> str:
+    """A comparison in a format; `runs` are those of its systems in order, None for one that is known by its report alone."""
+    module = _module(form)
+    if form == "html":
+        from orchestrator.analysis.traces import traces
+
+        is_drawn = len(runs) <= module.SYSTEMS_DRAWN
+        traced = [traces(run) if run is not None and is_drawn else None for run in runs]
+        return str(module.render_comparison(comparison, differences, traced))
+    return str(module.render_comparison(comparison, differences))
+
+
+def write(text: str, output: Path | None) -> None:
+    """Write to a file and say so, or to the terminal. Raises RecordError where that cannot be."""
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{output}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+    click.echo(f"written to {output}", err=True)
+
+
+def _module(form: str) -> Any:
+    return importlib.import_module(f"orchestrator.report.{form}")

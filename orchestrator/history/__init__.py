@@ -1,0 +1,1 @@
+"""Results of many runs in one store, their trend, and results from and for other programs."""
