@@ -3,13 +3,15 @@ PYTHON ?= python3
 VENV ?= .venv
 BASE ?= results
 CONFIG ?= config/quickstart.yaml
+CLUSTER ?= tests/suite/cluster.yaml
 BIN = $(VENV)/bin
 MILABENCH = $(BIN)/milabench
 
-.PHONY: help quickstart test check fmt e2e docs perf clean
+.PHONY: help quickstart demo-cluster test check fmt e2e docs perf clean
 
 help:
 	@echo "make quickstart   install milabench into $(VENV), then install, prepare, run and report $(CONFIG)"
+	@echo "make demo-cluster three machines in network namespaces (root, sshd), $(CLUSTER) run over them, its report"
 	@echo "make test         set up and run the tests"
 	@echo "make check        formatting, lint, types"
 	@echo "make e2e          the slow tests: real suites in real environments"
@@ -17,6 +19,12 @@ help:
 	@echo "make fmt          format the code"
 	@echo "make docs         write the generated pages of docs/"
 	@echo "make clean        remove $(VENV); environments and runs in $(BASE) stay"
+
+# How many tests run at once; more than there are cores, for they wait for processes too.
+AT_ONCE ?= 4
+# The slow tests make their own load; the files share nothing. E2E="e2e and not long" leaves the slowest out.
+E2E_AT_ONCE ?= 2
+E2E ?= e2e
 
 # Byte code is kept next to the code, so that a benchmark does not time its own compilation.
 export PYTHONDONTWRITEBYTECODE =
@@ -43,9 +51,12 @@ quickstart: $(VENV)/.installed
 	@echo "== milabench report"
 	@$(MILABENCH) report --base $(BASE)
 
+demo-cluster: $(VENV)/.installed
+	@$(BIN)/python tests/ssh/demo_cluster.py --base $(BASE) --config $(CLUSTER)
+
 test: $(VENV)/.dev
-	cd benchmate && $(abspath $(BIN))/python -m pytest -q
-	$(BIN)/python -m pytest -q -m "not e2e"
+	cd benchmate && $(abspath $(BIN))/python -m pytest -q -n $(AT_ONCE) --dist worksteal
+	$(BIN)/python -m pytest -q -n $(AT_ONCE) --dist worksteal -m "not e2e"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -57,13 +68,14 @@ fmt: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 e2e: $(VENV)/.dev
-	$(BIN)/python -m pytest -m e2e tests/e2e
+	$(BIN)/python -m pytest -q -n $(E2E_AT_ONCE) --dist loadfile --durations=10 -m "$(E2E)"
 
 perf: $(VENV)/.dev
 	@for program in tests/perf/*.py; do echo "== $$program"; $(BIN)/python $$program || exit 1; done
 
 docs: $(VENV)/.installed
 	$(MILABENCH) config schema > docs/suite.schema.json
+	$(MILABENCH) accept --schema > docs/acceptance.schema.json
 
 clean:
 	rm -rf $(VENV)

@@ -7,6 +7,11 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples everywhere, and none is wrong because the machine does other things meanwhile.
+settings.register_profile("milabench", deadline=None, derandomize=True)
+settings.load_profile("milabench")
 
 # A job in the background of a script ignores Ctrl-C, and so would every program that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

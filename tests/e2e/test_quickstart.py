@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+# One base, installed and prepared once.
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,6 +132,26 @@ def test_the_harness_costs_little_and_says_how_much(place: Place, run: dict[str,
     assert overhead["share"] > 0
 
 
+def test_instances_on_two_simulated_devices_measure_at_the_same_time(place: Place, tmp_path: Path) -> None:
+    reading = {"t": 0, "memory_MiB": [40960, 81920], "load": 0.95, "power_W": 500}
+    devices = [{"uuid": f"SIM-{number}", "readings": [reading]} for number in range(2)]
+    (tmp_path / "two.json").write_text(json.dumps({"devices": devices}))
+    with_two = Place(place.base, {**place.environ, "MILABENCH_SIMULATED_DEVICES": str(tmp_path / "two.json")})
+    with_two.milabench("run", *QUICKSTART, "--select", "digits,flops", "-s", "system.gpu.count=2")
+    report = with_two.report()
+    assert {bench["bench"] for bench in report["benchmarks"]} == {"digits", "flops"}
+    for bench in report["benchmarks"]:
+        assert bench["overlap"] >= 0.95, bench["bench"]
+        judged = {(one["step"], one["check"]) for one in bench["validations"]}
+        for step in (f"{bench['bench']}.D0", f"{bench['bench']}.D1"):
+            assert {(step, check) for check in ("rate", "placement", "throttle", "energy")} <= judged
+            lines = (place.base / "runs" / report["run"] / f"{step}.data").read_bytes().splitlines()
+            data = [record["data"] for record in map(json.loads, lines) if record["event"] == "data"]
+            (window,) = [one["window"] for one in data if "window" in one and one.get("task") != "validation"]
+            rates = [one for one in data if "rate" in one and one.get("task") == "train"]
+            assert all(one.get("warmup", False) == (one["t0_ns"] < window["start_ns"]) for one in rates), step
+
+
 def test_the_fetched_programs_are_what_was_published(place: Place, run: dict[str, Any], tmp_path: Path) -> None:
     plan = json.loads(place.milabench("plan", "install", *QUICKSTART, "--json").stdout)
     cache = Path(place.environ.get("XDG_CACHE_HOME") or Path(place.environ["HOME"], ".cache"), "milabench", "archives")
@@ -214,6 +235,7 @@ def test_a_killed_orchestrator_leaves_no_process_and_a_report(place: Place, run:
     ("venv", "folder", "files"),
     [
         ("torch", "benchmate", ["test_probes", "test_ranks", "test_steps_in_torch", "test_bad_input", "test_readme"]),
+        pytest.param("torch", "benchmate", ["ops/test_operators"], marks=pytest.mark.long),
         ("sft", "benchmate", ["test_trainer"]),
         ("flax", "benchmate", ["test_jax"]),
         ("torch", "", ["contract/test_instruments_and_agent"]),

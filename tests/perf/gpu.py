@@ -23,13 +23,12 @@ import torch
 from torch import nn
 
 import benchmate
-from benchmate.config import parse_config
+from benchmate.configuration import parse_config
 from benchmate.devices.api import Device, Sample
 from benchmate.devices.detect import open_vendor
 from benchmate.ring import Entry, Reader
 from benchmate.session import Session, current, use
 
-PAIRS = 40
 ENERGY_S = 20.0
 KINDS = ("alone", "alone, again", "loop observed", "loop and loss observed")
 
@@ -124,7 +123,7 @@ def wall_s(function: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def overhead(name: str, training: Training, steps: int) -> None:
+def overhead(name: str, training: Training, steps: int, blocks: int) -> None:
     """The same steps alone, again alone (for the noise), with the loop observed, and with the loss observed too."""
 
     def once(kind: str) -> float:
@@ -139,16 +138,16 @@ def overhead(name: str, training: Training, steps: int) -> None:
     times: dict[str, list[float]] = {kind: [] for kind in KINDS}
     order = list(KINDS)
     shuffle = random.Random(0).shuffle
-    for _ in range(PAIRS):
+    for _ in range(blocks):
         shuffle(order)
         for kind in order:
             times[kind].append(once(kind))
         taken_out()
-    print(f"{name}: wall time of a step, {PAIRS} shuffled blocks of {steps} steps, difference paired by block")
+    print(f"{name}: wall time of a step, {blocks} shuffled blocks of {steps} steps, difference paired by block")
     for kind in KINDS:
         differences = [b / a - 1 for a, b in zip(times["alone"], times[kind], strict=True)]
         middle = statistics.median(differences)
-        half = 1.96 * 1.2533 * statistics.stdev(differences) / math.sqrt(PAIRS)
+        half = 1.96 * 1.2533 * statistics.stdev(differences) / math.sqrt(blocks)
         print(f"  {kind:24} {statistics.median(times[kind]) * 1e3:8.3f} ms   {middle:+.3%} +- {half:.3%}")
 
 
@@ -234,9 +233,9 @@ def main() -> None:
     memory(device)
     large = Training(layers=12, width=1024, rows=16, length=512)
     small = Training(layers=2, width=128, rows=4, length=64)
-    for name, training, steps in (("device-bound", large, 20), ("launch-bound", small, 100)):
-        overhead(name, training, steps)
-        agreement(name, training, 5 * steps)
+    for name, training, steps, blocks in (("device-bound", large, 20, 40), ("launch-bound", small, 10, 150)):
+        overhead(name, training, steps, blocks)
+        agreement(name, training, 100)
     energy(large, device)
 
 

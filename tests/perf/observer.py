@@ -6,6 +6,8 @@ Thread CPU time, medians of interleaved blocks: the machine may be busy. Numbers
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import math
 import os
 import random
 import resource
@@ -15,17 +17,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import benchmate
-from benchmate.config import parse_config
+import benchmate.loss
+from benchmate.configuration import parse_config
 from benchmate.memory import host_peak_bytes
 from benchmate.session import Session, use
 
 BLOCKS = 31
 STEPS = 20_000
+ROUNDS = 400
+STEPS_IN_TURN = 10
 
 
 class Null:
@@ -104,6 +111,14 @@ def go_through(iterable: Iterable[object]) -> None:
         pass
 
 
+@dataclass(frozen=True)
+class Kind:
+    """One way of going through the same training steps."""
+
+    batches: Iterator[Any]
+    observe_loss: Callable[[Any], None] | None = None
+
+
 def training_step() -> None:
     """The same training steps of about 1 ms: alone, twice (for the noise), with the loop observed, with the loss observed too."""
     if importlib.util.find_spec("torch") is None:
@@ -116,42 +131,83 @@ def training_step() -> None:
     model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     batches = [(torch.randn(96, 256), torch.randint(0, 10, (96,))) for _ in range(25)]
+    now = time.thread_time_ns
+    began = spent = 0
 
-    def train(loader: Iterable[tuple[torch.Tensor, torch.Tensor]], observe_loss: bool) -> None:
-        for x, y in loader:
+    def own_time() -> int:
+        """CPU time of the steps whose loss is observed: so many losses are read as if those were the only ones."""
+        return spent + now() - began
+
+    def train(kind: Kind) -> tuple[float, float]:
+        """(all, the instruments' calls with the clock's) CPU ns a step of one block."""
+        nonlocal began, spent
+        inside = 0
+        began = now()
+        for _ in range(STEPS_IN_TURN):
+            t0 = now()
+            x, y = next(kind.batches)
+            t1 = now()
             loss = torch.nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            if observe_loss:
-                benchmate.observe_loss(loss)
+            t2 = now()
+            if kind.observe_loss is not None:
+                kind.observe_loss(loss)
+            inside += t1 - t0 + now() - t2
+        took = now() - began
+        if kind.observe_loss is not None:
+            spent += took
+        return took / STEPS_IN_TURN, inside / STEPS_IN_TURN
+
+    def alone() -> Iterator[Any]:
+        return itertools.cycle(batches)
+
+    def observed() -> Iterator[Any]:
+        return iter(benchmate.observed(alone()))
 
     fresh_observer()
-    observed = benchmate.observed(batches)
+    vars(benchmate.loss)["perf_counter_ns"] = own_time
     kinds = {
-        "alone": (batches, False),
-        "alone, again": (batches, False),
-        "loop observed": (observed, False),
-        "loop and loss observed": (observed, True),
+        "alone": Kind(alone()),
+        "alone, again": Kind(alone()),
+        "loop observed": Kind(observed()),
+        "loop and loss observed": Kind(observed(), benchmate.observe_loss),
     }
-    for loader, loss in kinds.values():
-        train(loader, loss)
-    times: dict[str, list[float]] = {name: [] for name in kinds}
     order = list(kinds)
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in kinds}
     shuffle = random.Random(0).shuffle
-    for _ in range(300):  # short blocks, so that what else the machine does hits all kinds alike
+    for round_ in range(-20, ROUNDS):  # the first ones warm up
         shuffle(order)
         for name in order:
-            loader, loss = kinds[name]
-            times[name].append(cpu_ns(partial(train, loader, loss), len(batches)))
+            found = train(kinds[name])
+            if round_ >= 0:
+                times[name].append(found)
     print(
-        "training step, CPU time (median of 300 shuffled blocks of 25 steps; difference paired by block, against both runs alone)"
+        f"training step, CPU time (medians of {ROUNDS} shuffled rounds of {STEPS_IN_TURN} steps; load average "
+        f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} processors)"
     )
+    print(
+        "  paired: against the same step alone in the same round, 95 % interval; in the loop: inside the instruments' calls"
+    )
+    whole = statistics.median(step for step, _ in times["alone"])
+    print(f"  {'':24} {'step':>9}   {'paired':>25}   in the loop")
     for name, values in times.items():
-        alone = [(a + b) / 2 for a, b in zip(times["alone"], times["alone, again"], strict=True)]
-        more = statistics.median(b - a for a, b in zip(alone, values, strict=True))
-        share = more / statistics.median(alone)
-        print(f"  {name:32} {statistics.median(values) / 1e3:8.1f} us   {more / 1e3:+6.2f} us   {share:+.2%}")
+        pairs = list(zip(times["alone"], values, strict=True))
+        ratio, low, high = median_interval([b[0] / a[0] - 1 for a, b in pairs])
+        inside = statistics.median(b[1] - a[1] for a, b in pairs)
+        print(
+            f"  {name:24} {statistics.median(step for step, _ in values) / 1e3:6.0f} us   "
+            f"{ratio:+7.2%} [{low:+.2%}, {high:+.2%}]   {inside / 1e3:+5.2f} us   {inside / whole:+.2%}"
+        )
+
+
+def median_interval(values: list[float]) -> tuple[float, float, float]:
+    """(median, low, high): the exact 95 % interval of the median by order statistics, ranks from the normal approximation."""
+    ordered = sorted(values)
+    n = len(ordered)
+    rank = max(0, math.floor(n / 2 - 0.98 * math.sqrt(n)))
+    return statistics.median(ordered), ordered[rank], ordered[n - 1 - rank]
 
 
 def start_up() -> None:

@@ -94,9 +94,10 @@ def planned(path: Path) -> dict[str, Any]:
     from orchestrator.bench.api import Benchmark
     from orchestrator.config.read import read_suite
     from orchestrator.facts.model import Device, Node, SystemFacts
+    from orchestrator.plan.circumstances import Circumstances, Ready
     from orchestrator.plan.dirs import dirs_under
     from orchestrator.plan.profile import PROFILES
-    from orchestrator.plan.run import Circumstances, Ready, plan_run
+    from orchestrator.plan.run import plan_run
 
     suite = read_suite([path], env={}, detected_arch="cuda")
     node = Node(cpu_count=8, devices=(Device(index=0, uuid="0", name="accelerator", arch="cuda"),))

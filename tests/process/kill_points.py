@@ -18,27 +18,31 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = ("--use-current-env", "--config", str(ROOT / "tests" / "suite" / "brief.yaml"), "--display", "none")
-CEILING_S = 60
+WATCHED = ("--use-current-env", "--config", str(ROOT / "tests" / "suite" / "watched.yaml"), "--display", "none")
+CEILING_S = 180  # generous: it is only reached when something is broken
 TARGETS = ("orchestrator", "orchestrator", "agent", "step", "monitor")
-AT_ONCE = 4
+AT_ONCE = 2  # in each of the tests that run at once
+# A monitor that was struck is a message in the records, not a failure.
+MEASURED = ("data", "message")
 # Journal of the undisturbed run: one line for its orchestrator, three for each of the four steps, the last.
 LINES = 14
 
 
 @dataclass(frozen=True, kw_only=True)
 class Strike:
-    """Who gets which signal: once the journal has `lines` lines, and `later_s` after that."""
+    """Who gets which signal: once the journal has `lines` lines, or the target is there, and `later_s` after that."""
 
     seed: int
     target: str
     number: int
-    lines: int
+    lines: int | None
     later_s: float
     is_woken: bool
 
     def __str__(self) -> str:
         how = signal.Signals(self.number).name
-        return f"seed {self.seed}: {how} to the {self.target} {self.later_s:.3f} s after {self.lines} journal lines"
+        since = "it began" if self.lines is None else f"{self.lines} journal lines"
+        return f"seed {self.seed}: {how} to the {self.target} {self.later_s:.3f} s after {since}"
 
 
 def strike_of(seed: int) -> Strike:
@@ -54,18 +58,27 @@ def strike_of(seed: int) -> Strike:
     )
 
 
-def struck(strikes: list[Strike], folder: Path) -> dict[str, object]:
+def strike_of_a_monitor(seed: int) -> Strike:
+    """A strike at the monitor beside a measured program: all ways in turn, at any time of its life."""
+    ways = ((signal.SIGTERM, False), (signal.SIGKILL, False), (signal.SIGSTOP, True), (signal.SIGSTOP, False))
+    number, is_woken = ways[seed % len(ways)]
+    later_s = random.Random(seed).uniform(0, 1)
+    return Strike(seed=seed, target="monitor", number=number, lines=None, later_s=later_s, is_woken=is_woken)
+
+
+def struck(strikes: list[Strike], folder: Path, suite: tuple[str, ...] = SUITE) -> dict[str, object]:
     """What is wrong after each strike, by strike; nothing where the accounting is that of an undisturbed run."""
-    (expected,) = (accounting(Case(folder / "undisturbed").undisturbed()),)
+    expected = accounting(Case(folder / "undisturbed", suite).undisturbed())
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        wrong = pool.map(lambda strike: Case(folder / str(strike.seed)).wrong_after(strike, expected), strikes)
+        wrong = pool.map(lambda strike: Case(folder / str(strike.seed), suite).wrong_after(strike, expected), strikes)
         return {str(strike): found for strike, found in zip(strikes, wrong, strict=True) if found}
 
 
 class Case:
     """A base of its own."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, suite: tuple[str, ...] = SUITE) -> None:
+        self.suite = suite
         home = base / "home"
         home.mkdir(parents=True)
         self.base = base
@@ -75,7 +88,7 @@ class Case:
 
     def undisturbed(self) -> Path:
         """A run that ends well."""
-        code, said = self.milabench("run", *SUITE)
+        code, said = self.milabench("run", *self.suite)
         assert code == 0, said
         return self.run_folder()
 
@@ -84,7 +97,7 @@ class Case:
         # Into a file: an agent that hangs keeps a pipe open.
         with (self.base / "said").open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "orchestrator", "run", *SUITE],
+                [sys.executable, "-m", "orchestrator", "run", *self.suite],
                 env=self.environ,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
@@ -104,25 +117,29 @@ class Case:
             return said
         code, said = self.milabench("resume")
         if code in (3, 6) and not self.has_plan():
-            code, said = self.milabench("run", *SUITE)  # it was struck before there was anything to go on with
+            code, said = self.milabench("run", *self.suite)  # it was struck before there was anything to go on with
         if code != 0 or "Traceback" in said:
             return code, said
         found = accounting(self.run_folder())
         if found != expected:
             return found, said
+        return self.left()
+
+    def left(self) -> list[str]:
+        """The processes that have not gone a while after the command; an agent without orchestrator is ending by itself."""
         left = self.processes()
         deadline = time.monotonic() + CEILING_S
-        while left and time.monotonic() < deadline:  # an agent without orchestrator is ending by itself
+        while left and time.monotonic() < deadline:
             time.sleep(0.02)
             left = self.processes()
         return [f"{pid}: {command}" for pid, command in left]
 
     def hit(self, strike: Strike, process: subprocess.Popen[bytes]) -> None:
         """Waits for the moment and strikes, unless the run is over by then."""
-        while process.poll() is None and self.journal_lines() < strike.lines:
-            time.sleep(0.002)
+        while process.poll() is None and not self.is_due(strike):
+            time.sleep(0.005)
         time.sleep(strike.later_s)
-        for pid in self.pids_of(strike.target, process.pid):
+        for pid in self.pids_of(strike.target) or [process.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, strike.number)
                 if strike.number == signal.SIGSTOP:
@@ -132,15 +149,19 @@ class Case:
                     else:  # what hangs is left to whoever comes after
                         process.kill()
 
-    def pids_of(self, target: str, orchestrator: int) -> list[int]:
-        """One process of a kind; the orchestrator where there is none of it at this moment."""
+    def is_due(self, strike: Strike) -> bool:
+        """Whether what the strike waits for is there."""
+        return bool(self.pids_of(strike.target)) if strike.lines is None else self.journal_lines() >= strike.lines
+
+    def pids_of(self, target: str) -> list[int]:
+        """One process of a kind; none where there is none at this moment, and for the orchestrator, which is known."""
         found = {
             "orchestrator": lambda _: False,
             "agent": lambda command: "agent.py" in command and "serve" in command,
             "step": lambda command: command.startswith("/bin/sh -c"),
             "monitor": lambda command: "benchmate.monitors" in command,
         }[target]
-        return [pid for pid, command in self.processes() if found(command)][:1] or [orchestrator]
+        return [pid for pid, command in self.processes() if found(command) and is_leader(pid)][:1]
 
     def processes(self) -> list[tuple[int, str]]:
         """The live processes that a run below this base started: they carry its marker, and know the base."""
@@ -182,8 +203,18 @@ def marked(is_ours: Callable[[bytes], bool]) -> Iterator[tuple[int, str]]:
                     yield int(folder.name), (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
 
 
+def is_leader(pid: int) -> bool:
+    """Whether a process leads its group, as whatever we start does; a child that a shell has just forked looks like it."""
+    with contextlib.suppress(ProcessLookupError):
+        return os.getpgid(pid) == pid
+    return False
+
+
 def accounting(run: Path) -> dict[str, Any]:
-    """How every step ended, what it said, and what its last records are: the same for all runs that came to the same."""
+    """How every step ended, what it said and what it recorded: the same for all runs that came to the same.
+
+    Of measurements only that there are some: how many samples a monitor takes depends on how fast it is.
+    """
     summary = json.loads((run / "summary.json").read_text())
     journal = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines() if is_json(line)]
     passed = {entry["step"]: entry["attempt"] for entry in journal if entry.get("outcome") == "passed"}
@@ -193,7 +224,9 @@ def accounting(run: Path) -> dict[str, Any]:
         name = stem if passed[step] == 1 else f"{stem}~{passed[step]}"
         records = [json.loads(line) for line in (run / f"{name}.data").read_text().splitlines()]
         told = [record["data"] for record in records if record["event"] == "line"]
-        steps[step] = ([record["event"] for record in records], told, (run / f"{name}.stdout").read_text())
+        events = [record["event"] for record in records if record["event"] not in MEASURED]
+        is_measured = any("rate" in record["data"] for record in records if record["event"] == "data")
+        steps[step] = (events, is_measured, told, (run / f"{name}.stdout").read_text())
     return {
         "verdict": summary["verdict"],
         "benchmarks": {each["bench"]: (each["outcome"], each["counts"]) for each in summary["benchmarks"]},

@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
-CEILING_S = 30
+CEILING_S = 120
 
 
 class Control:

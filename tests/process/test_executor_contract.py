@@ -97,6 +97,23 @@ def test_a_step_that_is_ended_is_cancelled(make: Make, grace_s: float | None) ->
     assert outcome.exit.return_code == (-15 if grace_s is None else -9)
 
 
+def test_a_step_that_is_done_has_passed_when_it_is_ended(make: Make) -> None:
+    async def work(node: Executor) -> Any:
+        started = asyncio.Event()
+        running = asyncio.create_task(node.run(order("sleep", "600"), lambda _: started.set()))
+        await started.wait()
+        await node.end("s", is_done=True)
+        return await running
+
+    assert isinstance(using(make, work), Passed)
+
+
+def test_a_node_has_a_free_port(make: Make) -> None:
+    port = using(make, lambda node: node.port())
+    assert port is not None
+    assert 0 < port < 65536
+
+
 def test_a_cancelled_task_ends_its_step_first(make: Make) -> None:
     seen: list[Progress] = []
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-AGENT = Path(__file__).resolve().parents[2] / "orchestrator" / "execute" / "agent.py"
+ROOT = Path(__file__).resolve().parents[2]
+AGENT = ROOT / "orchestrator" / "execute" / "agent.py"
 
 NVML = r"""
+#include <stdlib.h>
 #include <string.h>
 typedef struct { unsigned long long total, free, used; } memory_t;
 typedef struct { char legacy[16]; unsigned numbers[5]; char bus_id[32]; } pci_t;
@@ -24,9 +26,17 @@ int nvmlShutdown(void) { return 0; }
 int nvmlSystemGetDriverVersion(char *s, unsigned n) { strncpy(s, "555.42", n); return 0; }
 int nvmlSystemGetCudaDriverVersion_v2(int *v) { *v = 12050; return 0; }
 int nvmlDeviceGetCount_v2(unsigned *n) { *n = 2; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) { *d = (void *)(0x700000000000UL + i); return 0; }
+static int is_set(const char *name, unsigned i) {
+    const char *text = getenv(name); return text && (unsigned)atoi(text) == i;
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) {
+    *d = (void *)(0x700000000000UL + i); return is_set("LOST", i) ? 15 : 0;
+}
+const char *nvmlErrorString(int code) { return code == 15 ? "GPU is lost" : "?"; }
 int nvmlDeviceGetUUID(void *d, char *s, unsigned n) {
-    strncpy(s, (unsigned long)d & 1 ? "GPU-1" : "GPU-0", n); return 0;
+    if ((unsigned long)d & 0x100) strncpy(s, (unsigned long)d & 0x10 ? "MIG-b" : "MIG-a", n);
+    else strncpy(s, (unsigned long)d & 1 ? "GPU-1" : "GPU-0", n);
+    return 0;
 }
 int nvmlDeviceGetName(void *d, char *s, unsigned n) { strncpy(s, "NVIDIA H100", n); return 0; }
 int nvmlDeviceGetMemoryInfo(void *d, memory_t *m) {
@@ -37,7 +47,13 @@ int nvmlDeviceGetPowerManagementLimit(void *d, unsigned *v) { *v = 600000; retur
 int nvmlDeviceGetPowerManagementDefaultLimit(void *d, unsigned *v) { *v = 700000; return 0; }
 int nvmlDeviceGetMaxClockInfo(void *d, unsigned kind, unsigned *v) { *v = kind == 1 ? 1980 : 2619; return 0; }
 int nvmlDeviceGetEccMode(void *d, unsigned *now, unsigned *later) { *now = 1; *later = 1; return 0; }
-int nvmlDeviceGetMigMode(void *d, unsigned *now, unsigned *later) { return 3; }
+int nvmlDeviceGetMigMode(void *d, unsigned *now, unsigned *later) {
+    *now = *later = 1; return is_set("MIG", (unsigned long)d & 1) ? 0 : 3;
+}
+int nvmlDeviceGetMaxMigDeviceCount(void *d, unsigned *n) { *n = 7; return 0; }
+int nvmlDeviceGetMigDeviceHandleByIndex(void *d, unsigned i, void **piece) {
+    *piece = (void *)((unsigned long)d + 0x100 + 0x10 * i); return i < 2 ? 0 : 6;
+}
 int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, process_t *p) {
     *n = 1; p[0].pid = 42; p[0].used = 512UL << 20; return 0;
 }
@@ -50,14 +66,21 @@ def facts(*words: str, **env: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def test_a_vendor_library_tells_the_devices(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder with a stand-in of NVIDIA's library: two GPUs, of which `LOST` names a lost one and `MIG` one cut up."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler for a stand-in of the vendor's library")
-    (tmp_path / "nvml.c").write_text(NVML)
-    command = [compiler, "-shared", "-fPIC", "-o", str(tmp_path / "libnvidia-ml.so.1"), str(tmp_path / "nvml.c")]
+    folder = tmp_path_factory.mktemp("nvml")
+    (folder / "nvml.c").write_text(NVML)
+    command = [compiler, "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(folder / "nvml.c")]
     subprocess.run(command, check=True)
-    found = facts(LD_LIBRARY_PATH=str(tmp_path))
+    return str(folder)
+
+
+def test_a_vendor_library_tells_the_devices(library: str) -> None:
+    found = facts(LD_LIBRARY_PATH=library)
     assert (found["driver"], found["cuda"]) == ("555.42", "12.5")
     assert [device["uuid"] for device in found["devices"]] == ["GPU-0", "GPU-1"]
     assert found["devices"][1] == {
@@ -78,6 +101,59 @@ def test_a_vendor_library_tells_the_devices(tmp_path: Path) -> None:
         "driver": "555.42",
         "cuda": "12.5",
     }
+
+
+def test_a_lost_device_is_named_and_the_others_keep_their_numbers(library: str) -> None:
+    found = facts(LD_LIBRARY_PATH=library, LOST="0")
+    assert [(device["index"], device["uuid"]) for device in found["devices"]] == [(1, "GPU-1")]
+    assert found["lost"] == [
+        {"index": 0, "arch": "cuda", "lost": "GPU is lost (NVML error 15)", "driver": "555.42", "cuda": "12.5"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("1", [(1, "GPU-1")]),
+        ("1,0", [(1, "GPU-1"), (0, "GPU-0")]),
+        ("GPU-1", [(1, "GPU-1")]),
+        ("0,-1,1", [(0, "GPU-0")]),
+        ("5", []),
+        ("", []),
+    ],
+)
+def test_devices_that_are_hidden_from_us_are_left_out(
+    library: str, value: str, expected: list[tuple[int, str]]
+) -> None:
+    found = facts(LD_LIBRARY_PATH=library, CUDA_VISIBLE_DEVICES=value)
+    assert [(device["index"], device["uuid"]) for device in found["devices"]] == expected
+    assert found["hidden_by"] == {"CUDA_VISIBLE_DEVICES": value}
+    assert ("leaves none of 2" in found["absent"].get("devices", "")) == (not expected)
+
+
+def test_slices_are_chosen_by_their_uuid(library: str) -> None:
+    found = facts(LD_LIBRARY_PATH=library, MIG="1", CUDA_VISIBLE_DEVICES="MIG-b,MIG-a")
+    assert [(one["index"], one["uuid"], one["slice_of"], one["visible_as"]) for one in found["devices"]] == [
+        (0, "MIG-b", "GPU-1", "MIG-b"),
+        (1, "MIG-a", "GPU-1", "MIG-a"),
+    ]
+
+
+def test_both_of_amds_variables_are_respected_the_second_counting_from_the_first(tmp_path: Path) -> None:
+    answer = {f"card{n}": {"Unique ID": f"0x{n}", "VRAM Total Memory (B)": str(1 << 30)} for n in range(4)}
+    path = tool(tmp_path, "rocm-smi", json.dumps(answer))
+    found = facts(PATH=path, ROCR_VISIBLE_DEVICES="1,2,3", HIP_VISIBLE_DEVICES="2,0", CUDA_VISIBLE_DEVICES="1")
+    assert [device["index"] for device in found["devices"]] == [3, 1]
+    assert found["hidden_by"] == {"ROCR_VISIBLE_DEVICES": "1,2,3", "HIP_VISIBLE_DEVICES": "2,0"}
+
+
+def test_intels_tiles_count_as_their_device(tmp_path: Path) -> None:
+    script = tmp_path / "xpu-smi"
+    devices = json.dumps({"device_list": [{"device_id": n, "uuid": f"u{n}", "device_name": "Max"} for n in range(3)]})
+    script.write_text(f"#!/bin/sh\n[ \"$2\" = -j ] && echo '{devices}' || echo '{{}}'\n")
+    script.chmod(0o755)
+    found = facts(PATH=f"{tmp_path}{os.pathsep}{os.environ['PATH']}", ZE_AFFINITY_MASK="2.0,2.1,0")
+    assert [device["index"] for device in found["devices"]] == [2, 0]
 
 
 def tool(folder: Path, name: str, text: str) -> str:
@@ -143,3 +219,33 @@ def test_only_the_processors_that_we_may_use_count() -> None:
         command, capture_output=True, text=True, check=True, preexec_fn=lambda: os.sched_setaffinity(0, {one})
     )
     assert json.loads(done.stdout)["cpu"]["count"] == 1
+
+
+def test_a_step_sees_the_devices_of_its_plan_whatever_was_inherited(
+    monkeypatch: pytest.MonkeyPatch, agents: Any
+) -> None:
+    monkeypatch.setenv("HIP_VISIBLE_DEVICES", "1")
+    monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "1,3")
+    agent = agents()
+    script = "import os; print({name: value for name, value in os.environ.items() if 'VISIBLE' in name})"
+    agent.run(sys.executable, "-c", script, env={"ROCR_VISIBLE_DEVICES": "3"})
+    (line,) = [record["data"] for record in agent.events() if record["event"] == "line"]
+    assert line.strip() == "{'ROCR_VISIBLE_DEVICES': '3'}"
+
+
+def test_doctor_names_a_lost_device(library: str) -> None:
+    command = [sys.executable, "-m", "orchestrator", "doctor", "--use-current-env", "--json"]
+    suite = ["--config", str(ROOT / "tests" / "suite" / "odd.yaml"), "--select", "good"]
+    done = subprocess.run(
+        [*command, *suite],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "LD_LIBRARY_PATH": library, "LOST": "0", "CUDA_VISIBLE_DEVICES": "0,1"},
+    )
+    said = {one["what"]: one for one in json.loads(done.stdout)["findings"]}
+    assert (done.returncode, said["cuda 0"]["state"]) == (1, "bad")
+    assert said["cuda 0"]["says"].startswith("does not answer: GPU is lost (NVML error 15)")
+    assert said["cuda 1"]["state"] == "ok"
+    assert said["CUDA_VISIBLE_DEVICES"]["state"] == "note"

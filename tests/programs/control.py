@@ -1,12 +1,13 @@
 """A control plane without a command line: carries out the steps given as JSON, tells what happens on stdout, a line each."""
 
-import asyncio, json, sys
+import json, sys
 from datetime import datetime
 from pathlib import Path
 
 from orchestrator.events.rundir import create
 from orchestrator.execute.api import Ended, Frame, Notice, Started, Waiting
 from orchestrator.execute.engine import Settings, execute, name_of
+from orchestrator.execute.interrupts import Interrupts, run_held
 from orchestrator.execute.nodes import local_node
 from orchestrator.plan.model import Plan, Step
 
@@ -42,4 +43,5 @@ async def main(base, run_id, steps, settings):
     tell("done", "interrupted" if done.interrupted else "finished", json.dumps(done.overhead.to_json()))
 
 
-asyncio.run(main(*json.loads(sys.argv[1])))
+Interrupts().take_over()
+run_held(lambda: main(*json.loads(sys.argv[1])))

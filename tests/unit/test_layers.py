@@ -21,14 +21,28 @@ MAY_IMPORT = {
     "checks": {"events"},
     "analysis": {"events"},
     "report": {"analysis"},
+    "acceptance": {"analysis", "config"},
+    "bundle": {"events"},
+    "history": {"analysis", "events"},
     "execute": {"plan", "facts", "events", "bench"},
     "display": {"events", "plan"},
-    "cli": {"config", "facts", "events", "bench", "plan", "checks", "analysis", "report", "execute", "display"},
+    "cli": {
+        *("config", "facts", "events", "bench", "plan", "checks", "analysis", "report", "execute", "display"),
+        *("acceptance", "bundle", "history"),
+    },
 }
 EFFECTS = {"os", "sys", "subprocess", "asyncio", "socket", "time", "random", "shutil", "rich", "asyncssh"}
-EDGES = {"config/read.py", "facts/probe.py", "bench/load.py", "events/rundir.py", "events/replay.py"}
+EDGES = {
+    "config/read.py",
+    "facts/probe.py",
+    "bench/load.py",
+    "events/rundir.py",
+    "events/replay.py",
+    "bundle/signing.py",
+}
 DOING = {"execute", "display", "cli"}
 ONLY_HERE = {"omegaconf": {"config"}, "yaml": {"config"}, "asyncssh": {"execute"}, "rich": {"display", "cli"}}
+ONLY_HERE |= {"sqlite3": {"history"}, "psycopg": {"history"}, "pyarrow": {"history"}}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

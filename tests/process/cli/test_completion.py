@@ -82,7 +82,7 @@ def test_a_glance_finds_the_names_that_reading_finds(milabench: Milabench, tmp_p
 def test_nothing_heavy_is_imported_to_complete(environ: dict[str, str]) -> None:
     program = (
         "import sys, runpy, atexit\n"
-        "heavy = ('asyncio', 'asyncssh', 'rich', 'yaml', 'omegaconf', 'orchestrator.execute', 'orchestrator.config.read')\n"
+        "heavy = ('asyncio', 'asyncssh', 'rich', 'yaml', 'omegaconf', 'orchestrator.execute.api', 'orchestrator.config.read')\n"
         "atexit.register(lambda: print([m for m in heavy if m in sys.modules]))\n"
         "runpy.run_module('orchestrator', run_name='__main__')"
     )

@@ -150,9 +150,9 @@ def test_a_multirun_has_no_single_plan_to_compare(milabench: Milabench, tmp_path
     assert "--diff compares one plan" in said.err
 
 
-def test_what_only_can_be_planned_is_not_started(milabench: Milabench, tmp_path: Path) -> None:
+def test_a_container_engine_that_is_not_there_fails_the_step_by_name(milabench: Milabench, tmp_path: Path) -> None:
     suite = tmp_path / "suite.yaml"
-    suite.write_text("a: {command: ['true'], docker_image: image}")
-    said = milabench("run", "--use-current-env", "--config", str(suite))
-    assert said.code == 5
-    assert "steps in containers cannot be carried out" in said.err
+    suite.write_text("a: {command: ['true'], docker_image: image, plan: {method: njobs}}")
+    said = milabench("run", "--use-current-env", "--config", str(suite), PATH=str(tmp_path))
+    assert said.code == 1
+    assert "environment: cannot start docker: No such file or directory" in said.err

@@ -16,7 +16,7 @@ import pytest
 
 from .conftest import HERE, ROOT, Said
 
-CEILING_S = 60
+CEILING_S = 180
 
 
 def until(condition: Callable[[], bool], what: str) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.execute.venv import InstallOptions, Progress, VenvOutcome, benchmate_digest, install_venvs
+from orchestrator.execute.installed import benchmate_digest
+from orchestrator.execute.venv import InstallOptions, Progress, VenvOutcome, install_venvs
 from orchestrator.plan.dirs import Dirs, dirs_under
 from orchestrator.plan.requirements import RequirementFile
 from orchestrator.plan.venvs import VenvRequest, VenvSpec, plan_venvs

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import EnvironmentFailed
-from orchestrator.execute.current_env import check_current_env, installed_packages
+from orchestrator.execute.current_env import check_current_env
+from orchestrator.execute.installed import installed_packages
 from orchestrator.execute.pinning import Pinned, benchmate_requirements, pin_locks
 from orchestrator.plan.pin import PinInput, pin_specs
 from orchestrator.plan.requirements import RequirementFile, parse

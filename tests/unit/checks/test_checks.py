@@ -9,7 +9,7 @@ from orchestrator.checks.api import verdicts
 from orchestrator.checks.error import ErrorCheck
 from orchestrator.checks.loss import LossCheck
 from orchestrator.checks.rate import RateCheck
-from orchestrator.events.model import Data, Error, Event, Message, Other, Verdict
+from orchestrator.events.model import Config, Data, Error, Event, Line, Message, Other, Verdict
 
 
 def data(**values: Any) -> Event:
@@ -73,6 +73,11 @@ def test_a_program_without_a_loss_passes() -> None:
 def test_nothing_measured_fails() -> None:
     found = of(RateCheck, Message(step="s", text="hello"))
     assert (found.verdict, found.message) == ("fail", "nothing was measured")
+
+
+def test_what_is_measured_by_its_lines_needs_no_observations() -> None:
+    config = Config(step="s", data={"metrics": {"speed": {"pattern": "v=(.*)"}}})
+    assert of(RateCheck, config, Line(step="s", text="v=1\n", pipe="stdout")).verdict == "pass"
 
 
 def test_one_metric_is_something_measured() -> None:

@@ -157,6 +157,16 @@ def test_a_planned_device_that_was_not_read_is_a_warning() -> None:
     assert (said.verdict, said.message) == ("warn", "device 1 was not read")
 
 
+def test_a_device_that_the_machine_has_lost_fails_though_the_step_did_without() -> None:
+    lost = [{"index": 3, "arch": "cuda", "lost": "GPU is lost (NVML error 15)"}]
+    said = found("placement", [Meta(step="s", data={"lost_accelerators": lost}), sample(15)], devices=(0,))
+    assert (said.verdict, said.message) == (
+        "fail",
+        "device 3 of the machine does not answer: GPU is lost (NVML error 15)",
+    )
+    assert said.numbers["lost"] == {"3": "GPU is lost (NVML error 15)"}
+
+
 def test_a_rank_that_never_reported_is_a_warning() -> None:
     events = [Data(step="s", data={"task": "train", "rate": 1.0, "rank": 0})]
     assert found("placement", events, ranks=2).message == "1 of 2 ranks reported"

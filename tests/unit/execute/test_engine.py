@@ -344,6 +344,29 @@ def test_an_interrupt_ends_the_trying() -> None:
     assert tries(records) == [("a", 1, "failed")]
 
 
+def test_a_plan_goes_on_with_what_is_decided_at_its_end_under_the_same_locks() -> None:
+    records = Records()
+    beyond = [Plan(phase="run", steps=(step("b"), step("c", "false")))]
+    node = FakeNode()
+    settings = Settings(more=lambda: beyond.pop() if beyond else None, locks={"local": ["cuda-1"]})
+    done, _ = carry_out(step("a"), node=node, records=records, settings=settings)
+    assert outcomes(done) == {"a": "passed", "b": "passed", "c": "failed"}
+    assert [entry for entry in records.entries if "run" in entry] == records.entries[-1:]
+    assert records.entries[-1]["verdict"] == "failed"
+
+
+def test_what_was_interrupted_or_given_up_decides_nothing() -> None:
+    def interrupt(thing: Progress, engine: Engine) -> None:
+        if isinstance(thing, Ended):
+            engine.interrupt()
+
+    def more() -> Plan | None:
+        raise AssertionError("asked")
+
+    carry_out(step("a"), settings=Settings(more=more), on=interrupt)
+    carry_out(step("a", "false"), step("b"), settings=Settings(more=more, max_failures=1))
+
+
 def test_attempts_are_counted_from_those_that_were_made_before() -> None:
     records = Records()
     settings = Settings(made={"a": 2}, passed=frozenset(("b",)))

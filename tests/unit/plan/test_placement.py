@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.config.read import read_suite
 from orchestrator.facts.model import Arch, Device, Node, SystemFacts
-from orchestrator.plan.placement import system_facts
+from orchestrator.plan.environ import placed_environment
+from orchestrator.plan.placement import Placement, system_facts
 
 HERE = Node(
     hostname="host",
@@ -72,3 +74,17 @@ def test_nodes_that_are_not_here_are_what_the_file_says(tmp_path: Path) -> None:
 
 def test_the_processors_of_this_machine_can_be_stated_too(tmp_path: Path) -> None:
     assert facts(tmp_path, "{cpu_count: 3}").main.cpu_count == 3
+
+
+def test_stated_accelerators_take_numbers_that_nobody_has(tmp_path: Path) -> None:
+    local = replace(HERE, devices=tuple(Device(index=n, uuid=f"GPU-{n}", name="X9", arch="cuda") for n in (1, 3)))
+    assert [device.index for device in facts(tmp_path, "{gpu: {count: 3}}", local=local).main.devices] == [1, 3, 4]
+
+
+def test_a_slice_is_made_visible_by_its_uuid() -> None:
+    devices = (
+        Device(index=0, uuid="MIG-a", name="X9", arch="cuda", details={"visible_as": "MIG-a"}),
+        Device(index=1, uuid="MIG-b", name="X9", arch="cuda", details={"visible_as": "MIG-b"}),
+    )
+    place = Placement(node=HERE, node_rank=0, devices=devices, tag="")
+    assert placed_environment(place, arch="cuda", threads=1)["CUDA_VISIBLE_DEVICES"] == "MIG-a,MIG-b"

@@ -57,10 +57,10 @@ def test_what_has_a_marker_is_skipped_and_named() -> None:
     done = Preparation(step=step("a"), marker=marker_name("a", "1" * 64))
     todo = Preparation(step=step("b"), marker=marker_name("b", "2" * 64))
     disabled = SkippedBench(bench="c", why="disabled")
-    plan = plan_prepare([done, todo], markers={done.marker, "b-other"}, skipped=[disabled])
+    plan = plan_prepare([done, todo], markers={done.key, ("local", "b-other")}, skipped=[disabled])
     assert [each.bench for each in plan.steps] == ["b"]
     assert plan.skipped == (disabled, SkippedBench(bench="a", why="already prepared"))
-    assert [each.bench for each in plan_prepare([done, todo], markers={done.marker}, force=True).steps] == ["a", "b"]
+    assert [each.bench for each in plan_prepare([done, todo], markers={done.key}, force=True).steps] == ["a", "b"]
 
 
 def test_a_marker_is_a_file_name_whatever_the_benchmark_is_called() -> None:

@@ -13,10 +13,12 @@ from orchestrator.bench.api import Benchmark, Git
 from orchestrator.config.read import read_suite
 from orchestrator.errors import ConfigError
 from orchestrator.facts.model import Arch, Device, Node, SystemFacts
+from orchestrator.plan.circumstances import COMMAND, Circumstances, Ready
 from orchestrator.plan.dirs import dirs_under
 from orchestrator.plan.model import Plan
+from orchestrator.plan.names import sizing_notes
 from orchestrator.plan.profile import PROFILES
-from orchestrator.plan.run import COMMAND, Circumstances, Ready, plan_run, preparation_of, sizing_notes
+from orchestrator.plan.run import plan_run, preparation_of
 from orchestrator.plan.show import plan_text
 from orchestrator.plan.sizing import Observation, Sizer, SizerOptions
 
@@ -97,9 +99,40 @@ def test_multinode_is_a_step_per_node_in_one_group_with_one_rendezvous(tmp_path:
     assert {"--nnodes=2", "--node-rank=1", "--rdzv-endpoint=10.0.0.3:777"} <= set(second.argv)
 
 
-def test_a_benchmark_of_one_machine_stays_on_the_main_node(tmp_path: Path) -> None:
-    plan = World(tmp_path, "b: {definition: x}", node(count=1), node("second", count=1)).plan()
-    assert [(step.id, step.node) for step in plan.steps] == [("b.D0.node0", "one")]
+@pytest.mark.parametrize(
+    ("more", "nodes"),
+    [
+        ("", ["one", "second"]),
+        (", num_machines: 1", ["one"]),
+        (", plan: {nodes: second}", ["second"]),
+        (", num_machines: 1, plan: {nodes: [all]}", ["one", "second"]),
+        (", plan: {method: njobs, n: 1}", ["one", "second"]),
+        (", plan: {method: multigpu}", ["one", "second"]),
+        (", plan: {method: multinode}", ["one"]),
+    ],
+)
+def test_what_needs_no_other_node_runs_on_every_one_unless_it_is_told_which(
+    tmp_path: Path, more: str, nodes: list[str]
+) -> None:
+    plan = World(tmp_path, f"b: {{definition: x{more}}}", node(count=1), node("second", count=1)).plan()
+    assert [step.node for step in plan.steps] == nodes
+    assert [step.id[-1] for step in plan.steps] == [{"one": "0", "second": "1"}[name] for name in nodes]
+
+
+def test_a_node_that_there_is_not_is_a_skip_with_those_that_there_are(tmp_path: Path) -> None:
+    plan = World(tmp_path, "b: {definition: x, plan: {nodes: [third]}}", node(), node("second")).plan()
+    assert [skip.why for skip in plan.skipped] == ["no node is called third; there are one, second"]
+
+
+def test_the_paths_of_another_node_are_below_its_own_base(tmp_path: Path) -> None:
+    second = replace(node("second", count=1), local=False, base="/there")
+    plan = World(tmp_path, "b: {definition: x}", replace(node(count=1), local=True), second).plan()
+    here, there = plan.steps
+    assert here.cwd == here.cwd.replace("/there", "")
+    assert there.cwd == "/there/data/b"
+    assert there.argv[0].startswith("/there/venv/")
+    assert there.env["MILABENCH_DIR_CACHE"] == "/there/cache"
+    assert any(word.startswith("/there/definitions/suite-b") for word in there.argv), there.argv
 
 
 def test_accelerate_is_given_what_the_suite_says_and_counts_all_ranks(tmp_path: Path) -> None:
@@ -111,7 +144,7 @@ def test_accelerate_is_given_what_the_suite_says_and_counts_all_ranks(tmp_path: 
     _, second = World(tmp_path, text, node(), node("second")).plan().steps
     assert second.argv[1:-1] == (
         *("-m", "accelerate.commands.launch", "--num-processes=3", "--num_machines=2", "--machine_rank=1"),
-        *("--main_process_ip=10.0.0.3", "--main_process_port=29400", "--mixed_precision=bf16", "--use_fsdp"),
+        *("--main_process_ip=10.0.0.3", "--main_process_port=@port", "--mixed_precision=bf16", "--use_fsdp"),
     )
 
 
@@ -172,9 +205,41 @@ def test_a_server_comes_before_its_client_which_knows_for_what_to_wait(tmp_path:
     assert server.argv == ("/base/venv/b/bin/python", "/suite/b/main.py", "serve", "--tp", "2", "--shared", "1")
     assert client.argv[1:3] == ("-m", "benchmate.run")
     assert client.argv[-4:] == ("--batch", "4", "--shared", "1")
-    assert (server.config["role"], server.config["server"]) == ("server", {"ready": "2000"})
-    assert client.config["server"] == {"ready": "2000", "step": "b.server", "node": "one"}
+    ready = {"port": "2000", "hosts": ["127.0.0.1", "10.0.0.3"], "timeout_s": 600}
+    assert (server.config["role"], server.config["server"]) == ("server", {"ready": ready})
+    assert client.config["server"] == {"ready": ready, "step": "b.server", "node": "one"}
+    assert (server.timeout_s, client.timeout_s) == (1200, 600)
     assert (server.needs_data, client.needs_data, server.after, client.after) == (False, True, (), ())
+
+
+@pytest.mark.parametrize(
+    ("ready", "found"),
+    [
+        ("8000", {"port": "8000", "hosts": ["127.0.0.1", "10.0.0.3"], "timeout_s": 600}),
+        ("{port: '@port', timeout: 5}", {"port": "@port", "hosts": ["127.0.0.1", "10.0.0.3"], "timeout_s": 5}),
+        ("^listening", {"pattern": "^listening", "timeout_s": 600}),
+        ("{pattern: (8000), timeout: 1}", {"pattern": "(8000)", "timeout_s": 1}),
+    ],
+)
+def test_a_server_is_ready_by_a_port_or_a_pattern_within_a_time(
+    tmp_path: Path, ready: str, found: dict[str, object]
+) -> None:
+    text = f"b: {{definition: x, plan: {{method: multigpu}}, server: {{ready: {ready}}}, client: {{argv: [c]}}}}"
+    server, _ = World(tmp_path, text).plan().steps
+    assert server.config["server"]["ready"] == found
+
+
+@pytest.mark.parametrize(("ready", "what"), [("'(a'", "not a regular expression"), ("99999", "there is no port 99999")])
+def test_what_no_server_can_be_ready_by_is_an_error_with_its_place(tmp_path: Path, ready: str, what: str) -> None:
+    text = f"b: {{definition: x, plan: {{method: multigpu}}, server: {{ready: {ready}}}, client: {{argv: [c]}}}}"
+    with pytest.raises(ConfigError, match=rf"suite\.yaml:1:\d+: b\.server\.ready: {what}"):
+        World(tmp_path, text).plan()
+
+
+def test_what_a_server_prints_is_not_measured(tmp_path: Path) -> None:
+    text = "b: {command: x, plan: {method: multigpu}, metrics: {m: {pattern: x}}, server: {argv: [s]}, client: {argv: [c]}}"
+    server, client = World(tmp_path, text).plan().steps
+    assert ("metrics" in server.config, "metrics" in client.config) == (False, True)
 
 
 def test_on_two_machines_the_client_has_the_last(tmp_path: Path) -> None:
@@ -428,5 +493,5 @@ def test_preparation_does_not_depend_on_the_batch_size(tmp_path: Path) -> None:
     made = []
     for options in (SizerOptions(), SizerOptions(batch_size=3)):
         world = World(tmp_path, SIZED, node(count=1), sizer=Sizer(options=options))
-        made.append(preparation_of(world.ready()[0], world.where)[0])
+        made.append(preparation_of(world.ready()[0], world.where, world.where.facts.main)[0])
     assert made == [("--batch-size", "64")] * 2

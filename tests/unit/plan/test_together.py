@@ -11,7 +11,7 @@ import pytest
 from orchestrator.config.read import read_suite
 from orchestrator.config.schema import BenchmarkConfig
 from orchestrator.errors import ConfigError
-from orchestrator.plan.together import barrier, monitor_command
+from orchestrator.plan.together import Instruments, barrier, monitor_command
 
 
 @pytest.fixture
@@ -49,6 +49,16 @@ def test_a_wait_that_is_no_number_is_an_error(bench: BenchmarkConfig) -> None:
 def test_the_monitor_runs_in_the_steps_environment() -> None:
     command = monitor_command("/venv/torch", "cuda", {}, is_locked=True)
     assert command == ("/venv/torch/bin/python", "-I", "-m", "benchmate.monitors", "--arch", "cuda", "--packages")
+
+
+def test_a_command_without_an_environment_is_watched_from_the_sources_every_half_second() -> None:
+    sources = Instruments(python="/usr/bin/python3", folder="/checkout/benchmate/src")
+    command = monitor_command("", "cuda", {}, is_locked=False, instruments=sources)
+    assert command[:3] == ("/usr/bin/python3", "-I", "-c")
+    assert command[4:] == ("/checkout/benchmate/src", "--arch", "cuda", "--host-period", "0.5")
+    assert (
+        monitor_command("/venv/torch", "cuda", {}, is_locked=False, instruments=sources)[0] == "/venv/torch/bin/python"
+    )
 
 
 def test_the_system_may_simulate_devices_or_want_no_monitor() -> None:

@@ -1,0 +1,58 @@
+"""An orchestrator of one step on another machine: carries it out in a run directory, tells what happens on stdout, a line each."""
+
+import asyncio, json, sys
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+from orchestrator.events.rundir import create
+from orchestrator.execute.api import Ended, Frame, Started
+from orchestrator.execute.engine import Settings, execute, name_of
+from orchestrator.execute.interrupts import Interrupts, run_held
+from orchestrator.execute.machine import Machine, remote_node
+from orchestrator.execute.runlock import this_orchestrator
+from orchestrator.execute.ssh import Address
+from orchestrator.plan.model import Plan, Step
+
+
+def tell(*words):
+    print(*words, flush=True)
+
+
+def progress(thing):
+    if isinstance(thing, Started):
+        tell("started", thing.step, thing.pid)
+    elif isinstance(thing, Frame) and thing.kind == "line":
+        for line in thing.payload.splitlines():
+            tell("line", thing.step, json.loads(line)["data"].rstrip("\n"))
+    elif isinstance(thing, Ended):
+        tell(
+            "ended",
+            thing.step,
+            name_of(thing.outcome),
+            getattr(thing.outcome, "why", "-"),
+            getattr(thing.outcome, "detail", ""),
+        )
+
+
+async def main(base, marker, addresses, steps, settings, lease_s):
+    writer = create(Path(base), "test", datetime.now())
+    plan = Plan(phase="run", steps=tuple(Step(bench="b", phase="run", needs_data=False, **step) for step in steps))
+    machines = [Machine(Address(**address)) for address in addresses]
+    nodes = {each.name: remote_node(each, marker, grace_s=settings["grace_s"], lease_s=lease_s) for each in machines}
+    entry = {
+        "run": "started",
+        **this_orchestrator(marker).to_json(),
+        "nodes": [asdict(each.address) for each in machines],
+    }
+    writer.journal(entry)
+    try:
+        done = await execute(plan, nodes, writer, progress, Settings(**settings))
+    finally:
+        await asyncio.gather(*(node.close() for node in nodes.values()))
+        await asyncio.gather(*(machine.close() for machine in machines))
+    tell("done", "interrupted" if done.interrupted else "finished")
+
+
+Interrupts().take_over()
+run_held(lambda: main(*json.loads(sys.argv[1])))

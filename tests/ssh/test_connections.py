@@ -1,0 +1,161 @@
+"""Who is let in and who is not: keys, host keys, Pythons, addresses; each refusal is one line with the node's name."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import Unreachable
+from orchestrator.execute.boot import agent_file
+from orchestrator.execute.machine import Machine, open_all
+from tests.ssh.conftest import address
+from tests.ssh.hosts import Hosts, keygen
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning"
+)  # asyncssh leaves a refused connection to the collector
+
+
+def refusal(machine: Machine) -> str:
+    """Why a machine cannot be asked anything."""
+
+    async def ask() -> str:
+        try:
+            await machine.left("nobody")
+        except Unreachable as error:
+            return str(error)
+        finally:
+            await machine.close()
+        return ""
+
+    said = asyncio.run(ask())
+    assert "\n" not in said
+    return said
+
+
+def test_an_agent_is_sent_once_and_answers(machine: Machine, hosts: Hosts) -> None:
+    assert refusal(machine) == ""
+    cache = hosts.hosts[0].home / "cache" / "milabench"
+    found = list(cache.iterdir())
+    assert [path.read_bytes() for path in found] == [agent_file()[0]]
+    before = found[0].stat()
+    assert refusal(Machine(machine.address)) == ""
+    assert found[0].stat().st_mtime_ns == before.st_mtime_ns
+    found[0].write_bytes(b"altered")
+    assert refusal(Machine(machine.address)) == ""
+    assert found[0].read_bytes() == agent_file()[0]
+
+
+def test_an_unknown_host_key_is_refused_unless_new_ones_are_accepted(
+    machine: Machine, hosts: Hosts, tmp_path: Path
+) -> None:
+    known = tmp_path / "ssh" / "known_hosts"
+    wary = replace(machine.address, known_hosts=str(known))
+    said = refusal(Machine(wary))
+    assert said.startswith("h0: ")
+    assert "--accept-new-host-keys" in said
+    assert refusal(Machine(replace(wary, accept_new=True))) == ""
+    recorded = known.read_text().splitlines()
+    kind, data, *_ = (hosts.hosts[0].folder / "host.pub").read_text().split()
+    assert any(line.split()[1:3] == [kind, data] for line in recorded)
+    assert refusal(Machine(wary)) == ""
+
+
+@pytest.mark.parametrize("accept_new", [False, True])
+def test_a_host_key_that_changed_is_refused_also_when_new_ones_are_accepted(
+    machine: Machine, tmp_path: Path, accept_new: bool
+) -> None:
+    keygen(tmp_path / "other")
+    kind, data, *_ = (tmp_path / "other.pub").read_text().split()
+    known = tmp_path / "known_hosts"
+    known.write_text(f"[{machine.address.host}]:{machine.address.port} {kind} {data}\n")
+    before = known.read_text()
+    said = refusal(Machine(replace(machine.address, known_hosts=str(known), accept_new=accept_new)))
+    assert said.startswith("h0: ")
+    assert "another one than" in said
+    assert known.read_text() == before
+
+
+def test_a_key_that_is_not_accepted_is_said(machine: Machine, tmp_path: Path) -> None:
+    keygen(tmp_path / "stranger")
+    said = refusal(Machine(replace(machine.address, key=str(tmp_path / "stranger"))))
+    assert said.startswith("h0: ")
+    assert "accept" in said
+    assert "system.sshkey" in said
+
+
+def test_a_key_that_is_not_there_is_said(hosts: Hosts, tmp_path: Path) -> None:
+    said = refusal(Machine(address(hosts, hosts.hosts[0], key=str(tmp_path / "gone"))))
+    assert said.startswith("h0: ")
+    assert str(tmp_path / "gone") in said
+
+
+def test_a_machine_without_a_python_is_said(machine: Machine) -> None:
+    said = refusal(Machine(replace(machine.address, python="/opt/none/python3")))
+    assert said.startswith("h0: no Python 3.8 or later there: /opt/none/python3")
+
+
+def test_a_python_that_is_too_old_is_said_with_its_version(machine: Machine, tmp_path: Path) -> None:
+    old = tmp_path / "python"
+    old.write_text('#!/bin/sh\n[ "$1" = -V ] && echo Python 3.6.8\nexit 1\n')
+    old.chmod(0o755)
+    said = refusal(Machine(replace(machine.address, python=str(old))))
+    assert "Python 3.6.8" in said
+
+
+def test_a_machine_that_does_not_answer_is_said(hosts: Hosts) -> None:
+    said = refusal(Machine(address(hosts, hosts.hosts[0], port=1)))
+    assert said.startswith("h0: ")
+    assert "cannot be reached" in said or "did not answer" in said
+
+
+def test_a_shell_that_talks_at_login_is_no_obstacle(machine: Machine, hosts: Hosts) -> None:
+    greeting = hosts.hosts[0].home / ".bashrc"
+    greeting.write_text("echo welcome to this machine; echo and mind the step >&2\n")
+    try:
+        assert refusal(machine) == ""
+    finally:
+        greeting.unlink()
+
+
+def test_what_ssh_config_says_is_honoured(hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = hosts.hosts[0]
+    config = tmp_path / ".ssh" / "config"
+    config.parent.mkdir(mode=0o700)
+    config.write_text(
+        f"Host shelf\n  HostName {host.ip}\n  Port {host.port}\n  IdentityFile {hosts.key}\n"
+        f"  UserKnownHostsFile {hosts.known_hosts}\n"
+    )
+    shutil.copy(hosts.known_hosts, tmp_path / ".ssh" / "known_hosts")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert refusal(Machine(replace(address(hosts, host), host="shelf", port=22, key="", known_hosts=""))) == ""
+
+
+def test_a_machine_behind_another_is_reached_through_it(
+    hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = hosts.hosts
+    config = tmp_path / ".ssh" / "config"
+    config.parent.mkdir(mode=0o700)
+    config.write_text(f"Host {first.ip}\n  IdentityFile {hosts.key}\n")
+    shutil.copy(hosts.known_hosts, tmp_path / ".ssh" / "known_hosts")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert refusal(Machine(address(hosts, second, proxy_jump=f"{first.ip}:{first.port}"))) == ""
+
+
+def test_all_connections_are_opened_and_the_failures_named(hosts: Hosts) -> None:
+    machines = [Machine(address(hosts, host)) for host in hosts.hosts]
+    machines.append(Machine(address(hosts, hosts.hosts[0], name="gone", port=1)))
+
+    async def work() -> dict[str, str]:
+        try:
+            return await open_all(machines)
+        finally:
+            for machine in machines:
+                await machine.close()
+
+    assert list(asyncio.run(work())) == ["gone"]

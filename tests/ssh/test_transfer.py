@@ -1,0 +1,154 @@
+"""Folders arrive as they are, what is there is not sent again, and what was cut off goes on where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from orchestrator.errors import Unreachable
+from orchestrator.execute.machine import Machine
+from orchestrator.execute.transfer import Desk, Sent, storages
+from tests.ssh.conftest import address, until_async
+from tests.ssh.hosts import Hosts, sessions
+
+T = TypeVar("T")
+
+
+def at_desk(machine: Machine, do: Callable[[Desk], Awaitable[T]]) -> T:
+    """What is done at the desk of a machine."""
+
+    async def work() -> T:
+        try:
+            desk = await Desk.open(machine)
+            try:
+                return await do(desk)
+            finally:
+                desk.close()
+        finally:
+            await machine.close()
+
+    return asyncio.run(work())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Something of everything."""
+    made = tmp_path / "from"
+    (made / "sub" / "empty").mkdir(parents=True)
+    (made / "a").write_bytes(b"a" * 5000)
+    (made / "sub" / "größe $(x).py").write_text("pass\n")
+    (made / "run").write_text("#!/bin/sh\n")
+    (made / "run").chmod(0o755)
+    (made / "link").symlink_to("sub/nowhere")
+    (made / "__pycache__").mkdir()
+    (made / "__pycache__" / "a.pyc").write_bytes(b"x")
+    return made
+
+
+def listing(folder: Path) -> dict[str, object]:
+    """What is in a folder: contents, modes, targets."""
+    found: dict[str, object] = {}
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if "__pycache__" in name:
+            continue
+        if path.is_symlink():
+            found[name] = str(path.readlink())
+        elif path.is_file():
+            found[name] = (path.read_bytes(), path.stat().st_mode)
+        else:
+            found[name] = None
+    return found
+
+
+@pytest.mark.parametrize("thorough", [True, False])
+def test_only_what_changed_is_sent_and_what_is_gone_is_removed(
+    machine: Machine, folder: Path, tmp_path: Path, thorough: bool
+) -> None:
+    there = tmp_path / "to"
+
+    def send() -> Sent:
+        return at_desk(Machine(machine.address), lambda desk: desk.send(folder, str(there), thorough=thorough))
+
+    assert send().files == 3
+    assert listing(there) == listing(folder)
+    assert send() == Sent(files=0, bytes=0, removed=0)
+    (folder / "a").write_bytes(b"b" * 6000)
+    (folder / "run").unlink()
+    (there / "stranger").mkdir()
+    assert send() == Sent(files=1, bytes=6000, removed=2)
+    assert listing(there) == listing(folder)
+
+
+def test_a_file_that_was_altered_there_is_sent_again(machine: Machine, folder: Path, tmp_path: Path) -> None:
+    there = tmp_path / "to"
+    at_desk(Machine(machine.address), lambda desk: desk.send(folder, str(there)))
+    found = there / "a"
+    before = found.stat()
+    found.write_bytes(b"c" * 5000)
+    os.utime(found, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert at_desk(machine, lambda desk: desk.send(folder, str(there))).files == 1
+    assert listing(there) == listing(folder)
+
+
+def test_a_transfer_that_was_cut_off_goes_on_where_it_stopped(hosts: Hosts, tmp_path: Path) -> None:
+    source, there = tmp_path / "from", tmp_path / "to"
+    source.mkdir()
+    size = 256 << 20
+    with (source / "big").open("wb") as file:
+        file.write(os.urandom(1 << 20) * (size >> 20))
+    host = hosts.hosts[0]
+
+    async def cut_off(desk: Desk) -> None:
+        sending = asyncio.create_task(desk.send(source, str(there)))
+        parts = there / ".milabench-parts"
+        await until_async(lambda: any(path.stat().st_size > 1 << 20 for path in parts.glob("*")), "a part has come")
+        for pid in sessions(host):
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(Unreachable):
+            await sending
+
+    at_desk(Machine(address(hosts, host)), cut_off)
+    assert not (there / "big").exists()
+    sent = at_desk(Machine(address(hosts, host)), lambda desk: desk.send(source, str(there)))
+    assert sent.files == 1
+    assert 0 < sent.bytes <= size - (1 << 20)
+    assert (there / "big").read_bytes() == (source / "big").read_bytes()
+    assert not (there / ".milabench-parts").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_one_line_with_the_name(hosts: Hosts, folder: Path) -> None:
+    host = hosts.hosts[1]
+    with pytest.raises(Unreachable, match=r"^h1: .*(file|not) "):
+        at_desk(Machine(address(hosts, host)), lambda desk: desk.send(folder, str(folder / "a" / "below a file")))
+
+
+def test_a_file_system_that_is_shared_is_found_out(hosts: Hosts, tmp_path: Path) -> None:
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+
+    async def work(bases: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+        machines = [Machine(address(hosts, host)) for host in hosts.hosts]
+        desks = {each.name: await Desk.open(each) for each in machines}
+        try:
+            return await storages(desks, bases, here)
+        finally:
+            for desk in desks.values():
+                desk.close()
+            await asyncio.gather(*(each.close() for each in machines))
+
+    def told(h0: Path, h1: Path) -> dict[str, str]:
+        shared, why = asyncio.run(work({"h0": str(h0), "h1": str(h1)}))
+        assert why == {}
+        return shared
+
+    assert told(here, here) == {"h0": "", "h1": ""}
+    assert told(elsewhere, elsewhere) == {"h0": "h0", "h1": "h0"}
+    assert told(elsewhere, here) == {"h0": "h0", "h1": ""}
+    assert told(elsewhere / "0", elsewhere / "1") == {"h0": "h0", "h1": "h1"}
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -1,0 +1,249 @@
+"""The verbs `compare` and `report` from option to file, in this process; what they print is held by the golden files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from orchestrator.cli import compare, report
+from orchestrator.cli.summaries import summary_of
+from orchestrator.errors import ConfigError, NothingSelected, RecordError, UsageError
+from orchestrator.events.rundir import Run, open_run
+from tests.recorded_run import Recorded, rates, record
+
+Invoke = Callable[..., Result]
+SHAPE = (1.0, 1.01, 0.99, 1.005)
+
+
+@pytest.fixture
+def invoke(tmp_path: Path) -> Invoke:
+    def run(command: Any, *argv: str | Path) -> Result:
+        return CliRunner().invoke(
+            command, [*map(str, argv), "--base", str(tmp_path)], standalone_mode=False, catch_exceptions=False
+        )
+
+    return run
+
+
+def made(base: Path, name: str, level: float = 100.0, bench: str = "digits", **more: Any) -> Run:
+    steps = [Recorded(bench=bench, repeat=at, events=rates(*[level * each] * 5)) for at, each in enumerate(SHAPE)]
+    return record(base, *steps, name=name, **more)
+
+
+def told(invoke: Invoke, command: Any, *argv: str | Path) -> Any:
+    return json.loads(invoke(command, *argv, "--json").stdout)
+
+
+def test_runs_are_compared_by_name_and_told_by_name(tmp_path: Path, invoke: Invoke) -> None:
+    made(tmp_path, "a"), made(tmp_path, "b", 120.0)
+    found = invoke(compare.command, "a", "b", "--json")
+    comparison = json.loads(found.stdout)["comparison"]
+    assert [system["name"] for system in comparison["systems"]] == ["a", "b"]
+    assert comparison["benchmarks"][0]["contrasts"][0]["verdict"] == "FASTER"
+    assert found.return_value == 0
+
+
+def test_slower_ends_with_1(tmp_path: Path, invoke: Invoke) -> None:
+    made(tmp_path, "a"), made(tmp_path, "b", 80.0)
+    assert invoke(compare.command, "a", "b").return_value == 1
+
+
+def test_what_failed_only_on_the_other_system_ends_with_1(tmp_path: Path, invoke: Invoke) -> None:
+    both = [Recorded(bench="other", repeat=at, events=rates(5.0)) for at in range(3)]
+    record(tmp_path, Recorded(events=rates(5.0)), *both, name="a")
+    record(tmp_path, Recorded(outcome="failed", why="exit"), *both, name="b")
+    assert invoke(compare.command, "a", "b").return_value == 1
+    assert invoke(compare.command, "b", "a").return_value == 0
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path: Path, invoke: Invoke) -> None:
+    first, second = made(tmp_path, "a"), made(tmp_path, "a", 120.0)
+    systems = told(invoke, compare.command, first.path, second.path)["comparison"]["systems"]
+    assert [system["name"] for system in systems] == [first.name, second.name]
+    systems = told(invoke, compare.command, first.path, first.path)["comparison"]["systems"]
+    assert [system["name"] for system in systems] == [f"{first.name}#1", f"{first.name}#2"]
+
+
+def test_one_run_is_no_comparison(tmp_path: Path, invoke: Invoke) -> None:
+    made(tmp_path, "a")
+    with pytest.raises(UsageError, match="cannot be compared; name two or more"):
+        invoke(compare.command, "a")
+
+
+def test_runs_of_different_suites_have_nothing_in_common(tmp_path: Path, invoke: Invoke) -> None:
+    made(tmp_path, "a", bench="x"), made(tmp_path, "b", bench="y")
+    with pytest.raises(NothingSelected, match="no benchmark in common"):
+        invoke(compare.command, "a", "b")
+
+
+@pytest.mark.parametrize("margin", ["0", "-1%", "200%", "much", "nan"])
+def test_a_margin_that_is_none_is_refused(tmp_path: Path, invoke: Invoke, margin: str) -> None:
+    with pytest.raises(Exception, match="expected"):
+        invoke(compare.command, "a", "b", "--margin", margin)
+
+
+def test_a_run_still_going_is_compared_as_far_as_it_is(tmp_path: Path, invoke: Invoke) -> None:
+    made(tmp_path, "a")
+    record(tmp_path, Recorded(events=rates(5.0)), Recorded(bench="y", outcome=None), name="b", is_ended=False)
+    warnings = told(invoke, compare.command, "a", "b")["comparison"]["warnings"]
+    assert any(warning.startswith("b: the run was cut off, or is still going") for warning in warnings)
+
+
+def test_a_json_report_stands_in_for_its_run(tmp_path: Path, invoke: Invoke) -> None:
+    made(tmp_path, "a"), made(tmp_path, "b", 120.0)
+    invoke(report.command, "a", "-o", tmp_path / "a.json")
+    by_file, by_run = (told(invoke, compare.command, a, "b")["comparison"] for a in (tmp_path / "a.json", "a"))
+    assert by_file["indices"] == by_run["indices"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": 9}', "\x00", '{"schema": 1, "benchmarks": [1]}'])
+def test_a_file_that_is_no_report_is_refused(tmp_path: Path, invoke: Invoke, content: str) -> None:
+    made(tmp_path, "a")
+    (tmp_path / "odd.json").write_text(content)
+    with pytest.raises(RecordError, match=r"odd\.json"):
+        invoke(compare.command, "a", tmp_path / "odd.json")
+
+
+def test_the_format_follows_the_files_ending(tmp_path: Path, invoke: Invoke) -> None:
+    made(tmp_path, "a")
+    for ending, begins in ((".md", "# a."), (".csv", "run,"), (".xml", "<?xml"), (".txt", "run "), (".json", "{")):
+        invoke(report.command, "a", "-o", tmp_path / f"out{ending}")
+        assert (tmp_path / f"out{ending}").read_text().startswith(begins)
+    with pytest.raises(UsageError, match="no format ends in"):
+        invoke(report.command, "a", "-o", tmp_path / "out.pdf")
+    with pytest.raises(UsageError, match="two formats"):
+        invoke(report.command, "a", "--json", "--format", "csv")
+
+
+def test_a_score_is_relative_to_a_run_a_file_or_what_the_system_file_said(tmp_path: Path, invoke: Invoke) -> None:
+    made(tmp_path, "ref", 50.0)
+    made(tmp_path, "b", 100.0), made(tmp_path, "c", 100.0, manifest={"reference": "ref"})
+    invoke(report.command, "ref", "-o", tmp_path / "ref.json")
+    for argv in (("b", "--reference", "ref"), ("b", "--reference", tmp_path / "ref.json"), ("c",)):
+        score = told(invoke, report.command, *argv)["score"]
+        assert score["value"] == pytest.approx(2.0)
+        assert score["reference"].startswith("ref.2026-03-14_12-00-00 (milabench 2.0.0")
+
+
+def test_a_reference_in_a_system_file_that_is_gone_is_only_warned_of(tmp_path: Path, invoke: Invoke) -> None:
+    made(tmp_path, "c", manifest={"reference": "gone"})
+    found = invoke(report.command, "c")
+    assert "no reference: no run is called 'gone'" in found.stderr
+    with pytest.raises(NothingSelected):
+        invoke(report.command, "c", "--reference", "gone")
+
+
+def test_the_score_of_milabench_1_3_is_named_so(tmp_path: Path, invoke: Invoke) -> None:
+    made(tmp_path, "a")
+    assert "compat: the score of milabench 1.3" in invoke(report.command, "a", "--score", "compat").stdout
+    with pytest.raises(UsageError, match="relative to no reference"):
+        invoke(report.command, "a", "--score", "compat", "--reference", "a")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "found nothing"),
+        ("- a\n", "found list"),
+        ("digits: much\n", "digits: expected a number"),
+        ("digits: -1\n", "expected a number, 0 or more"),
+        ("weights: {digits: .nan}\n", "weights.digits: expected a number"),
+        ("digits: 0\n", "no weight is above zero"),
+        ("a: [\n", "weights.yaml"),
+    ],
+)
+def test_a_bad_weight_profile_is_refused_with_its_place(
+    tmp_path: Path, invoke: Invoke, content: str, says: str
+) -> None:
+    made(tmp_path, "a")
+    (tmp_path / "weights.yaml").write_text(content)
+    with pytest.raises(ConfigError, match=says):
+        invoke(report.command, "a", "--weights", tmp_path / "weights.yaml")
+
+
+def test_a_weight_profile_for_another_suite_is_refused(tmp_path: Path, invoke: Invoke) -> None:
+    made(tmp_path, "a")
+    (tmp_path / "weights.yaml").write_text("llama: 1\n")
+    with pytest.raises(UsageError, match="name none of the benchmarks here: digits"):
+        invoke(report.command, "a", "--weights", tmp_path / "weights.yaml")
+
+
+def test_costs_come_from_the_system_file_or_a_file_of_the_reader(tmp_path: Path, invoke: Invoke) -> None:
+    costs = {"price": 8766.0, "years": 1, "power_W": 1000, "electricity": 0.5, "currency": "EUR"}
+    made(tmp_path, "a", manifest={"costs": costs}), made(tmp_path, "b", manifest={"costs": costs})
+    mix = told(invoke, compare.command, "a", "b")["comparison"]["job_mix"]["systems"]
+    assert [one["cost"] for one in mix] == pytest.approx([1.5, 1.5])
+    (tmp_path / "costs.yaml").write_text(
+        "b: {price: 17532, years: 1, power_W: 1000, electricity: 0.5, currency: EUR}\n"
+    )
+    mix = told(invoke, compare.command, "a", "b", "--costs", tmp_path / "costs.yaml")["comparison"]["job_mix"][
+        "systems"
+    ]
+    assert [one["cost"] for one in mix] == pytest.approx([1.5, 2.5])
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("prize: 1\n", "prize: unknown key"),
+        ("price: -1\n", "price: expected a number above 0"),
+        ("c: {price: 1}\n", "no such system is compared"),
+    ],
+)
+def test_bad_costs_are_refused(tmp_path: Path, invoke: Invoke, content: str, says: str) -> None:
+    made(tmp_path, "a"), made(tmp_path, "b")
+    (tmp_path / "costs.yaml").write_text(content)
+    with pytest.raises(ConfigError, match=says):
+        invoke(compare.command, "a", "b", "--costs", tmp_path / "costs.yaml")
+
+
+def test_a_summary_is_kept_and_used_while_it_is_of_these_records(tmp_path: Path) -> None:
+    run = made(tmp_path, "a")
+    whole = summary_of(run)
+    kept = run.path / "summary.json"
+    marked = json.loads(kept.read_text())
+    marked["benchmarks"][0]["perf"] = 7.0
+    kept.write_text(json.dumps(marked))
+    assert summary_of(run).benchmarks[0].perf == 7.0
+    # A copy has other times and the same contents.
+    for path in run.path.glob("*.data"):
+        os.utime(path, ns=(1, 1))
+    assert summary_of(run).benchmarks[0].perf == 7.0
+    with next(run.path.glob("*R1.data")).open("ab") as file:
+        file.write(b'{"event":"message","data":{"message":"late"},"pipe":"data"}\n')
+    again = summary_of(open_run(run.path))
+    assert again.benchmarks[0].perf == whole.benchmarks[0].perf
+    assert "late" in again.benchmarks[0].messages
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"schema":1}', b'{"made_of":{"analysis":1}}', b"\xff"])
+def test_a_kept_summary_that_is_damaged_is_made_again(tmp_path: Path, content: bytes) -> None:
+    run = made(tmp_path, "a")
+    whole = summary_of(run)
+    (run.path / "summary.json").write_bytes(content)
+    assert summary_of(run) == whole
+
+
+def test_nothing_is_written_into_a_run_that_goes_on_or_is_not_ours(tmp_path: Path) -> None:
+    going = record(tmp_path, Recorded(events=rates(5.0)), name="b", is_ended=False)
+    old = tmp_path / "runs" / "old"
+    old.mkdir()
+    (old / "bert.D0.data").write_text('{"event": "start", "data": {}, "pipe": null}\n')
+    for run in (going, open_run(old)):
+        summary_of(run)
+        assert not (run.path / "summary.json").exists()
+
+
+def test_a_moved_run_tells_its_logs_where_they_are_now(tmp_path: Path) -> None:
+    run = record(tmp_path, Recorded(outcome="failed", why="exit", stderr="no\n"))
+    summary_of(run)
+    moved = tmp_path / "elsewhere"
+    run.path.rename(moved)
+    (failure,) = summary_of(open_run(moved)).benchmarks[0].failures
+    assert failure.log == str(moved / "digits.D0.stderr")

@@ -1,0 +1,39 @@
+"""What people write for a precision and for a length of time."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from orchestrator.cli.options import fraction_of, seconds_of
+
+CONTEXT, OPTION = click.Context(click.Command("run")), click.Option(["--value"])
+
+
+@pytest.mark.parametrize(("text", "fraction"), [("1%", 0.01), ("0.5 %", 0.005), ("0.02", 0.02), (" 20% ", 0.2)])
+def test_a_precision_is_a_percentage_or_a_fraction(text: str, fraction: float) -> None:
+    assert fraction_of(CONTEXT, OPTION, text) == pytest.approx(fraction)
+
+
+@pytest.mark.parametrize("text", ["1", "100%", "0", "-1%", "%", "none", "nan", "inf", "", "0.001%"])
+def test_what_is_no_precision_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is no precision; give a percentage such as 1%"):
+        fraction_of(CONTEXT, OPTION, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("4h", 14400), ("1h30m", 5400), ("1.5 H", 5400), ("2d", 172800)]
+)
+def test_a_budget_has_a_unit(text: str, seconds: float) -> None:
+    assert seconds_of(CONTEXT, OPTION, text) == seconds
+
+
+@pytest.mark.parametrize("text", ["90", "soon", "", "0s", "4 hours", "-3h", "1h30", "1e9s"])
+def test_what_is_no_length_of_time_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is no length of time; give 90s"):
+        seconds_of(CONTEXT, OPTION, text)
+
+
+def test_what_was_not_given_stays_out() -> None:
+    assert fraction_of(CONTEXT, OPTION, None) is None
+    assert seconds_of(CONTEXT, OPTION, None) is None

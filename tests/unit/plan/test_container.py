@@ -1,0 +1,173 @@
+"""Steps in containers: the words of each engine, what is seen inside, and what is not said on a command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.config.read import read_suite
+from orchestrator.config.schema import Suite
+from orchestrator.errors import ConfigError
+from orchestrator.facts.model import Arch, Device
+from orchestrator.plan.container import Container, container_name, container_of, inside, outermost
+from orchestrator.plan.model import Step
+
+DEVICES = tuple(Device(index=index, uuid=f"GPU-{index}", name="X9", arch="cuda", memory_mib=1000) for index in (2, 3))
+STEP = Step(
+    id="b.D2",
+    bench="b",
+    phase="run",
+    argv=("/base/venv/b/bin/python", "main.py", "--a b"),
+    env={
+        "CUDA_VISIBLE_DEVICES": "2,3",
+        "HF_TOKEN": "secret",
+        "MILABENCH_SINK": "@sink",
+        "PATH": "/base/venv/b/bin:@path",
+    },
+    secret_env=("HF_TOKEN",),
+    cwd="/base/data/b",
+    venv="/base/venv/b",
+)
+FOLDERS = ("/base", "/base/data", "/suite/b", "/fast/cache")
+
+
+def suite(tmp_path: Path, text: str) -> Suite:
+    path = tmp_path / "suite.yaml"
+    path.write_text(text)
+    return read_suite([path])
+
+
+def chosen(tmp_path: Path, bench: str, system: str) -> Container | None:
+    made = suite(tmp_path, f"b: {{command: x, {bench}}}\nsystem: {{{system}}}\n")
+    return container_of(made.benchmarks["b"], made.system)
+
+
+def in_engine(engine: str, arch: Arch = "cuda", args: tuple[str, ...] = (), mounts: tuple[str, ...] = ()) -> Step:
+    return inside(STEP, Container(engine=engine, image="r/i:1", args=args, mounts=mounts), arch, DEVICES, FOLDERS)
+
+
+# --- which one -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bench", "system", "engine", "image"),
+    [
+        ("", "docker_image: s", "docker", "s"),
+        ("docker_image: b", "docker_image: s", "docker", "b"),
+        ("", "container: {engine: podman, image: s}", "podman", "s"),
+        ("docker_image: b", "container: {engine: podman, image: s}", "podman", "b"),
+        ("container: {engine: apptainer}", "container: {image: s}", "apptainer", "s"),
+    ],
+)
+def test_a_benchmark_wins_over_its_system_key_by_key(
+    tmp_path: Path, bench: str, system: str, engine: str, image: str
+) -> None:
+    found = chosen(tmp_path, bench, system)
+    assert found is not None
+    assert (found.engine, found.image) == (engine, image)
+
+
+def test_a_benchmark_may_stay_outside(tmp_path: Path) -> None:
+    assert chosen(tmp_path, "container: {engine: none}", "docker_image: s") is None
+    assert chosen(tmp_path, "weight: 1", "arch: cpu") is None
+
+
+def test_an_engine_without_an_image_is_an_error_with_its_place(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"suite\.yaml:1:\d+: b\.container: a container without an image"):
+        chosen(tmp_path, "container: {engine: podman}", "arch: cpu")
+
+
+def test_an_unknown_engine_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"b\.container\.engine: expected one of docker, podman, apptainer, none"):
+        chosen(tmp_path, "container: {engine: dokcer}", "arch: cpu")
+
+
+# --- the words -------------------------------------------------------------------------------------------------------
+
+
+def test_docker_is_told_everything_once_and_ends_the_container_by_its_name() -> None:
+    step = in_engine("docker", mounts=("/models", "/a:/b:ro"))
+    path = "/base/venv/b/bin:/usr/local/nvidia/bin:/usr/local/cuda/bin:/opt/rocm/bin"
+    assert step.argv == (
+        *("docker", "run", "--rm", "--init", "--name=@container", "--label=milabench.marker=@marker"),
+        *("--network=host", "--ipc=host", "--user=@user", "--entrypoint="),
+        '--gpus="device=GPU-2,GPU-3"',
+        *("--volume=/base:/base", "--volume=/suite/b:/suite/b", "--volume=/fast/cache:/fast/cache"),
+        *("--volume=/models:/models", "--volume=/a:/b:ro", "--volume=@folder", "--workdir=/base/data/b"),
+        f"--env=PATH={path}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        *("--env=CUDA_VISIBLE_DEVICES", "--env=HF_TOKEN", "--env=MILABENCH_RUN_MARKER", "--env=MILABENCH_SINK"),
+        *("--env=MILABENCH_STEP", "r/i:1"),
+        *STEP.argv,
+    )
+    assert (step.end_argv, step.container) == (("docker", "kill", "@container"), "r/i:1")
+
+
+def test_podman_is_given_devices_by_their_interface_and_keeps_the_user() -> None:
+    step = in_engine("podman")
+    assert {"--device=nvidia.com/gpu=GPU-2", "--device=nvidia.com/gpu=GPU-3", "--userns=keep-id"} <= set(step.argv)
+    assert step.end_argv == ("podman", "kill", "@container")
+
+
+def test_apptainer_runs_as_a_child_and_inherits_its_environment() -> None:
+    step = in_engine("apptainer", args=("--cleanenv",))
+    assert step.argv == (
+        *("apptainer", "exec", "--nv"),
+        *("--bind=/base:/base", "--bind=/suite/b:/suite/b", "--bind=/fast/cache:/fast/cache", "--bind=@folder"),
+        *("--pwd=/base/data/b", "--cleanenv", "docker://r/i:1"),
+        *STEP.argv,
+    )
+    assert step.end_argv == ()
+    assert step.env["APPTAINERENV_PREPEND_PATH"] == "/base/venv/b/bin"
+    assert step.env["CUDA_VISIBLE_DEVICES"] == "2,3"
+
+
+@pytest.mark.parametrize("image", ["/images/i.sif", "i.sif", "oras://r/i:1"])
+def test_apptainer_takes_files_and_addresses_as_they_are(image: str) -> None:
+    step = inside(STEP, Container(engine="apptainer", image=image), "cpu", DEVICES, ())
+    assert image in step.argv
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman", "apptainer"])
+def test_no_secret_stands_on_a_command_line_and_nothing_is_privileged_unless_asked(engine: str) -> None:
+    step = in_engine(engine)
+    assert "secret" not in " ".join(step.argv)
+    assert step.env["HF_TOKEN"] == "secret"
+    assert not any("privileged" in word or "cap-add" in word for word in step.argv)
+    assert "--privileged" in in_engine(engine, args=("--privileged",)).argv
+
+
+@pytest.mark.parametrize(
+    ("arch", "engine", "words"),
+    [
+        ("rocm", "docker", {"--device=/dev/kfd", "--device=/dev/dri", "--group-add=video"}),
+        ("rocm", "podman", {"--device=/dev/kfd", "--device=/dev/dri", "--group-add=keep-groups"}),
+        ("rocm", "apptainer", {"--rocm"}),
+        ("xpu", "docker", {"--device=/dev/dri"}),
+        ("hpu", "docker", {"--runtime=habana"}),
+    ],
+)
+def test_each_vendor_has_its_devices(arch: Arch, engine: str, words: set[str]) -> None:
+    assert words <= set(in_engine(engine, arch).argv)
+
+
+def test_a_processor_has_no_device_words() -> None:
+    assert not any(word.startswith(("--device", "--gpus", "--nv")) for word in in_engine("docker", "cpu").argv)
+
+
+def test_inside_docker_the_devices_are_counted_from_zero() -> None:
+    assert in_engine("docker").env["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+def test_an_option_of_the_suite_takes_the_place_of_ours() -> None:
+    words = in_engine("docker", args=("--network=bridge", "--user=0:0")).argv
+    assert ("--network=host" in words, "--user=@user" in words, "--ipc=host" in words) == (False, False, True)
+
+
+def test_folders_in_others_are_not_mounted_again() -> None:
+    assert outermost(["/a/b", "/a", "/ab", "/c/d", "", "relative"]) == ("/a", "/ab", "/c/d")
+
+
+def test_a_container_is_called_after_its_run_and_step_in_letters_that_engines_allow() -> None:
+    assert container_name("run.2026-01-02_03-04-05", "a b.D0", 1) == "milabench-run.2026-01-02_03-04-05-a_b.D0"
+    assert container_name("r", "b", 2) == "milabench-r-b-2"
