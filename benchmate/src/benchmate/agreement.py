@@ -5,8 +5,11 @@ A rank that ends alone leaves the others waiting in a collective operation, for 
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any
+
+PATIENCE_S = 10  # for the others at the last step; they are at most a step behind
 
 
 class Agreement:
@@ -20,7 +23,7 @@ class Agreement:
         self._prefix = f"benchmate/{task}"
         self._rank = rank
         self._everybody = [f"{self._prefix}/complete/{other}" for other in range(world_size)]
-        self._has_said = False
+        self._has_said = self._has_met = False
         self._end: int | None = None
 
     def may_stop(self, count: int) -> bool:
@@ -43,6 +46,20 @@ class Agreement:
             else:
                 return False
         return count >= self._end
+
+    def meet(self) -> None:
+        """Wait until every rank has stopped: one that leaves while another is in their last collective makes gloo abort it."""
+        from datetime import timedelta
+
+        store = _store()
+        if store is None or self._end is None or self._has_met:
+            return
+        self._has_met = True
+        # One that is not there, or a store that has gone with its rank, keeps nobody.
+        with contextlib.suppress(RuntimeError, OSError):
+            store.set(f"{self._prefix}/stopped/{self._rank}", "1")
+            names = [f"{self._prefix}/stopped/{other}" for other in range(len(self._everybody))]
+            store.wait(names, timedelta(seconds=PATIENCE_S))
 
 
 def _store() -> Any | None:

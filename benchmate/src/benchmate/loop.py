@@ -421,7 +421,10 @@ class Observer:
 
     def _may_stop(self) -> bool:
         try:
-            return self._agreement.may_stop(self.count)
+            if not self._agreement.may_stop(self.count):
+                return False
+            self._agreement.meet()
+            return True
         except Exception as error:  # the store of a process group that is going away
             self._session.message(
                 f"{self.task}: cannot agree with the other ranks on the last step: {error}", once=True
