@@ -188,7 +188,7 @@ def test_interrupted_once_steps_end_in_order_and_twice_at_once(control: Callable
     time.sleep(1.1)  # what follows at once is the same wish
     running.process.send_signal(signal.SIGINT)
     assert "ended s0 cancelled" in running.read_until("done")
-    assert gone(mark)
+    until(lambda: gone(mark), "nothing is left")
 
 
 def test_a_timeout_ends_the_step_and_the_rest_goes_on(control: Callable[..., Control]) -> None:
@@ -222,7 +222,7 @@ def test_cleanup_shows_and_ends_what_a_dead_orchestrator_left_on_its_nodes_and_o
         assert str(other.pid) not in shown.out.split()
         ended = milabench("cleanup", "--yes")
         assert ended.code == 0, ended.err
-        assert gone(mark)
+        until(lambda: gone(mark), "nothing is left")
         assert other.poll() is None
         assert milabench("cleanup").code == 0
     finally:
