@@ -236,7 +236,7 @@ def test_a_step_is_told_where_it_runs(hosts: Hosts) -> None:
     async def work() -> None:
         machine = Machine(address(hosts, hosts.hosts[1]))
         async with remote_node(machine, marker()) as node:
-            await node.run(Order(step=step("true", node="h1")), begun.append)
+            await node.run(Order(step=step("sleep", "0.5", node="h1")), begun.append)  # long enough to be looked at
         await machine.close()
 
     asyncio.run(work())
