@@ -25,6 +25,9 @@ AT_ONCE ?= 4
 # The slow tests make their own load; the files share nothing. E2E="e2e and not long" leaves the slowest out.
 E2E_AT_ONCE ?= 2
 E2E ?= e2e
+# RETRY=1 runs what failed once more, alone: real processes on a busy machine. What fails twice has failed.
+RETRY ?=
+AGAIN = $(if $(RETRY),|| { echo "== what failed once more and alone"; $(abspath $(BIN))/python -m pytest -q --last-failed --last-failed-no-failures none; })
 
 # Byte code is kept next to the code, so that a benchmark does not time its own compilation.
 export PYTHONDONTWRITEBYTECODE =
@@ -55,8 +58,8 @@ demo-cluster: $(VENV)/.installed
 	@$(BIN)/python tests/ssh/demo_cluster.py --base $(BASE) --config $(CLUSTER)
 
 test: $(VENV)/.dev
-	cd benchmate && $(abspath $(BIN))/python -m pytest -q -n $(AT_ONCE) --dist worksteal
-	$(BIN)/python -m pytest -q -n $(AT_ONCE) --dist worksteal -m "not e2e"
+	cd benchmate && { $(abspath $(BIN))/python -m pytest -q -n $(AT_ONCE) --dist worksteal $(AGAIN); }
+	$(BIN)/python -m pytest -q -n $(AT_ONCE) --dist worksteal -m "not e2e" $(AGAIN)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -68,7 +71,7 @@ fmt: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 e2e: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n $(E2E_AT_ONCE) --dist loadfile --durations=10 -m "$(E2E)"
+	$(BIN)/python -m pytest -q -n $(E2E_AT_ONCE) --dist loadfile --durations=10 -m "$(E2E)" $(AGAIN)
 
 perf: $(VENV)/.dev
 	@for program in tests/perf/*.py; do echo "== $$program"; $(BIN)/python $$program || exit 1; done

@@ -173,7 +173,8 @@ def test_a_worker_that_fails_keeps_what_was_measured(agent, tmp_path, how):
     assert ran.code == 1, ran.stderr
     assert len(agent.entries()) == (25 if "raise" in how else pytest.approx(23, abs=3))
     (error,) = agent.records("error")
-    assert error["type"] in ("KeyError", "RuntimeError")
+    # What torch makes of a worker that is gone depends on where it was reading.
+    assert error["type"] in ("KeyError", "RuntimeError", "ConnectionResetError", "EOFError")
     assert len({hello["pid"] for hello in agent.controls("hello")}) == 1
 
 
