@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 
 BENCHMARK = "timing_audit"
 PASSED_ON = ("model", "batch", "warmup", "sync", "clock", "processes", "seed", "calls", "seconds", "threads")
+# What the program does by itself; the suite's own benchmark is a smaller one.
+DEFAULTS = {
+    "batch": "1,8",
+    "warmup": "0,50",
+    "sync": "none,each,end",
+    "processes": "5",
+    "seconds": "1",
+    "calls": "1000",
+}
 PROCESS_S = 300  # most that one process may take, as the program has it
 
 
@@ -92,9 +101,9 @@ def measure(base: Path, given: Mapping[str, Any], *, shuffle: bool, use_current_
 
 def overrides(given: Mapping[str, Any], shuffle: bool) -> Iterator[str]:
     """What was asked for, as changes to the suite; what was not is the program's default, not the suite's smaller one."""
-    argv = {f"--{name}": str(value) for name, value in given.items()}
+    argv: dict[str, str | bool] = {f"--{name}": str(value) for name, value in {**DEFAULTS, **given}.items()}
     if not shuffle:
-        argv["--no-shuffle"] = True  # type: ignore[assignment]
+        argv["--no-shuffle"] = True
     yield from ("-s", f"{BENCHMARK}.argv={json.dumps(argv)}")
     yield from ("-s", f"{BENCHMARK}.max_duration={PROCESS_S * 1000}")
 
