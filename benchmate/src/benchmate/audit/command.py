@@ -155,7 +155,7 @@ def _tell(block: int, cell: Cell, answer: dict[str, Any], options: argparse.Name
     clocks = [clock for clock in options.clock if answer[f"{clock}_ns"]] or ["wall"]
     for clock in clocks:
         value = statistics.median(answer[f"{clock}_ns"]) / 1e9
-        more = record if clock == clocks[0] else {}
+        more = {**record, "main": not cell.again} if clock == clocks[0] else {}
         benchmate.metric(f"{name} {clock}", value, units="s", direction="lower", params=params, **more)
 
 
