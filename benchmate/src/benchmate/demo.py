@@ -7,6 +7,8 @@ import random
 from collections.abc import Iterator
 
 import benchmate
+from benchmate.configuration import parse_config
+from benchmate.session import Session, use
 
 BATCH = 32
 FEATURES = 16
@@ -14,6 +16,8 @@ FEATURES = 16
 
 def run(steps: int) -> None:
     """Train for so many steps; the table of rates comes on stderr when the process ends."""
+    # On a fast machine all the steps are done before the second is over that warm-up usually takes.
+    use(Session(parse_config({"measure": {"warmup_s": 0}})))
     if importlib.util.find_spec("torch") is None:
         print("torch is not installed here: a linear model in plain Python")
         train_plain(steps)
