@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 from orchestrator.events.model import Event, Verdict
 from orchestrator.events.observations import Seen
+from orchestrator.events.readings import Readings
 
 
 class Check(Protocol):
@@ -17,6 +18,18 @@ class Check(Protocol):
 
     def verdict(self) -> Verdict:
         """What the events seen so far come to."""
+
+
+class OfDevices:
+    """What the checks of the devices' readings share: which step it is, and what its monitor read."""
+
+    def __init__(self, step: str, readings: Readings) -> None:
+        self._step = step
+        self._readings = readings
+
+    def see(self, event: Seen) -> None:
+        """Hand it on to the readings."""
+        self._readings.see(event)
 
 
 def judged(

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.checks.api import judged
+from orchestrator.checks.api import OfDevices, judged
 from orchestrator.events.model import Verdict
-from orchestrator.events.observations import Seen
-from orchestrator.events.readings import Readings
 
 
-class ForeignCheck:
+class ForeignCheck(OfDevices):
     """Fails when a process that is not of the step's group was seen on one of its devices within the window."""
-
-    def __init__(self, step: str, readings: Readings) -> None:
-        self._step = step
-        self._readings = readings
-
-    def see(self, event: Seen) -> None:
-        """Hand it on to the readings."""
-        self._readings.see(event)
 
     def verdict(self) -> Verdict:
         """Fail or pass, with the foreign processes and their memory in MiB by device."""

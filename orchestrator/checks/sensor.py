@@ -5,25 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from orchestrator.checks.api import judged
+from orchestrator.checks.api import OfDevices, judged
 from orchestrator.events.model import Verdict
-from orchestrator.events.observations import Seen
-from orchestrator.events.readings import Readings, energy_of
+from orchestrator.events.readings import energy_of
 
 MOST_DISAGREEMENT = 0.05
 MOST_SILENCE_S = 3.0
 
 
-class SensorCheck:
+class SensorCheck(OfDevices):
     """Warns when a device stopped answering before the window was over, or reported a fatal error (Xid, ECC)."""
-
-    def __init__(self, step: str, readings: Readings) -> None:
-        self._step = step
-        self._readings = readings
-
-    def see(self, event: Seen) -> None:
-        """Hand it on to the readings."""
-        self._readings.see(event)
 
     def verdict(self) -> Verdict:
         """Warn or pass, with what was lost and which errors there were by device."""
@@ -50,16 +41,8 @@ class SensorCheck:
         return judged(self._step, "sensor", "pass", {"devices": found})
 
 
-class EnergyCheck:
+class EnergyCheck(OfDevices):
     """Warns when the energy counter and the integral of power differ by more than 5 % over the window."""
-
-    def __init__(self, step: str, readings: Readings) -> None:
-        self._step = step
-        self._readings = readings
-
-    def see(self, event: Seen) -> None:
-        """Hand it on to the readings."""
-        self._readings.see(event)
 
     def verdict(self) -> Verdict:
         """Warn or pass, with both in joules by device."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.checks.api import judged
+from orchestrator.checks.api import OfDevices, judged
 from orchestrator.events.model import Meta, Verdict
 from orchestrator.events.observations import Seen
 from orchestrator.events.readings import THROTTLED, Readings, share_of
@@ -14,16 +14,8 @@ POWER_CAP = frozenset({"sw_power_cap"})
 MOST = 0.01
 
 
-class ThrottleCheck:
+class ThrottleCheck(OfDevices):
     """Fails when a device was slowed down in more than 1 % of the samples within the window."""
-
-    def __init__(self, step: str, readings: Readings) -> None:
-        self._step = step
-        self._readings = readings
-
-    def see(self, event: Seen) -> None:
-        """Hand it on to the readings."""
-        self._readings.see(event)
 
     def verdict(self) -> Verdict:
         """Fail or pass, with the share of the samples by device and which reasons there were."""
@@ -44,18 +36,17 @@ class ThrottleCheck:
         return judged(self._step, "throttle", "pass", {"devices": found})
 
 
-class PowerCheck:
+class PowerCheck(OfDevices):
     """Warns when a board's power limit is set below its default; tells how often the limit was reached, which is normal."""
 
     def __init__(self, step: str, readings: Readings, devices: tuple[int, ...]) -> None:
-        self._step = step
-        self._readings = readings
+        super().__init__(step, readings)
         self._devices = devices
         self._limited: dict[str, dict[str, float]] = {}
 
     def see(self, event: Seen) -> None:
         """Take the limits from what is told of the machine."""
-        self._readings.see(event)
+        super().see(event)
         accelerators = event.data.get("accelerators") if isinstance(event, Meta) else None
         for one in accelerators if isinstance(accelerators, list) else ():
             if not isinstance(one, dict) or one.get("index") not in self._devices:

@@ -6,13 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.checks.api import judged
+from orchestrator.checks.api import OfDevices, judged
 from orchestrator.events.model import Verdict
-from orchestrator.events.observations import Seen
 from orchestrator.events.readings import Readings
 
 
-class UsageCheck:
+class UsageCheck(OfDevices):
     """Fails when a device's mean load, or the share of its memory in use at the peak, stays below the suite's threshold.
 
     `settings`: `gpu_load_threshold` and `gpu_mem_threshold`, 0 to 1 each; what is left out is not looked at. Only what was
@@ -20,17 +19,12 @@ class UsageCheck:
     """
 
     def __init__(self, step: str, readings: Readings, settings: Mapping[str, Any], *, has_devices: bool) -> None:
-        self._step = step
-        self._readings = readings
+        super().__init__(step, readings)
         self._least = {
             "load": _threshold(settings.get("gpu_load_threshold")),
             "memory": _threshold(settings.get("gpu_mem_threshold")),
         }
         self._has_devices = has_devices
-
-    def see(self, event: Seen) -> None:
-        """Hand it on to the readings."""
-        self._readings.see(event)
 
     def verdict(self) -> Verdict:
         """Fail, warn or pass, with each device's load and memory."""
