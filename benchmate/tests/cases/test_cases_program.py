@@ -266,6 +266,12 @@ QUIET = """
 """
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_results_that_cannot_be_written_are_a_line_and_a_code(program: Make) -> None:
+    said = program(QUIET).run("-T", "csv", "-o", "/dev/full", "-f", "RoBERTa/CoLA/16")
+    assert (said.code, said.err.splitlines()[-1]) == (1, "error: /dev/full: No space left on device")
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "said"),
     [

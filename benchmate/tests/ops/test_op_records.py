@@ -15,6 +15,7 @@ from benchmate.ops.nsys_analysis import analyse, main, parse_label
 from benchmate.ops.options import ExecutionPass, Options, Profiler, get_benchmark_options, options_of, parse_modes
 from benchmate.ops.record import finish_record, input_record, open_output, write
 from benchmate.ops.spec import inputs, parse
+from benchmate.ops.suite import details
 
 METRIC = {"forward": {"warmup.time": [0.2], "measure.time": [0.1]}}
 
@@ -68,6 +69,13 @@ def test_a_rich_record_says_how_far_it_can_be_trusted():
         one.hash,
     )
     assert input_record(one, Measured(more={"correctness": {"status": "wrong"}}), rich)["validity"] == "invalid"
+
+
+def test_the_metric_of_a_suite_says_why_it_is_doubtful():
+    one = one_of({"torch.add": operator([tensor(2)])})
+    result = {"pass": "forward", "mode": "hot", "ci95": [1.0, 2.0], "samples": 30, "converged": True}
+    assert "reasons" not in details(one, result)
+    assert details(one, {**result, "converged": False}, ["zeros"])["reasons"] == ["zeros", "unconverged"]
 
 
 def test_appending_begins_a_line_of_its_own_after_a_torn_one(tmp_path):

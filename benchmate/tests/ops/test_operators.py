@@ -110,6 +110,7 @@ def test_every_kind_of_operator_runs():
     assert counts["passed"] == len(KINDS)
     by_name = {record["op_name"]: record for record in found}
     assert by_name["torch.mm"]["work"]["flops"] == 2 * 2 * 3 * 4
+    assert [by_name[name]["work"]["convolves"] for name in ("torch.mm", "torch.nn.Conv2d")] == [False, True]
     assert by_name["torch.mm"]["work"]["bytes"] == 4 * (6 + 12 + 8)
     assert by_name["torch.mm"]["correctness"]["status"] == "correct"
     assert by_name["torch.nn.Dropout"]["correctness"]["reason"] == "two calls with the same input differ: random"

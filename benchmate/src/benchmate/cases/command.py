@@ -27,7 +27,18 @@ _DESCRIPTOR = re.compile(r"fd:(\d+)")
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the registered cases as the command line says, and exit: 0 all passed, 1 a case did not, 2 usage, 3 nothing matched."""
-    sys.exit(run(sys.argv[1:] if argv is None else argv, REGISTRY))
+    code = run(sys.argv[1:] if argv is None else argv, REGISTRY)
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            if code == PASSED:
+                print(f"error: standard output: {error.strerror or error}", file=sys.stderr)
+                code = FAILED
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+            )  # else Python tries again, and exits with 120
+    sys.exit(code)
 
 
 def run(argv: Sequence[str], registry: Registry) -> int:

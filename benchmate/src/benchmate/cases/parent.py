@@ -50,6 +50,10 @@ class Parent:
         except HeldError as error:
             _say(f"error: {error}")
             return FAILED
+        except OSError as error:
+            where = ", ".join(str(each.path or "standard output") for each in self._options.outputs)
+            _say(f"error: {error.filename or where}: {error.strerror or error}")
+            return FAILED
         except (_Interrupted, KeyboardInterrupt):
             wanted = len(self._cases) * self._options.repetitions
             _say(f"interrupted after {len(self._results)} of {wanted} processes")

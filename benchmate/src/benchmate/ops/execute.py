@@ -14,6 +14,7 @@ from benchmate.ops.errors import OperatorFailed, OperatorSkipped
 from benchmate.ops.interface import OperatorInterface, Passes
 from benchmate.ops.options import Options, options_of
 from benchmate.ops.place import place_of
+from benchmate.ops.rotation import Rotation, rotated
 from benchmate.ops.sampling import Sampled, sampled
 from benchmate.ops.spec import Input, OperatorSpec
 from benchmate.ops.statistics import estimate
@@ -58,7 +59,7 @@ class OpExecutor:
         if options.modes[0] in exec_modes.NAMES:
             self._counted(passes, run_id, found)
         else:
-            self._sampled(passes, run_id, found)
+            self._sampled(passes, args, kwargs, run_id, found)
         if rich:
             dtype = _dtype([args, kwargs])
             for result in found.results:
@@ -94,8 +95,13 @@ class OpExecutor:
 
             function, args, kwargs = passes.reference
             parameters = getattr(self.op, "parameters", list)
-            call = functools.partial(torch.compile(function), *args, **kwargs)
-            passes = autograd_passes(call, leaves_of(list(args), kwargs, parameters()))
+            compiled = torch.compile(function)
+
+            def bind(args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], Any]:
+                return functools.partial(compiled, *args, **kwargs)
+
+            made = autograd_passes(bind(args, kwargs), leaves_of(list(args), kwargs, parameters()))
+            passes = dataclasses.replace(made, bind=bind)
         if self.options.is_graphed and self.place.is_cuda:
             from benchmate.ops.graphs import captured
 
@@ -124,14 +130,20 @@ class OpExecutor:
             if times := lists.get("measure.time"):
                 found.results.append(_result_of_list(direction, options.modes[0], [time / 1e3 for time in times]))
 
-    def _sampled(self, passes: Passes, run_id: str, found: Measured) -> None:
+    def _sampled(
+        self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any], run_id: str, found: Measured
+    ) -> None:
         options, place = self.options, self.place
         for _ in range(options.warmup):
             output = passes.forward()
         place.synchronize()
         for mode in options.modes:
+            turns = self._turns(passes, args, kwargs) if mode == "cold" else None
             with labels.stage(place, self.name, run_id, "measure", "forward"):
-                found.results.append(_result(mode, "forward", self._one(mode, passes.forward)))
+                result = _result(mode, "forward", self._one(mode, passes.forward, turns.calls if turns else ()))
+            if turns is not None:
+                result["inputs"] = {"copies": len(turns.calls), "bytes": turns.total_bytes}
+            found.results.append(result)
         if not options.has_backward:
             return
         output = passes.forward()
@@ -145,9 +157,14 @@ class OpExecutor:
             with labels.stage(place, self.name, run_id, "measure", "backward"):
                 found.results.append(_result(mode, "backward", self._one(mode, again)))
 
-    def _one(self, mode: str, call: Callable[[], Any]) -> Sampled:
+    def _turns(self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any]) -> Rotation | None:
+        """Copies of the inputs for a cold call; None where it is no function of its arguments, or a graph that was captured."""
+        return None if passes.bind is None else rotated(passes.bind, args, kwargs, self.place)
+
+    def _one(self, mode: str, call: Callable[[], Any], in_turn: Sequence[Callable[[], Any]] = ()) -> Sampled:
         agree = getattr(self.op, "agree", None)
-        return sampled(mode, call, self.place, self.options.rule, *([agree] if agree is not None else []))
+        more = {} if agree is None else {"agree": agree}
+        return sampled(mode, call, self.place, self.options.rule, in_turn=in_turn, **more)
 
     def _derived(self, result: dict[str, Any], work: figures.Work | None, moved: int | None, dtype: str) -> None:
         """Rates and shares of the peaks, of forward passes: what a backward pass does is not declared."""
@@ -167,10 +184,12 @@ class OpExecutor:
         if self.options.has_peaks:
             # What fits into the cache stays there from call to call, unless it is thrown out.
             is_in_memory = result["mode"] == "cold" or total > self.place.cache_bytes
-            peaks = figures.peaks(self.place, dtype)
+            tf32 = figures.may_use_tf32(work, dtype, self.place)
+            peaks = figures.peaks(self.place, dtype, tf32=tf32)
             share = figures.share_of_peak(work.flops, total if is_in_memory else None, seconds, peaks)
             if share is not None:
-                result["peak_share"], result["peak_of"] = share
+                result["peak_share"], of = share
+                result["peak_of"] = f"{of} (tf32)" if tf32 and of == "compute" else of
 
 
 class Runner:

@@ -23,9 +23,10 @@ TOLERANCE = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """What one call does: floating-point operations that are counted (matrix products, convolutions, attention; None where
-    there are none), and the bytes of inputs, parameters and outputs, each once."""
+    there are none), whether some are of a convolution, and the bytes of inputs, parameters and outputs, each once."""
 
     flops: int | None
+    convolves: bool
     bytes: int
 
 
@@ -43,7 +44,22 @@ def work(call: Callable[[], Any], read: Sequence[Any]) -> Work:
 
     with FlopCounterMode(display=False, custom_mapping=_uncounted()) as counter:
         output = call()
-    return Work(flops=counter.get_total_flops() or None, bytes=_storage_bytes([*read, output]))
+    counted = counter.get_flop_counts().get("Global", {})
+    return Work(
+        flops=counter.get_total_flops() or None,
+        convolves=any("convolution" in str(operation) for operation in counted),
+        bytes=_storage_bytes([*read, output]),
+    )
+
+
+def may_use_tf32(found: Work, dtype: str, place: Place) -> bool:
+    """Whether float32 may be rounded to TF32 in it: torch's settings differ for convolutions, where it may by default."""
+    import torch
+
+    if place.kind != "cuda" or dtype != "float32":
+        return False
+    allowed = torch.backends.cudnn.allow_tf32 if found.convolves else torch.backends.cuda.matmul.allow_tf32
+    return bool(allowed)
 
 
 @functools.cache
@@ -69,8 +85,8 @@ def _storage_bytes(values: Any) -> int:
 
 
 @functools.lru_cache(maxsize=64)
-def peaks(place: Place, dtype: str) -> Peaks:
-    """Measured once for each dtype: the best of a few products and copies, long enough to fill the device."""
+def peaks(place: Place, dtype: str, *, tf32: bool = False) -> Peaks:
+    """Measured once for each precision: the best of a few products and copies, long enough to fill the device."""
     import torch
 
     size = 1024 if place.kind == "cpu" else 8192
@@ -80,10 +96,14 @@ def peaks(place: Place, dtype: str) -> Peaks:
     if element is None or not element.is_floating_point or element.itemsize == 1:
         return Peaks(flops_per_s=None, bytes_per_s=bytes_per_s)
     a, b = (torch.randn(size, size, device=place.device).to(element) for _ in range(2))
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = tf32
     try:
         flops_per_s = 2 * size**3 / _best_s(lambda: torch.mm(a, b), place)
     except RuntimeError:
         return Peaks(flops_per_s=None, bytes_per_s=bytes_per_s)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
     return Peaks(flops_per_s=flops_per_s, bytes_per_s=bytes_per_s)
 
 

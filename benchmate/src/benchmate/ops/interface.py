@@ -16,8 +16,8 @@ class Passes:
     `forward()` returns the output. `make_gradient(output)` prepares a backward pass and is not timed; it returns None, or
     the reason why there is no backward pass. `backward()` runs once after each forward. `backward_again(output)`, where there
     is one, gives a backward pass that can be repeated after one forward, or None. `reference` is
-    the bare callable with its arguments, for a check of the output. `moved_bytes` is what one forward moves where tensors do not
-    tell.
+    the bare callable with its arguments, for a check of the output; `bind(args, kwargs)` is `forward` of other arguments, None
+    where it is no function of them. `moved_bytes` is what one forward moves where tensors do not tell.
     """
 
     forward: Callable[[], Any]
@@ -25,6 +25,7 @@ class Passes:
     backward: Callable[[], Any]
     backward_again: Callable[[Any], Callable[[], Any] | None] | None = None
     reference: tuple[Callable[..., Any], Sequence[Any], dict[str, Any]] | None = None
+    bind: Callable[[Sequence[Any], dict[str, Any]], Callable[[], Any]] | None = None
     moved_bytes: int | None = None
 
 

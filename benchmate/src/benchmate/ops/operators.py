@@ -66,9 +66,11 @@ class CallableOp(OperatorInterface):
 
     def passes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Passes:
         # The partial is all that stands between the clock and the function.
-        call = functools.partial(self.function, *args, **kwargs)
-        made = autograd_passes(call, leaves_of(list(args), kwargs, self.parameters()))
-        return dataclasses.replace(made, reference=(self.function, args, kwargs))
+        made = autograd_passes(self._bound(args, kwargs), leaves_of(list(args), kwargs, self.parameters()))
+        return dataclasses.replace(made, reference=(self.function, args, kwargs), bind=self._bound)
+
+    def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], Any]:
+        return functools.partial(self.function, *args, **kwargs)
 
     def parameters(self) -> list[Any]:
         """Tensors besides the arguments that a backward pass reaches."""
@@ -91,9 +93,9 @@ class UnaryOp(OperatorInterface):
     def passes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Passes:
         if not args or not hasattr(args[0], self.method):
             raise OperatorFailed(f"{self.method} is a method: its first argument must be a tensor")
-        call = functools.partial(getattr(args[0].detach(), self.method), *args[1:], **kwargs)
         return Passes(
-            forward=call,
+            forward=self._bound(args, kwargs),
+            bind=self._bound,
             make_gradient=lambda _: "an operator that changes its input in place, without gradients",
             backward=lambda: None,
             reference=(
@@ -102,6 +104,9 @@ class UnaryOp(OperatorInterface):
                 kwargs,
             ),
         )
+
+    def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], Any]:
+        return functools.partial(getattr(args[0].detach(), self.method), *args[1:], **kwargs)
 
 
 class BuildableOp(CallableOp):

@@ -115,6 +115,7 @@ def system() -> dict[str, Any]:
         "governor": _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "kernel": platform.release(),
         "tf32": torch.backends.cuda.matmul.allow_tf32,
+        "cudnn_tf32": torch.backends.cudnn.allow_tf32,
         "cudnn_benchmark": torch.backends.cudnn.benchmark,
     }
     if torch.cuda.is_available():

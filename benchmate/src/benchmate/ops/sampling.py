@@ -6,7 +6,7 @@ import gc
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -52,8 +52,18 @@ def _alone(value: float) -> float:
     return value
 
 
-def sampled(mode: str, call: Callable[[], Any], place: Place, rule: StopRule, agree: Agree = _alone) -> Sampled:
-    """Time a call in one of our modes. What the call raises is passed on."""
+def sampled(
+    mode: str,
+    call: Callable[[], Any],
+    place: Place,
+    rule: StopRule,
+    agree: Agree = _alone,
+    in_turn: Sequence[Callable[[], Any]] = (),
+) -> Sampled:
+    """Time a call in one of our modes. What the call raises is passed on.
+
+    `in_turn` is the same call with copies of its inputs; the mode cold takes one after another.
+    """
     with quiet():
         call()
         place.synchronize()
@@ -62,7 +72,7 @@ def sampled(mode: str, call: Callable[[], Any], place: Place, rule: StopRule, ag
         enqueue_s = None if place.kind == "cpu" else agree(_enqueue_s(call, place))
         if mode == "cold":
             clock = "event" if place.has_events else "host"
-            sample = _cold_samples(call, place, enqueue_s or 0.0)
+            sample = _cold_samples(in_turn or [call], place, enqueue_s or 0.0)
             return _sampled(mode, sample, 1, clock, rule, agree, enqueue_s)
         if place.has_events:
             return _hot_on_device(call, place, rule, agree, enqueue_s or 0.0)
@@ -205,10 +215,12 @@ def _hot_on_device(call: Callable[[], Any], place: Place, rule: StopRule, agree:
     return _sampled("hot", lambda: [queued_s(loops) / loops], loops, "event", rule, agree, enqueue_s)
 
 
-def _cold_samples(call: Callable[[], Any], place: Place, enqueue_s: float) -> Callable[[], list[float]]:
+def _cold_samples(calls: Sequence[Callable[[], Any]], place: Place, enqueue_s: float) -> Callable[[], list[float]]:
+    turns = itertools.cycle(calls)
     if not place.has_events:
 
         def one() -> list[float]:
+            call = next(turns)
             place.evict()
             return [_waited(call, place)]
 
@@ -219,6 +231,7 @@ def _cold_samples(call: Callable[[], Any], place: Place, enqueue_s: float) -> Ca
     def batch() -> list[float]:
         place.spin(1.2 * (enqueue_s + evict_s + 20e-6) * COLD_BATCH)
         for begin, end in pairs:
+            call = next(turns)
             place.evict()
             begin.record()
             call()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,9 @@ def main(folder: str | Path) -> int:
             benchmate.fail("invalid", f"{one.run_id}: wrong output: {found.more['correctness']}")
         for result in found.results:
             print(f"{one.run_id}: {describe(result)}", flush=True)
-            benchmate.metric("time", result["value"], "s", "lower", **details(one, result))
+            benchmate.metric(
+                "time", result["value"], "s", "lower", **details(one, result, found.more.get("reasons", ()))
+            )
 
     try:
         counts = Benchmark(config, tell).run()
@@ -85,8 +87,12 @@ def configured(values: Mapping[str, Any], folder: Path) -> Any:
     return config.load_json_file(folder / given)
 
 
-def details(one: Any, result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a metric says besides its value. The headline is the geometric mean of the times of the forward passes."""
+def details(one: Any, result: Mapping[str, Any], doubts: Sequence[str] = ()) -> dict[str, Any]:
+    """What a metric says besides its value. The headline is the geometric mean of the times of the forward passes.
+
+    `reasons` are why its number is suspect: `doubts`, and that it is not known as precisely as asked.
+    """
+    reasons = [*doubts, *(["unconverged"] if result.get("converged") is False else [])]
     made: dict[str, Any] = {
         "case": one.operator,
         "part": result["pass"],
@@ -95,6 +101,7 @@ def details(one: Any, result: Mapping[str, Any]) -> dict[str, Any]:
         "ci95": result["ci95"],
         "samples": result["samples"],
         "main": result["pass"] in FORWARD,
+        **({"reasons": reasons} if reasons else {}),
     }
     for key in ("converged", "launch_bound", "flop_per_s", "byte_per_s", "peak_share", "peak_of", "bus_byte_per_s"):
         if key in result:
