@@ -13,6 +13,7 @@ from typing import Any, assert_never
 
 from orchestrator.acceptance.bounds import Verdict, Wanted, decide
 from orchestrator.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
+from orchestrator.analysis.cases import cases_of, differing
 from orchestrator.analysis.efficiency import energies, item_of, joules_per_item
 from orchestrator.analysis.series import number
 from orchestrator.analysis.spread import geometric_mean
@@ -109,7 +110,14 @@ def judge(criteria: Criteria, run: Summary, reference: Summary | None = None) ->
 
 
 def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
-    """A number for each independent replicate: of the instances that were launched together the geometric mean."""
+    """A number for each independent replicate: of the instances that were launched together the geometric mean.
+
+    A launch counts only where all of its instances have a number: fast and slow devices must not weigh differently in it.
+    Nothing follows from processes that measured in different units.
+    """
+    if bench.perf is None and quantity in ("rate", "system"):
+        return []
+    times = 1 / bench.instances if bench.direction == "lower" and bench.instances else bench.instances
     launches: dict[int, list[float]] = {}
     told_energies = energies(bench)
     for process in bench.processes:
@@ -118,7 +126,7 @@ def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
             case "rate":
                 value = process.throughput.value
             case "system":
-                value = process.throughput.value * bench.instances
+                value = process.throughput.value * times
             case "energy":
                 value = joules_per_item(process, told_energies)
             case "first_step":
@@ -130,7 +138,7 @@ def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
                 assert_never(quantity)
         if value is not None and value > 0:
             launches.setdefault(process.repeat, []).append(value)
-    return [geometric_mean(members) for members in launches.values()]
+    return [geometric_mean(members) for members in launches.values() if len(members) == bench.instances]
 
 
 def units_of(bench: BenchSummary, quantity: Quantity) -> str:
@@ -230,6 +238,9 @@ class _Bench:
                 return unsure(
                     f"in {units}", f"the same units: the reference is in {units_of(self.reference, quantity)}"
                 )
+            apart = differing(cases_of(self.reference.metrics), cases_of(bench.metrics))
+            if apart:
+                return unsure(f"{geometric_mean(values):.6g} {units}", f"the same cases as the reference: {apart}")
             base = replicate_values(self.reference, quantity)
             if not base:
                 return unsure(f"{geometric_mean(values):.6g} {units}", "a number of it in the reference")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.analysis.pairs import Paired, paired
+from orchestrator.analysis.cases import cases_of, differing
+from orchestrator.analysis.pairs import Paired, judged, paired
+from orchestrator.analysis.shapes import mapping
 from orchestrator.analysis.spread import geometric_mean
-from orchestrator.analysis.steps import mapping
 from orchestrator.analysis.verdict import MARGIN
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class Pair:
     """One benchmark on both sides.
 
     `a` and `b` are the benchmark's names on the two sides. `result` is None, and `why` says why, when no pair has a number
-    on both sides. `is_same`: both sides plan the same steps, so that what differs is noise.
+    on both sides. `is_same`: both sides plan the same steps, so that what differs is noise. `reasons` are why a side is suspect.
     """
 
     bench: str
@@ -31,6 +32,7 @@ class Pair:
     why: str = ""
     units: str = ""
     is_same: bool = False
+    reasons: tuple[str, ...] = ()
 
     @property
     def noise(self) -> float | None:
@@ -52,6 +54,8 @@ class Pair:
             "why": self.why,
             "same_steps": self.is_same,
             "noise": self.noise,
+            "p_holm": None if found is None else found.p_holm,
+            "reasons": list(self.reasons),
         }
 
 
@@ -76,7 +80,15 @@ def ab_of(manifest: Mapping[str, Any], benches: Iterable[BenchSummary]) -> AB | 
     sides, suites = mapping(told.get("pairs")), told.get("suites")
     return AB(
         suites=tuple(map(str, suites)) if isinstance(suites, list) else (),
-        pairs=tuple(_pair(name, mapping(each), known) for name, each in sorted(sides.items())),
+        pairs=_of_one_family([_pair(name, mapping(each), known) for name, each in sorted(sides.items())]),
+    )
+
+
+def _of_one_family(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    """The pairs with the verdicts that all of them together allow; those with a remark instead have none."""
+    verdicts = iter(judged([pair.result for pair in pairs if pair.result is not None and not pair.why]))
+    return tuple(
+        replace(pair, result=next(verdicts)) if pair.result is not None and not pair.why else pair for pair in pairs
     )
 
 
@@ -94,13 +106,27 @@ def _pair(name: str, told: Mapping[str, Any], known: Mapping[str, BenchSummary])
             why=f"no number on {' and '.join(without)}",
             is_same=is_same,
         )
-    if (a.units, a.direction) != (b.units, b.direction):
-        return Pair(
-            bench=name, a=names[0], b=names[1], result=None, why=f"A is in {a.units}, B in {b.units}", is_same=is_same
-        )
+    apart = (
+        f"A is in {a.units}, B in {b.units}"
+        if (a.units, a.direction) != (b.units, b.direction)
+        else differing(cases_of(a.metrics), cases_of(b.metrics))
+    )
+    if apart:
+        return Pair(bench=name, a=names[0], b=names[1], result=None, why=apart, is_same=is_same)
     found = paired(name, launches(a), launches(b), lower_is_better=a.direction == "lower")
     why = "" if found is not None else "no pair has a number on both sides"
-    return Pair(bench=name, a=names[0], b=names[1], result=found, why=why, units=a.units, is_same=is_same)
+    if found is not None and a.direction == "none":
+        found, why = replace(found, verdict="INCONCLUSIVE"), "neither more nor less of it is better"
+    return Pair(
+        bench=name,
+        a=names[0],
+        b=names[1],
+        result=found,
+        why=why,
+        units=a.units,
+        is_same=is_same,
+        reasons=tuple(sorted({*a.reasons, *b.reasons})),
+    )
 
 
 def launches(bench: BenchSummary) -> dict[int, float]:

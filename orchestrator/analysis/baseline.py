@@ -15,11 +15,11 @@ from typing import Any, Literal
 from orchestrator.analysis.efficiency import energies, item_of, joules_per_item
 from orchestrator.analysis.intervals import t_quantile
 from orchestrator.analysis.outlying import deviation
-from orchestrator.analysis.series import number
+from orchestrator.analysis.shapes import mapping
 from orchestrator.analysis.spread import geometric_mean, median
-from orchestrator.analysis.steps import mapping
 from orchestrator.analysis.summary import BenchSummary, Process, Summary
 from orchestrator.errors import RecordError
+from orchestrator.events.numbers import number
 
 SCHEMA = 1
 KIND = "milabench-baseline"
@@ -87,10 +87,11 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """The expected numbers of a fleet, and the runs that they come from."""
+    """The expected numbers of a fleet, and the runs they come from; `suspects` says in words which are suspect, and why."""
 
     runs: tuple[str, ...]
     expected: tuple[Expected, ...]
+    suspects: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """For the file."""
@@ -98,6 +99,7 @@ class Baseline:
             "schema": SCHEMA,
             "kind": KIND,
             "runs": list(self.runs),
+            "suspects": list(self.suspects),
             "expected": [
                 {
                     "bench": one.bench,
@@ -151,12 +153,13 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What falls out, how many numbers were judged, and what could not be judged with the reason."""
+    """What falls out, how many numbers were judged, what could not be judged with the reason, and what is suspect with its."""
 
     outliers: tuple[Outlier, ...]
     judged: int
     unjudged: tuple[str, ...] = ()
     level: float = LEVEL
+    suspects: tuple[str, ...] = ()
 
     @property
     def by_chance(self) -> float:
@@ -172,6 +175,7 @@ class Findings:
             "by_chance": self.by_chance,
             "level": self.level,
             "unjudged": list(self.unjudged),
+            "suspects": list(self.suspects),
         }
 
 
@@ -250,7 +254,15 @@ def baseline(summaries: Sequence[Summary]) -> Baseline:
                 places=values,
             )
         )
-    return Baseline(runs=tuple(summary.run for summary in summaries), expected=tuple(expected))
+    suspects = tuple(told for summary in summaries for told in _suspects(summary))
+    return Baseline(runs=tuple(summary.run for summary in summaries), expected=tuple(expected), suspects=suspects)
+
+
+def _suspects(summary: Summary) -> Iterable[str]:
+    """Which numbers of a run are used although they are suspect."""
+    for bench in summary.benchmarks:
+        if bench.validity == "suspect":
+            yield f"{bench.bench} of {summary.run}: {', '.join(bench.reasons)}"
 
 
 def robust(values: Sequence[float]) -> tuple[float, float]:
@@ -265,6 +277,7 @@ def outliers(
     known = {(one.bench, one.metric): one for one in reference.expected}
     found: list[Outlier] = []
     unjudged: dict[str, None] = {}
+    suspects: list[str] = []
     judged = 0
     for summary in summaries:
         for one in samples(summary):
@@ -278,12 +291,15 @@ def outliers(
             limit = expected.limit(level, floor)
             if abs(away) > limit:
                 found.append(_fallen(one, expected, away, limit, floor, level))
+        suspects += _suspects(summary)
         for bench in summary.benchmarks:
             found += _failed(summary, bench, known.get((bench.bench, "rate")))
         absent = {bench for bench, _ in known} - {bench.bench for bench in summary.benchmarks}
         unjudged |= dict.fromkeys(f"{bench}: {summary.run} did not run it" for bench in sorted(absent))
     found.sort(key=lambda one: (one.side != "failed", -abs(one.deviation or 0.0)))
-    return Findings(outliers=tuple(found), judged=judged, unjudged=tuple(unjudged), level=level)
+    return Findings(
+        outliers=tuple(found), judged=judged, unjudged=tuple(unjudged), level=level, suspects=tuple(suspects)
+    )
 
 
 def from_json(value: Mapping[str, Any], where: str) -> Baseline:
@@ -311,7 +327,12 @@ def from_json(value: Mapping[str, Any], where: str) -> Baseline:
             )
         )
     runs = value.get("runs")
-    return Baseline(runs=tuple(map(str, runs)) if isinstance(runs, list) else (), expected=tuple(expected))
+    suspects = value.get("suspects")
+    return Baseline(
+        runs=tuple(map(str, runs)) if isinstance(runs, list) else (),
+        expected=tuple(expected),
+        suspects=tuple(map(str, suspects)) if isinstance(suspects, list) else (),
+    )
 
 
 def _not_comparable(one: Sample, expected: Expected | None) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from orchestrator.analysis.ab import launches
+from orchestrator.analysis.cases import cases_of, differing
 from orchestrator.analysis.efficiency import energies, joules_per_item
 from orchestrator.analysis.intervals import Interval, log_t_interval
 from orchestrator.analysis.jobmix import Costs, JobMix, Task, job_mix
@@ -52,7 +53,8 @@ class Side:
     `values` has one number for each launch: the geometric mean of its instances, times the instances where whole systems
     are compared, in `units`. `value` is their geometric mean with its `ci95` (None below three launches), `spread` the
     standard deviation of their logarithms. `devices` is how many devices (of a processor: instances) and `nodes` how many
-    machines one launch holds. `joules_per_item` is what an item of work took by board sensors. `counts` says whether the
+    machines one launch holds; `by_device` has what each accelerator reached, where instances run on one each.
+    `joules_per_item` is what an item of work took by board sensors. `counts` says whether the
     number may stand in an index: it passed as planned and is not invalid; `why_not` says in words why it does not.
     """
 
@@ -69,6 +71,7 @@ class Side:
     instances: int = 0
     devices: int = 0
     nodes: int = 0
+    by_device: tuple[float, ...] = ()
     joules_per_item: float | None = None
     validity: Validity | None = None
     reasons: tuple[str, ...] = ()
@@ -88,6 +91,8 @@ class Contrast:
     `p_bh` for screening; `p_equal_holm`, corrected too, that of its being beyond the margin. `needed` is about how many
     launches on each side would decide, when the verdict is INCONCLUSIVE and that can be said; else `note` says why not.
     `efficiency` is the scaling efficiency where the sides differ in devices: the ratio of whole systems over that of devices.
+    `ci95_devices` is what the interval would be for other devices of these kinds: devices are the sample, and not launches on
+    these (None below three on a side).
     `cross_check` is the interval of the ratio of means after Fieller, `shift` the Hodges-Lehmann ratio, `rank_p` the exact
     Mann-Whitney p-value, `least_rank_p` the lowest that it can be at this size. `is_suspect`: one of the numbers is.
     """
@@ -104,6 +109,7 @@ class Contrast:
     verdict: Verdict = "INCONCLUSIVE"
     needed: int | None = None
     efficiency: float | None = None
+    ci95_devices: Interval | None = None
     cross_check: Interval | None = None
     shift: float | None = None
     rank_p: float | None = None
@@ -136,7 +142,8 @@ class Index:
     `complete` (k, K): k of the K benchmarks that should count do, the same for both. `ci95` is conditional on this suite.
     `without` is the index when each benchmark in turn is left out. `weights_within` is the largest relative change of all
     weights, each for itself, under which the system stays on its side of 1: 0.5 is "for all weights within 50 %"; 1 is
-    "whatever the weights". `holds` says in words how the ranking depends on weights.
+    "whatever the weights". `holds` says in words how the ranking depends on weights. `margin` is the relative difference below
+    which it is not called faster or slower: the weighted mean of its benchmarks' margins. `suspects` of its numbers are suspect.
     """
 
     system: str
@@ -148,6 +155,8 @@ class Index:
     without: Mapping[str, float] = field(default_factory=dict)
     weights_within: float | None = None
     holds: str = ""
+    margin: float = MARGIN
+    suspects: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +215,10 @@ def compare(
     rows = [
         _row(
             name,
-            [_side(system.name, found[system.name].get(name), per) for system in systems],
+            _of_the_same_cases(
+                [_side(system.name, found[system.name].get(name), per) for system in systems],
+                [found[system.name].get(name) for system in systems],
+            ),
             _weight(name, [found[system.name].get(name) for system in systems], weights),
             max(margin, *(_noise(system.summary, name) for system in systems)),
         )
@@ -214,7 +226,7 @@ def compare(
     ]
     rows = _judged(rows)
     indices = _judged_indices(
-        [_index(place, system.name, rows) for place, system in enumerate(systems[1:])], rows, margin
+        [_index(place, system.name, rows, margin) for place, system in enumerate(systems[1:])], rows
     )
     mixes = _job_mixes(systems, rows, indices, work)
     comparison = Comparison(
@@ -264,6 +276,7 @@ def _side(system: str, bench: BenchSummary | None, per: Per) -> Side:
         instances=bench.instances,
         devices=bench.ngpu or bench.instances,
         nodes=bench.nodes,
+        by_device=_by_device(bench),
         joules_per_item=_joules(bench),
         validity=bench.validity,
         reasons=bench.reasons,
@@ -273,6 +286,29 @@ def _side(system: str, bench: BenchSummary | None, per: Per) -> Side:
         counts=not why_not,
         why_not=why_not,
     )
+
+
+def _by_device(bench: BenchSummary) -> tuple[float, ...]:
+    """What each accelerator reached; nothing where a job spans several, or slots share a processor."""
+    places: dict[str, list[float]] = {}
+    for process in bench.processes:
+        if process.place.partition("/")[2].startswith("D"):
+            places.setdefault(process.place, []).append(process.throughput.value)
+    is_one_each = bench.perf is not None and 0 < bench.ngpu == len(places)
+    return tuple(geometric_mean(values) for values in places.values()) if is_one_each else ()
+
+
+def _of_the_same_cases(sides: Sequence[Side], benches: Sequence[BenchSummary | None]) -> list[Side]:
+    """The sides; what is a mean over other cases than the first side's does not count."""
+    cases = [frozenset() if bench is None else cases_of(bench.metrics) for bench in benches]
+    apart = [
+        differing(cases[0], each) if sides[0].counts and side.counts else ""
+        for side, each in zip(sides, cases, strict=True)
+    ]
+    return [
+        replace(side, counts=False, why_not=f"is of other cases than {sides[0].system}: {why}") if why else side
+        for side, why in zip(sides, apart, strict=True)
+    ]
 
 
 def _one_instance(bench: BenchSummary) -> float:
@@ -340,12 +376,25 @@ def _contrast(first: Side, other: Side) -> Contrast | None:
         found,
         ci95=_exp(told.interval(0.95)),
         ci90=_exp(told.interval(0.90)),
+        ci95_devices=_for_other_devices(first, other, sign, told.d),
         freedom=told.freedom,
         cross_check=fieller([math.exp(value) for value in a], [math.exp(value) for value in b]),
         shift=math.exp(hodges_lehmann(a, b)),
         rank_p=mann_whitney_p(a, b),
         least_rank_p=least_p(len(a), len(b)),
+        note=""
+        if len({*a}) > 1 or len({*b}) > 1
+        else "every launch gave the same number: its digits are too few to see a spread",
     )
+
+
+def _for_other_devices(first: Side, other: Side, sign: float, d: float) -> Interval | None:
+    """The interval of the ratio when the devices are a sample of their kind; as wide as Welch's on the devices' means."""
+    if min(len(first.by_device), len(other.by_device)) < _LEAST:
+        return None
+    told = welch(*([sign * math.log(value) for value in side.by_device] for side in (first, other)))
+    low, high = told.interval()
+    return _exp((d + low - told.d, d + high - told.d))
 
 
 def _exp(interval: Interval) -> Interval:
@@ -379,7 +428,11 @@ def _judged(rows: Sequence[Row]) -> list[Row]:
         assert contrast is not None
         verdict = verdict_of(*one, p_difference=p_holm, p_equivalence=p_equal)
         known = replace(contrast, p=p, p_holm=p_holm, p_bh=p_bh, p_equal_holm=p_equal, verdict=verdict)
-        judged[place] = known if verdict != "INCONCLUSIVE" else _undecided(known, rows[place[0]], place[1], len(told))
+        judged[place] = (
+            _of_these_devices(known)
+            if verdict != "INCONCLUSIVE"
+            else _undecided(known, rows[place[0]], place[1], len(told))
+        )
     return [
         replace(row, contrasts=tuple(judged.get((at, column), one) for column, one in enumerate(row.contrasts)))
         for at, row in enumerate(rows)
@@ -392,6 +445,15 @@ def _logs(row: Row, column: int) -> tuple[float, float, float]:
     a, b = ([sign * math.log(value) for value in side.values] for side in (row.sides[0], row.sides[column + 1]))
     told = welch(a, b)
     return told.d, told.error, told.freedom
+
+
+def _of_these_devices(contrast: Contrast) -> Contrast:
+    """With a remark where the devices that happened to be measured may be what makes the difference."""
+    interval = contrast.ci95_devices
+    if contrast.verdict not in ("FASTER", "SLOWER") or interval is None or not interval[0] <= 1 <= interval[1]:
+        return contrast
+    told = f"[{interval[0]:.4f}, {interval[1]:.4f}]"
+    return replace(contrast, note=f"true of these devices; for others of their kinds the 95 % interval is {told}")
 
 
 def _undecided(contrast: Contrast, row: Row, column: int, family: int) -> Contrast:
@@ -423,16 +485,18 @@ def _entries(rows: Iterable[Row], column: int) -> list[Entry]:
                 n=len(other.values),
                 under_spread=first.spread,
                 under_n=len(first.values),
+                is_suspect=contrast is not None and contrast.is_suspect,
             )
         )
     return entries
 
 
-def _index(column: int, system: str, rows: Sequence[Row]) -> Index:
+def _index(column: int, system: str, rows: Sequence[Row], margin: float) -> Index:
     entries = _entries(rows, column)
     found = score(entries)
     counted, _, _ = counting(entries)
     names = {id(entry): row.bench for entry, row in zip(entries, rows, strict=True)}
+    margins = {id(entry): row.margin for entry, row in zip(entries, rows, strict=True)}
     without = {}
     for left_out, _ in counted:
         rest = [(entry, weight) for entry, weight in counted if entry is not left_out]
@@ -448,7 +512,16 @@ def _index(column: int, system: str, rows: Sequence[Row]) -> Index:
         without=without,
         weights_within=turn,
         holds=_holds(turn, len(counted)),
+        margin=_margin_of([(margins[id(entry)], weight) for entry, weight in counted], margin),
+        suspects=found.suspects,
     )
+
+
+def _margin_of(counted: Sequence[tuple[float, float]], margin: float) -> float:
+    """By how much an index may differ where no benchmark differs by more than its own (margin, weight)."""
+    if all(each <= margin for each, _ in counted):
+        return margin
+    return geometric_mean([1 + each for each, _ in counted], [weight for _, weight in counted]) - 1
 
 
 def _holds(turn: float | None, counted: int) -> str:
@@ -464,12 +537,12 @@ def _holds(turn: float | None, counted: int) -> str:
     return f"the ranking turns when weights change by more than {least} %"
 
 
-def _judged_indices(indices: Sequence[Index], rows: Sequence[Row], margin: float) -> list[Index]:
+def _judged_indices(indices: Sequence[Index], rows: Sequence[Row]) -> list[Index]:
     """The indices with verdicts; several systems are one family."""
     told = [estimate(counting(_entries(rows, column))[0]) for column in range(len(indices))]
-    known = [one for one in told if one is not None]
-    differences = iter(holm([difference_p(one.d, one.error, one.freedom, margin) for one in known]))
-    equal = iter(holm([equivalence_p(one.d, one.error, one.freedom, margin) for one in known]))
+    known = [(one, index.margin) for one, index in zip(told, indices, strict=True) if one is not None]
+    differences = iter(holm([difference_p(one.d, one.error, one.freedom, margin) for one, margin in known]))
+    equal = iter(holm([equivalence_p(one.d, one.error, one.freedom, margin) for one, margin in known]))
     return [
         index if one is None else replace(index, verdict=_index_verdict(one, next(differences), next(equal)))
         for index, one in zip(indices, told, strict=True)
@@ -563,8 +636,10 @@ def _warnings(systems: Sequence[System], rows: Sequence[Row]) -> Iterable[str]:
         sides = [side for row in rows for side in row.sides if side.system == system.name and side.counts]
         if sides and max(len(side.values) for side in sides) < _LEAST:
             yield f"{system.name}: fewer than {_LEAST} launches of every benchmark: nothing is known about its spread"
-        if sides and max(side.devices for side in sides) == 1:
-            yield f"{system.name}: one device: nothing is known about how such devices differ from each other"
+        devices = max((side.devices for side in sides), default=0)
+        if devices in (1, 2):
+            known = "one device: nothing" if devices == 1 else "two devices: hardly anything"
+            yield f"{system.name}: {known} is known about how such devices differ from each other"
     for what, values in (
         ("profiles", [system.summary.profile for system in systems]),
         ("versions of milabench", [system.summary.version for system in systems]),
@@ -606,12 +681,12 @@ def _claim(index: Index, first: str, comparison: Comparison, column: int) -> str
             f" benchmark on a side nobody knows how far that can be trusted{mark}"
         )
     low, high = index.ci95
-    interval = f"95 % interval {low:.3f} to {high:.3f}"
+    interval, within = f"95 % interval {low:.3f} to {high:.3f}", f"{100 * index.margin:.3g}%"
     told = {
         "FASTER": f"{index.system} is {index.value:.3f} times as fast as {first}",
         "SLOWER": f"{index.system} is slower than {first}, at {index.value:.3f} of its speed",
-        "EQUIVALENT": f"{index.system} and {first} are equally fast within {comparison.margin:.0%}, ratio {index.value:.3f}",
-        "DIFFERENT-BUT-SMALL": f"{index.system} and {first} differ by less than {comparison.margin:.0%}, ratio {index.value:.3f}",
+        "EQUIVALENT": f"{index.system} and {first} are equally fast within {within}, ratio {index.value:.3f}",
+        "DIFFERENT-BUT-SMALL": f"{index.system} and {first} differ by less than {within}, ratio {index.value:.3f}",
         "INCONCLUSIVE": f"it is not decided whether {index.system} is faster than {first}, ratio {index.value:.3f}",
     }[index.verdict]
     counts = [row.contrasts[column] for row in comparison.rows]

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.analysis.shapes import mapping
 from orchestrator.analysis.spread import median
-from orchestrator.analysis.steps import mapping
 from orchestrator.events.attempts import attempts
 from orchestrator.events.rundir import Run
 

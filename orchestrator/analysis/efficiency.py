@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from orchestrator.analysis.series import number
 from orchestrator.analysis.summary import BenchSummary, Process
+from orchestrator.events.numbers import number
 
 
 def energies(bench: BenchSummary) -> dict[str, float]:
@@ -21,12 +21,14 @@ def energies(bench: BenchSummary) -> dict[str, float]:
 
 
 def joules_per_item(process: Process, told: Mapping[str, float]) -> float | None:
-    """The energy of a replicate's steps, by step in `told` (`energies`), over the items done in it, in J.
+    """The energy of a replicate's steps, by step in `told` (`energies`), over the items done meanwhile, in J.
 
-    None unless every step told its energy and the items are known.
+    Both are those of the whole window, what was warm-up still included. None unless every step told its energy and the
+    items are known; a process that never left its warm-up has no window.
     """
-    items = math.fsum(total.items for total in process.throughput.totals)
-    if not items or any(step not in told for step in process.steps):
+    rate = process.throughput
+    items = math.fsum([*(total.items for total in rate.totals), rate.left_out])
+    if not items or rate.basis == "warm-up" or any(step not in told for step in process.steps):
         return None
     joules = math.fsum(told[step] for step in process.steps)
     return joules / items if joules > 0 else None

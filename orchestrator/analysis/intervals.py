@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import lru_cache
-from statistics import NormalDist
 
 from orchestrator.analysis.spread import mean, stdev
 
@@ -45,10 +43,11 @@ def median_ranks(n: int, level: float = 0.95) -> tuple[int, int] | None:
     """Ranks (j, n+1-j), counted from 1, that bound the median: j = max{j: P(Bin(n, 1/2) < j) <= (1-level)/2}."""
     tail = (1 - level) / 2
     if n > _EXACT_RANKS:
-        low = math.floor(n / 2 - NormalDist().inv_cdf(1 - tail) * math.sqrt(n) / 2)
+        low = math.floor(n / 2 - _normal_quantile(1 - tail) * math.sqrt(n) / 2)
         return low, n + 1 - low
     low, ways, below = 0, 1, 0
-    at_most = int(Fraction(tail) * 2**n)
+    part, whole = tail.as_integer_ratio()
+    at_most = part * 2**n // whole
     while low < n:
         below += ways  # now: how many of the 2^n outcomes have at most `low` heads
         if below > at_most:
@@ -69,10 +68,10 @@ def t_quantile(p: float, freedom: float) -> float:
     if p < 0.5:
         return -t_quantile(1 - p, freedom)
     if freedom > _NORMAL_FREEDOM:
-        return NormalDist().inv_cdf(p)
+        return _normal_quantile(p)
     # Newton's method from the normal quantile, which lies below: the tail is convex, so that no step goes beyond the root.
     tail = 1 - p
-    x = NormalDist().inv_cdf(p)
+    x = _normal_quantile(p)
     front = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(freedom * math.pi) / 2
     for _ in range(_MOST_STEPS):
         density = math.exp(front - (freedom + 1) / 2 * math.log1p(x * x / freedom))
@@ -118,3 +117,9 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
         if abs(c * d - 1) < 3e-16:
             break
     return value
+
+
+def _normal_quantile(p: float) -> float:
+    from statistics import NormalDist  # it brings fractions, decimal and random along
+
+    return NormalDist().inv_cdf(p)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.analysis.intervals import Interval, t_quantile
-from orchestrator.analysis.series import number
+from orchestrator.events.numbers import number
 
 HOURS_PER_YEAR = 8766.0
 

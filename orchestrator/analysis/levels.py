@@ -51,6 +51,15 @@ def iterations_per_process(found: Levels, *, process_cost: float, iteration_cost
     return max(1, math.ceil(math.sqrt(process_cost / iteration_cost * found.within / found.process)))
 
 
+def share_of_processes(within: float, between: float, iterations: float) -> float:
+    """The intraclass correlation, 0 to 1, from standard deviations: of iterations in a process, and of processes' means.
+
+    T2^2 / (T2^2 + S1^2) with T2^2 = S2^2 - S1^2 / r: r iterations stand for a process (the harmonic mean of their numbers).
+    """
+    process = max(0.0, between**2 - within**2 / iterations)
+    return process / (process + within**2) if process or within else 0.0
+
+
 def least_difference(log_spread: float, n: int) -> float | None:
     """The relative difference that n processes a side would find in 80 of 100 cases, at 5 %; None below two processes.
 

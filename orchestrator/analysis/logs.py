@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from orchestrator.analysis.spread import lag1, mean, quantile, stdev, variation
+from orchestrator.analysis.spread import lag1, quantile, stdev, variation
+from orchestrator.events.numbers import LARGEST, SMALLEST
 
 Direction = Literal["higher", "lower", "none"]
 
@@ -26,6 +27,7 @@ _WHOLE = re.compile(_UNSIGNED)
 _PLAIN = re.compile(r"\d+(?:\.\d*)?")
 _HELD_CHARACTERS = 1 << 16  # a line that does not end is searched after so many
 _SEPARATORS = str.maketrans("", "", "_,")
+_EXACT_DIGITS = 1200  # enough for a sum of any floats, from the largest's first digit to the smallest's last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +84,29 @@ class LogSeries:
         return ""
 
 
+def _sum(values: Sequence[float], among: int = 1) -> float:
+    """The sum, divided by `among`, of the numbers as a log wrote them: 829.012392 itself, not the binary number next to it.
+
+    It is rounded once, at the end: up to 15 digits the shortest text of a float is the one that it was read from. Not a
+    number where one of them is none.
+    """
+    from decimal import Context, Decimal, localcontext  # for those alone who read logs
+
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    with localcontext(Context(prec=_EXACT_DIGITS)):
+        return float(sum(map(Decimal, map(repr, values)), Decimal()) / among)
+
+
 def _harmonic(values: Sequence[float]) -> float:
-    """n over the sum of the inverses: the rate of equal amounts of work; nan unless all are above zero."""
-    return len(values) / math.fsum(1 / value for value in values) if min(values) > 0 else math.nan
+    """n over the sum of the inverses: the rate of equal amounts of work; nan unless all can be divided by."""
+    if not all(SMALLEST <= value <= LARGEST for value in values):
+        return math.nan
+    return len(values) / math.fsum(1 / value for value in values)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    return stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan
 
 
 def _quantile(q: float) -> Callable[[Sequence[float]], float]:
@@ -94,12 +116,12 @@ def _quantile(q: float) -> Callable[[Sequence[float]], float]:
 REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "last": lambda values: values[-1],
     "first": lambda values: values[0],
-    "mean": mean,
+    "mean": lambda values: _sum(values, len(values)),
     "median": _quantile(0.5),
     "min": min,
     "max": max,
-    "std": lambda values: stdev(values) if len(values) > 1 else math.nan,
-    "sum": math.fsum,
+    "std": _deviation,
+    "sum": _sum,
     "count": lambda values: float(len(values)),
     "p50": _quantile(0.5),
     "p90": _quantile(0.9),
@@ -141,7 +163,7 @@ class LogFold:
                 if value is None:
                     self._unread[place] += 1
                 else:
-                    self._values[place].append(value)
+                    self._values[place].append(math.copysign(math.inf, value) if abs(value) > LARGEST else value)
 
     def series(self) -> tuple[LogSeries, ...]:
         """What was found, a series for each metric, in their order; a last line without an end counts from now on."""

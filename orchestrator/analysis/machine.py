@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from orchestrator.analysis.measure import Measurement
-from orchestrator.analysis.steps import mapping
+from orchestrator.analysis.shapes import mapping
 
 
 def described_system(manifest: Mapping[str, Any], measured: Iterable[Measurement]) -> Mapping[str, Any]:

@@ -12,12 +12,14 @@ from typing import Any, Literal
 
 from orchestrator.analysis.logs import LogFold, LogSeries, metrics_of
 from orchestrator.analysis.parts import Part, latency, later_half, part_of
-from orchestrator.analysis.series import Growing, Series, number, whole
+from orchestrator.analysis.series import Growing, Series
 from orchestrator.analysis.spread import geometric_mean, lag1, variation, variation_and_lag1
 from orchestrator.analysis.steady import Steadiness, agree, steadiness
 from orchestrator.events.model import Config, Data, End, Error, Line, Message, Meta, Other, Start, Verdict
+from orchestrator.events.numbers import SMALLEST, number, whole
 from orchestrator.events.observations import Observations, Seen
 from orchestrator.events.readings import Readings, energy_of
+from orchestrator.events.text import one_line
 
 Direction = Literal["higher", "lower", "none"]
 
@@ -41,6 +43,11 @@ _BYTES = {
 # Which memory figure is "the" peak, best first: what the program's allocator held; what the device was seen to hold,
 # other programs' memory included; what the processes held on the host.
 _MEMORY = ("memory_reserved_peak", "memory_allocated_peak", "device_memory_peak", "host_memory_peak")
+
+# docs/methodology.md, 1.1: what the instruments may cost of the loop that they observe.
+MOST_OVERHEAD = 0.005
+
+_REASON = 40  # characters of a reason that a program gives: it is a word, no text
 
 # milabench 1.3 marked no warm-up: discard as docs/methodology.md, 1.1 has it, but never more than half of what there is.
 _COMPAT_WARMUP_RECORDS = 10
@@ -77,6 +84,7 @@ class Throughput:
     autocorrelation, both on the slowest rank. `totals` is empty unless the basis is the ratio of totals. `steady` judges
     the slowest rank's window: what it found to be left over of the warm-up is not in the number. `latency` is seconds a step
     on the slowest rank: `min`, `max`, and the quantiles `p50`, `p90`, `p95`, `p99` (R7) as far as so many steps bound them.
+    `left_out` are the items of the window that were warm-up still: in no total, but in the energy of the window.
     `doubts` are reasons to suspect it.
     """
 
@@ -90,12 +98,16 @@ class Throughput:
     lag1: float | None = None
     steady: Steadiness | None = None
     latency: Mapping[str, float] = field(default_factory=dict)
+    left_out: float = 0.0
     doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A scalar that a process reported, or that was computed from its records; `rank` is None for a lone process."""
+    """A scalar that a process reported, or that was computed from its records; `rank` is None for a lone process.
+
+    `reasons` are why the process itself doubts it.
+    """
 
     name: str
     value: float
@@ -106,6 +118,7 @@ class Metric:
     part: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
     rank: int | None = None
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,8 +205,10 @@ def rate_of(ranks: Sequence[Series], window: Window | None) -> Throughput | None
     if not chosen:
         return None
     steady = _steadiness(chosen) if basis == "ratio-of-totals" else None
+    left_out = 0.0
     if steady is not None and steady.settled_at and steady.is_steady:
-        chosen = [part.after(steady.settled_at) for part in chosen]
+        whole_window, chosen = chosen, [part.after(steady.settled_at) for part in chosen]
+        left_out = math.fsum([*(part.items() for part in whole_window), *(-part.items() for part in chosen)])
     found = combined([_totals(part) for part in chosen], chosen, units=ranks[0].units, basis=basis)
     if found is None:
         return None
@@ -201,7 +216,7 @@ def rate_of(ranks: Sequence[Series], window: Window | None) -> Throughput | None
     doubts = ["no-steady-state"] if is_unsteady else []
     if not all(_clocks_agree(part) for part in chosen):
         doubts.append("clocks-disagree")
-    return replace(found, steady=steady, doubts=tuple(doubts))
+    return replace(found, steady=steady, left_out=left_out, doubts=tuple(doubts))
 
 
 def _steadiness(parts: Sequence[Part]) -> Steadiness | None:
@@ -219,6 +234,27 @@ def _clocks_agree(part: Part) -> bool:
     if busy_s is None or wall_s is None or busy_s <= 0:
         return True
     return busy_s <= seconds <= wall_s or any(agree(items / seconds, items / each) for each in (busy_s, wall_s))
+
+
+def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Throughput) -> Iterable[Metric]:
+    """What a rate does not say of its loop, of the slowest rank: how long it warmed up, and how much lies between its epochs.
+
+    `warm_up` is the time from the begin of the first step to that of the first one that counts, in s; `between_epochs` the share
+    of the window in which nobody was in a step because an epoch had ended, where it is more than the 0.5 % within which
+    items over the steps' seconds and items over the window's have to agree.
+    """
+    if rate.basis != "ratio-of-totals":
+        return
+    parts = [(series, part) for series in ranks if len(part := part_of(series, window))]
+    series, part = max(parts, key=lambda one: one[1].seconds())
+    if rate.left_out and rate.steady is not None:
+        part = part.after(rate.steady.settled_at)
+    first_ns, begin_ns = series.t0_ns[0], part.begin_ns()
+    if 0 <= first_ns < begin_ns:
+        yield Metric(name="warm_up", value=(begin_ns - first_ns) / 1e9, units="s", direction="lower")
+    busy_s, wall_s = part.wall_s(), part.wall_s(has_gaps=True)
+    if busy_s is not None and wall_s is not None and wall_s > 0 and not agree(busy_s, wall_s):
+        yield Metric(name="between_epochs", value=1 - busy_s / wall_s, direction="lower")
 
 
 def combined(
@@ -241,6 +277,13 @@ def combined(
         lag1=correlation,
         latency=latency(parts[slowest]),
     )
+
+
+def _seconds(series: Series) -> float:
+    """Seconds of all observations, warm-up included; none of those of milabench 1.3, which do not say."""
+    if series.compact is not None:
+        return sum(series.compact.ns) / 1e9
+    return math.fsum(seconds for seconds in series.elapsed if not math.isnan(seconds))
 
 
 def _totals(part: Part) -> Totals:
@@ -277,7 +320,7 @@ def _compat_window(series: Series) -> list[float]:
 
 def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
     """The metric flagged as main; of several (cases, ranks) the geometric mean of those in the first one's units."""
-    main = [metric for metric in metrics if metric.is_main and metric.value > 0]
+    main = [metric for metric in metrics if metric.is_main and metric.value >= SMALLEST]
     if not main:
         return None
     alike = [metric.value for metric in main if metric.units == main[0].units]
@@ -287,7 +330,17 @@ def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
         direction=main[0].direction,
         basis="metric",
         observations=len(alike),
+        doubts=tuple(dict.fromkeys(reason for metric in main for reason in metric.reasons)),
     )
+
+
+def _reasons(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why a process doubts what it tells; `converged: false` is what programs of before `reasons` said."""
+    told = data.get("reasons")
+    reasons = (
+        [one_line(reason)[:_REASON] for reason in told if isinstance(reason, str)] if isinstance(told, list) else []
+    )
+    return tuple(dict.fromkeys([*reasons, *(["unconverged"] if data.get("converged") is False else [])]))
 
 
 def _of_log(one: LogSeries) -> Metric:
@@ -336,6 +389,8 @@ class _Fold:
         self.meta: dict[str, Any] = {}
         self.start: Mapping[str, Any] = {}
         self.log: LogFold | None = None
+        self.cost_s = 0.0
+        self.dropped = 0.0
 
     def see(self, event: Seen) -> None:
         match event:
@@ -377,6 +432,10 @@ class _Fold:
             self._loss(number(data["loss"]))
         if "metric" in data:
             self._metric(data)
+        if isinstance(data.get("overhead"), Mapping):
+            cost = data["overhead"]  # of one process; ranks have one each
+            self.cost_s = max(self.cost_s, number(cost.get("host_s")) or 0.0)
+            self.dropped += number(cost.get("dropped")) or 0.0
         if isinstance(data.get("gpudata"), Mapping):
             self._devices(data["gpudata"])
             self.readings.take(data)
@@ -422,6 +481,7 @@ class _Fold:
             part=str(data.get("part", "")),
             params=params if isinstance(params, Mapping) else {},
             rank=rank if isinstance(rank, int) else None,
+            reasons=_reasons(data),
         )
         # Reported again, a metric replaces what was said before: a peak grows, an accuracy is refined.
         self.metrics[metric.name, metric.case, metric.part, repr(metric.params), metric.rank] = metric
@@ -434,8 +494,8 @@ class _Fold:
                 self.device_memory[name] = max(used, self.device_memory.get(name, 0.0))
 
     def _window(self, task: str, data: Mapping[str, Any]) -> None:
-        start, stop = data.get("start_ns"), data.get("stop_ns")
-        if isinstance(start, int) and isinstance(stop, int) and start < stop:
+        start, stop = whole(data.get("start_ns"), -1), whole(data.get("stop_ns"), -1)
+        if 0 <= start < stop:
             told = Window(
                 start_ns=start,
                 stop_ns=stop,
@@ -444,6 +504,17 @@ class _Fold:
                 why=str(data.get("why", "")),
             )
             self.windows[task] = _union(self.windows[task], told) if task in self.windows else told
+
+    def _doubts(self, series: Sequence[Series]) -> Iterable[str]:
+        """What the instruments say against themselves: records lost, or more than their share of the loops that they observed."""
+        if self.dropped:
+            yield "dropped"
+        ranks = {one.rank for one in series}
+        observed_s = max(
+            (math.fsum(_seconds(one) for one in series if one.rank == rank) for rank in ranks), default=0.0
+        )
+        if self.cost_s > MOST_OVERHEAD * observed_s > 0:
+            yield "overhead"
 
     def _energy(self) -> Metric | None:
         """Joules of all the step's devices within the window, by their counters, else by their power; board sensors, no wall."""
@@ -474,10 +545,15 @@ class _Fold:
         logs = self.log.series() if self.log is not None else ()
         metrics += [_of_log(one) for one in logs if one.value is not None]
         ranks = [one for one in series if one.task == task]
+        rate = rate_of(ranks, window) if ranks else None
+        metrics += about_the_loop(ranks, window, rate) if rate is not None else ()
+        found = rate if ranks else _main_metric(metrics) or _main_of_log(logs)
+        if found is not None:
+            found = replace(found, doubts=(*found.doubts, *self._doubts(series)))
         return Measurement(
             step=step,
             task=task,
-            throughput=rate_of(ranks, window) if ranks else _main_metric(metrics) or _main_of_log(logs),
+            throughput=found,
             series=series,
             window=window,
             losses=self.losses,

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.analysis.series import number
 from orchestrator.analysis.spread import mean, stdev
 from orchestrator.events.model import Data
+from orchestrator.events.numbers import number
 from orchestrator.events.observations import Seen
 
 

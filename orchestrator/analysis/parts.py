@@ -61,6 +61,9 @@ class Part(Protocol):
     def wall_s(self, *, has_gaps: bool = False) -> float | None:
         """Seconds on the host's clock from the first to the last, with or without what follows epochs; see `steady.busy_s`."""
 
+    def begin_ns(self) -> int:
+        """When the first began, monotonic nanoseconds; -1 where that is not known."""
+
     def after(self, place: int) -> Part:
         """All but the first so many; all of them where nothing would be left."""
 
@@ -146,6 +149,9 @@ class GeneralPart:
         lasted = [2 * (series.middle_ns[place] - series.t0_ns[place]) for place in self._places]
         return busy_s(begins, lasted, [not has_gaps and series.epoch_end[place] for place in self._places])
 
+    def begin_ns(self) -> int:
+        return self._series.t0_ns[self._places[0]] if self._places else -1
+
     def after(self, place: int) -> Part:
         return GeneralPart(self._series, self._places[place:] or self._places)
 
@@ -221,6 +227,9 @@ class CompactPart:
         first, last = self._ranges[0].start, self._ranges[-1].stop - 1
         gaps = 0 if has_gaps else sum(self._gaps(last))
         return (series.t0_ns[last] + series.host(last) - series.t0_ns[first] - gaps) / 1e9
+
+    def begin_ns(self) -> int:
+        return self._series.t0_ns[self._ranges[0].start] if self._ranges else -1
 
     def _gaps(self, last: int) -> Iterable[int]:
         """Nanoseconds between each end of an epoch and what counts next."""

@@ -39,6 +39,7 @@ def relative_to(summary: Summary, reference: Summary) -> Summary:
         complete=index.complete,
         is_weighted=index.is_weighted,
         reference=name_of(reference),
+        suspects=index.suspects,
     )
     return replace(summary, benchmarks=benches, score=score)
 
@@ -64,10 +65,16 @@ def compat(summary: Summary) -> Summary:
         rate = bench.perf * bench.instances if bench.perf is not None and bench.direction == "higher" else None
         entries.append((rate, bench.weight or 0.0, bench.counts["passed"] / ran if ran else 0.0))
     counted = sum(1 for rate, weight, _ in entries if rate is not None and weight)
+    suspects = sum(1 for bench in summary.benchmarks if bench.validity == "suspect" and bench.weight)
     wanted = sum(1 for _, weight, _ in entries if weight)
     return replace(
         summary,
         score=Score(
-            value=compat_score(entries), ci95=None, complete=(counted, wanted), is_weighted=wanted > 0, is_compat=True
+            value=compat_score(entries),
+            ci95=None,
+            complete=(counted, wanted),
+            is_weighted=wanted > 0,
+            is_compat=True,
+            suspects=suspects,
         ),
     )

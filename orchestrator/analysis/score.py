@@ -29,6 +29,7 @@ class Entry:
     n: int = 0
     under_spread: float | None = None
     under_n: int | None = None
+    is_suspect: bool = False
 
     def variances(self) -> list[tuple[float, int]] | None:
         """(variance of the mean, its degrees of freedom) of each side on logarithms; None below three values on one."""
@@ -46,6 +47,7 @@ class Score:
 
     `reference` is the name and version of the run that the rates are relative to; None: the index of raw rates, comparable
     only with one of the same suite and the same `complete` set. `is_compat`: the score of milabench 1.3, see `compat_score`.
+    `suspects` of the benchmarks that count are suspect.
     """
 
     value: float | None
@@ -54,6 +56,7 @@ class Score:
     is_weighted: bool
     reference: str | None = None
     is_compat: bool = False
+    suspects: int = 0
 
 
 def score(entries: Sequence[Entry]) -> Score:
@@ -68,6 +71,7 @@ def score(entries: Sequence[Entry]) -> Score:
         ci95=None if value is None else _interval(counted),
         complete=(len(counted), wanted),
         is_weighted=is_weighted,
+        suspects=sum(entry.is_suspect for entry, _ in counted),
     )
 
 

@@ -11,7 +11,17 @@ from operator import not_
 from typing import Any
 
 from orchestrator.analysis.columns import Derived, Runs
+from orchestrator.events.numbers import SMALLEST, number, positive, strict, whole
 from orchestrator.events.observations import Observations
+
+__all__ = [
+    "Columns",
+    "Compact",
+    "Growing",
+    "Series",
+    "number",
+    "strict",
+]  # the layers above reach events through this one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +137,8 @@ class Columns:
     epoch_end: array[int] = field(default_factory=lambda: array("b"))
 
     def add(self, data: Mapping[str, Any]) -> None:
-        rate, elapsed, n = number(data.get("rate")), number(data.get("elapsed")), number(data.get("n"))
-        if elapsed is None or n is None or elapsed <= 0:
+        rate, elapsed, n = number(data.get("rate")), positive(data.get("elapsed")), number(data.get("n"))
+        if elapsed is None or n is None or (n and n < SMALLEST):
             if rate is None:
                 return  # nothing in it can be used; the check of rates says so
             elapsed = n = math.nan
@@ -229,19 +239,3 @@ class Growing:
             return self._compact.series(task, rank)
         found = self._columns.series(task, rank) if self._columns is not None else None
         return found if found is not None and found.rate else None
-
-
-def number(value: Any) -> float | None:
-    """A finite number as a float; None for everything else that JSON can hold."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        found = float(value)
-    except OverflowError:
-        return None
-    return found if math.isfinite(found) else None
-
-
-def whole(value: Any, otherwise: int) -> int:
-    """A whole number, 0 or more, as it is; `otherwise` for everything else that JSON can hold."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else otherwise

@@ -14,7 +14,9 @@ def mean(values: Sequence[float]) -> float:
 
 
 def geometric_mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
-    """exp of the (weighted) mean of the logarithms; every value above zero, the weights not all zero."""
+    """exp of the (weighted) mean of the logarithms; every value above zero, the weights not all zero. Of one value itself."""
+    if len(values) == 1:
+        return values[0]
     if weights is None:
         return math.exp(mean([math.log(value) for value in values]))
     logs = math.fsum(weight * math.log(value) for value, weight in zip(values, weights, strict=True))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.analysis.steps import mapping
+from orchestrator.analysis.shapes import mapping
 from orchestrator.events.attempts import Attempt, attempts, last_word
 from orchestrator.events.rundir import Run
 

@@ -165,7 +165,7 @@ def _centred_ranks(values: Sequence[float]) -> list[float]:
     ranks = [0.0] * len(values)
     start = 0
     while start < len(order):
-        stop = start
+        stop = start + 1
         while stop < len(order) and values[order[stop]] == values[order[start]]:
             stop += 1
         for place in order[start:stop]:

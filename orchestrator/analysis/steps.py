@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast, get_args
+from typing import Any, Protocol, cast, get_args
 
 from orchestrator.analysis.measure import Measurement, measure
-from orchestrator.analysis.series import number
-from orchestrator.analysis.validity import ChecksOf, seen_by, unchecked
+from orchestrator.analysis.shapes import mapping
+from orchestrator.analysis.validity import ChecksOf, Watcher, seen_by, unchecked
 from orchestrator.events.attempts import Attempt, last_word
 from orchestrator.events.model import Error, OutcomeName, Verdict
+from orchestrator.events.numbers import number
 from orchestrator.events.rundir import Run, parts_of
 from orchestrator.events.text import one_line
 
@@ -82,8 +83,23 @@ def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
     return tuple(found)
 
 
+class Course(Watcher, Protocol):
+    """Somebody who draws the course of a step: sees its events, and then what was measured in it, its observations too."""
+
+    def end(self, measured: Measurement) -> None:
+        """Nothing more will be seen."""
+
+
+CourseOf = Callable[[str], Course]
+"""Who draws a step, by its id."""
+
+
 def step_result(
-    run: Run, planned: PlannedStep, tried: tuple[Attempt, ...] = (), checks: ChecksOf = unchecked
+    run: Run,
+    planned: PlannedStep,
+    tried: tuple[Attempt, ...] = (),
+    checks: ChecksOf = unchecked,
+    course: CourseOf | None = None,
 ) -> StepResult:
     """How a step ended, what it measured and what checks say of it. `tried` is what the journal says of it.
 
@@ -91,9 +107,14 @@ def step_result(
     """
     counts = last_word(tried)
     number = counts.number if counts is not None else 1
-    # Only the totals are needed from here on; a run may hold millions of observations.
     folds = checks(planned.id)
-    measured = replace(measure(planned.id, seen_by(run.batches(planned.id, number), folds)), series=())
+    drawn = None if course is None else course(planned.id)
+    watchers = folds if drawn is None else (*folds, drawn)
+    measured = measure(planned.id, seen_by(run.batches(planned.id, number), watchers))
+    if drawn is not None:
+        drawn.end(measured)
+    # Only the totals are needed from here on; a run may hold millions of observations.
+    measured = replace(measured, series=())
     if not run.manifest:
         planned = _with_config(planned, measured.config)
     outcome, why, detail, told = _ending(run, counts.entry if counts is not None else None, measured)
@@ -170,8 +191,3 @@ def _with_config(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep
         method=str(mapping(config.get("plan")).get("method") or planned.method),
         weight=planned.weight if weight is None else weight,
     )
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """The value when it is a mapping, else an empty one: what a file holds may have any shape."""
-    return value if isinstance(value, Mapping) else {}

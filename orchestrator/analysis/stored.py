@@ -9,12 +9,13 @@ from orchestrator.analysis.ab import ab_of
 from orchestrator.analysis.intervals import Interval
 from orchestrator.analysis.measure import Basis, Direction, Throughput, Totals
 from orchestrator.analysis.score import Score
-from orchestrator.analysis.series import number
+from orchestrator.analysis.shapes import mapping
 from orchestrator.analysis.steady import Steadiness
-from orchestrator.analysis.steps import Try, mapping
+from orchestrator.analysis.steps import Try
 from orchestrator.analysis.summary import SCHEMA, BenchSummary, Failure, Flaky, Process, Skip, Summary, Validity
 from orchestrator.errors import RecordError
 from orchestrator.events.model import OutcomeName
+from orchestrator.events.numbers import number
 
 
 def from_json(told: Mapping[str, Any], manifest: Mapping[str, Any] | None = None) -> Summary:
@@ -51,6 +52,7 @@ def _summary(told: Mapping[str, Any], manifest: Mapping[str, Any]) -> Summary:
             is_weighted=bool(score.get("weighted")),
             reference=None if score.get("reference") is None else str(score["reference"]),
             is_compat=bool(score.get("compat")),
+            suspects=int(score.get("suspects") or 0),
         ),
         system=mapping(told.get("system")),
         profile=str(told.get("profile", "")),
@@ -143,6 +145,7 @@ def _process(told: Mapping[str, Any]) -> Process:
             lag1=number(told.get("lag1")),
             steady=steady,
             latency={str(name): float(value) for name, value in mapping(told.get("latency")).items()},
+            left_out=number(told.get("left_out")) or 0.0,
             doubts=_words(told.get("doubts", ())),
         ),
     )

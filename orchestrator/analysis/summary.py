@@ -12,17 +12,20 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from orchestrator.analysis.ab import AB, ab_of
+from orchestrator.analysis.cases import cases_of
 from orchestrator.analysis.intervals import Interval, log_t_interval
+from orchestrator.analysis.levels import least_difference, share_of_processes
 from orchestrator.analysis.machine import accelerators, described_system, versions
-from orchestrator.analysis.measure import Direction, Measurement, Metric, Throughput
+from orchestrator.analysis.measure import Direction, Measurement, Metric, Throughput, Window
 from orchestrator.analysis.score import Entry, Score, score
-from orchestrator.analysis.series import number
+from orchestrator.analysis.shapes import mapping
 from orchestrator.analysis.spread import geometric_mean, log_stdev, median, pooled_log_stdev
 from orchestrator.analysis.steady import Steadiness
-from orchestrator.analysis.steps import StepResult, Try, mapping, planned_steps, step_result
+from orchestrator.analysis.steps import CourseOf, StepResult, Try, planned_steps, step_result
 from orchestrator.analysis.validity import LEAST_OVERLAP, ChecksOf, overlap, reasons_of, unchecked, validation_json
 from orchestrator.events.attempts import attempts
 from orchestrator.events.model import OutcomeName
+from orchestrator.events.numbers import SMALLEST, number, strict
 from orchestrator.events.rundir import Run
 from orchestrator.events.text import one_line
 
@@ -131,6 +134,20 @@ class BenchSummary:
         n, spread = self.replicates, self.spread_replicates
         return spread / math.sqrt(n) if spread is not None and n >= 3 else None
 
+    @property
+    def mde(self) -> float | None:
+        """The relative difference that two such runs would find in 80 of 100 cases; None below three replicates."""
+        n, spread = self.replicates, self.spread_replicates
+        return least_difference(spread, n) if spread is not None and n >= 3 else None
+
+    @property
+    def icc(self) -> float | None:
+        """The share of processes in the variation of single observations, 0 to 1; None where one of its parts is not known."""
+        counts = [one.throughput.observations for one in self.processes]
+        if self.spread is None or self.spread_within is None or not all(counts):
+            return None
+        return share_of_processes(self.spread_within, self.spread, len(counts) / math.fsum(1 / n for n in counts))
+
     def to_json(self) -> dict[str, Any]:
         """The benchmark as docs/protocol.md, section 6, spells it."""
         return {
@@ -151,6 +168,8 @@ class BenchSummary:
             "spread_devices": self.spread_devices,
             "spread_processes": self.spread_processes,
             "spread_replicates": self.spread_replicates,
+            "mde": self.mde,
+            "icc": self.icc,
             "memory_peak_MiB": self.memory_peak_mib,
             "energy_J": self.energy_j,
             "first_step_s": self.first_step_s,
@@ -217,8 +236,8 @@ class Summary:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The summary as docs/protocol.md, section 6, spells it."""
-        return {
+        """The summary as docs/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""
+        told: dict[str, Any] = {
             "schema": SCHEMA,
             "run": self.run,
             "system": dict(self.system),
@@ -240,19 +259,21 @@ class Summary:
                 "complete": list(self.score.complete),
                 "weighted": self.score.is_weighted,
                 "compat": self.score.is_compat,
+                "suspects": self.score.suspects,
             },
             **({"aim": dict(self.aim), "replicates": dict(self.replicates)} if self.aim else {}),
             **({"ab": self.ab.to_json()} if self.ab is not None else {}),
         }
+        return {key: strict(value) for key, value in told.items()}
 
 
-def summarise(run: Run, checks: ChecksOf = unchecked) -> Summary:
-    """What a run came to, from its records, wherever they stop; `checks` see every step's records on the way.
+def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = None) -> Summary:
+    """What a run came to, from its records, wherever they stop; `checks` and `course` see every step's records on the way.
 
     Raises RecordError when they cannot be read.
     """
     tried = attempts(run.journal)
-    results = [step_result(run, planned, tried.get(planned.id, ()), checks) for planned in planned_steps(run)]
+    results = [step_result(run, planned, tried.get(planned.id, ()), checks, course) for planned in planned_steps(run)]
     measured = [result.measured for result in results]
     profile = str(run.manifest.get("profile") or "")
     by_bench: dict[str, list[StepResult]] = {}
@@ -261,7 +282,14 @@ def summarise(run: Run, checks: ChecksOf = unchecked) -> Summary:
     arch = mapping(run.manifest.get("system")).get("arch")
     is_mixed = any(entry.get("run") == "mixed" for entry in run.journal)
     benches = [
-        bench_summary(name, found, is_short=profile == "quick", is_mixed=is_mixed, has_accelerators=arch != "cpu")
+        bench_summary(
+            name,
+            found,
+            is_short=profile == "quick",
+            is_mixed=is_mixed,
+            has_accelerators=arch != "cpu",
+            clocks=_released(run.journal),
+        )
         for name, found in by_bench.items()
     ]
     benches += [skipped_bench(name, why, _weight_in_suite(run, name)) for name, why in _skipped_benches(run)]
@@ -319,8 +347,12 @@ def bench_summary(
     is_short: bool = False,
     is_mixed: bool = False,
     has_accelerators: bool = True,
+    clocks: Mapping[str, tuple[str, float]] | None = None,
 ) -> BenchSummary:
     """What one benchmark's steps came to together.
+
+    `clocks` are the steps that were released together on several nodes: of each its group, and by how many seconds the clock
+    of its node is ahead.
 
     `is_short`: measured with the quick profile, so that its number is only an indication. `is_mixed`: the run was gone
     on with although suite, system or environments had changed.
@@ -338,11 +370,14 @@ def bench_summary(
     direction = first.direction if first else "higher"
     reasons = {reason for result in passed for reason in result.reasons}
     reasons |= reasons_of(verdict for result in passed for verdict in result.verdicts) if perf is not None else set()
-    together = _overlap(results)
+    together = _overlap(results, clocks or {})
     reasons |= {"overlap"} if together is not None and together < LEAST_OVERLAP and perf is not None else set()
     reasons |= {"mixed"} if differs_in_units or (is_mixed and perf is not None) else set()
     reasons |= {"short"} if is_short and perf is not None else set()
     reasons |= {doubt for one in processes for doubt in _doubts(one.throughput, is_short)}
+    metrics = (*(_rate_json(one) for one in processes), *_metrics_json(results))
+    if len({cases_of(metrics, one.steps) for one in processes if one.throughput.basis == "metric"}) > 1:
+        reasons.add("cases-differ")
     validity: Validity | None = None
     if perf is not None or differs_in_units:
         validity = "invalid" if differs_in_units else "suspect" if reasons else "valid"
@@ -378,7 +413,7 @@ def bench_summary(
         ),
         skipped=tuple(Skip(step=one.step.id, detail=one.detail) for one in results if one.outcome == "skipped"),
         flaky=tuple(Flaky(step=one.step.id, attempt=one.attempt, others=one.others) for one in results if one.is_flaky),
-        metrics=(*(_rate_json(one) for one in processes), *_metrics_json(results)),
+        metrics=metrics,
         messages=_messages(results),
         overlap=together,
         validations=tuple(validation_json(verdict) for result in results for verdict in result.verdicts),
@@ -406,7 +441,7 @@ def _processes(results: Sequence[StepResult]) -> Iterable[Process]:
     for (place, repeat), members in jobs.items():
         if all(member.outcome == "passed" for member in members):
             throughput = _job_throughput([member.measured for member in members])
-            if throughput is not None and throughput.value > 0:
+            if throughput is not None and throughput.value >= SMALLEST:
                 steps = tuple(member.step.id for member in members)
                 yield Process(steps=steps, place=place, repeat=repeat, throughput=throughput)
 
@@ -416,29 +451,55 @@ def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
     found = [member.throughput for member in members if member.throughput is not None]
     if len(found) <= 1:
         return found[0] if found else None
+    # What one step doubts is doubtful for the job, however fast that step was.
+    doubts = [doubt for one in found for doubt in one.doubts]
+    doubts += ["mixed"] if len({(one.units, one.basis == "metric") for one in found}) > 1 else []
+    known = tuple(dict.fromkeys(doubts))
     totals = [total for one in found for total in one.totals]
     if not totals:
-        return replace(found[0], value=math.fsum(one.value for one in found))
+        # Rates of milabench 1.3 add up; a metric of the whole job is told by each node, as by each rank of one.
+        values = [one.value for one in found]
+        value = geometric_mean(values) if found[0].basis == "metric" else math.fsum(values)
+        return replace(found[0], value=value, doubts=known)
     slowest = max(found, key=lambda one: max((total.seconds for total in one.totals), default=0.0))
     return replace(
         slowest,
         value=math.fsum(total.items for total in totals) / max(total.seconds for total in totals),
         observations=sum(one.observations for one in found),
         totals=tuple(totals),
+        left_out=math.fsum(one.left_out for one in found),
+        doubts=known,
     )
 
 
-def _overlap(results: Sequence[StepResult]) -> float | None:
+def _released(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, float]]:
+    """The steps that were released together on several nodes, of each its group and how far its node's clock is ahead, in s."""
+    found: dict[str, tuple[str, float]] = {}
+    for entry in journal:
+        if entry.get("state") != "released":
+            continue
+        for step, node in mapping(entry.get("steps")).items():
+            ahead_s = number(mapping(mapping(entry.get("clocks")).get(node)).get("ahead_s"))
+            if ahead_s is not None:
+                found[step] = str(entry.get("group")), ahead_s
+    return found
+
+
+def _overlap(results: Sequence[StepResult], clocks: Mapping[str, tuple[str, float]]) -> float | None:
     """The worst overlap among the replicates of a benchmark whose instances run side by side; None for all others.
 
-    Instances on different nodes share nothing, and need not overlap.
+    Instances on several nodes, whose windows are those of unlike clocks, count together when they were released together.
     """
-    groups: dict[tuple[int, str], list[StepResult]] = {}
+    groups: dict[tuple[int, str], list[Window | None]] = {}
     for result in results:
-        if result.step.method not in _ONE_JOB:
-            groups.setdefault((result.step.repeat, result.step.node), []).append(result)
-    found = [overlap([result.measured.window for result in group]) for group in groups.values()]
-    return min(_known(found), default=None)
+        if result.step.method in _ONE_JOB:
+            continue
+        together, ahead_s = clocks.get(result.step.id, (result.step.node, 0.0))
+        window = result.measured.window
+        if window is not None and window.start is not None and window.stop is not None:
+            window = replace(window, start=window.start - ahead_s, stop=window.stop - ahead_s)
+        groups.setdefault((result.step.repeat, together), []).append(window)
+    return min(_known(map(overlap, groups.values())), default=None)
 
 
 def _counts(results: Sequence[StepResult]) -> dict[str, int]:
@@ -487,6 +548,7 @@ def _entry(bench: BenchSummary) -> Entry:
         weight=bench.weight,
         log_spread=bench.spread_replicates,
         n=bench.replicates,
+        is_suspect=bench.validity == "suspect",
     )
 
 
@@ -532,6 +594,7 @@ def _rate_json(process: Process) -> dict[str, Any]:
         "spread_within": rate.spread_within,
         "lag1": rate.lag1,
         "doubts": list(rate.doubts),
+        **({"left_out": rate.left_out} if rate.left_out else {}),
         "latency": dict(rate.latency),
         "totals": [asdict(total) for total in rate.totals],
         **({} if rate.steady is None else _steady_json(rate.steady)),
@@ -569,7 +632,13 @@ def _metric_json(step: str, metric: Metric) -> dict[str, Any]:
         "units": metric.units,
         "direction": metric.direction,
     }
-    optional = {"case": metric.case, "part": metric.part, "params": dict(metric.params)}
+    optional = {
+        "case": metric.case,
+        "part": metric.part,
+        "params": dict(metric.params),
+        "main": metric.is_main,
+        "reasons": list(metric.reasons),
+    }
     found.update({key: value for key, value in optional.items() if value})
     if metric.rank is not None:
         found["rank"] = metric.rank

@@ -8,15 +8,17 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from orchestrator.analysis.measure import main_task
+from orchestrator.analysis.measure import Measurement, main_task
 from orchestrator.analysis.parts import part_of, quantiles
-from orchestrator.analysis.series import Growing, Series, number, whole
-from orchestrator.analysis.steps import planned_steps
+from orchestrator.analysis.series import Growing, Series
+from orchestrator.analysis.steps import CourseOf, planned_steps
 from orchestrator.events.attempts import attempts, last_word
-from orchestrator.events.model import Data, Event
+from orchestrator.events.model import Data
+from orchestrator.events.numbers import number, whole
 from orchestrator.events.observations import Observations, Seen
 from orchestrator.events.readings import THROTTLED, DeviceReadings, Readings
 from orchestrator.events.rundir import Run
@@ -99,57 +101,84 @@ class Trace:
     window: tuple[float, float] | None = None
 
 
-def traces(run: Run) -> tuple[Trace, ...]:
-    """What each step of a run did over time, the attempt that counts; each step's records are read once.
+class Tracing:
+    """What the steps of runs did over time: from those who read the records anyway, or read here where nobody did."""
 
-    Raises RecordError when they cannot be read.
-    """
-    tried = attempts(run.journal)
-    found = []
-    for step in planned_steps(run):
-        counts = last_word(tried.get(step.id, ()))
-        events = run.batches(step.id, counts.number if counts is not None else 1)
-        found.append(trace(step.id, step.bench, events))
-    return tuple(found)
+    def __init__(self) -> None:
+        self._drawn: dict[Path, dict[str, Trace]] = {}
+
+    def course(self, run: Run) -> CourseOf:
+        """Who is to see the records of a run when they are read."""
+        drawn = self._drawn[run.path] = {}
+        return lambda step: _Drawn(step, drawn)
+
+    def of(self, run: Run) -> tuple[Trace, ...]:
+        """The course of each step of a run, the attempt that counts. Raises RecordError when its records cannot be read."""
+        drawn, tried = self._drawn.get(run.path, {}), attempts(run.journal)
+        found = []
+        for step in planned_steps(run):
+            if step.id in drawn:
+                found.append(replace(drawn[step.id], bench=step.bench))
+                continue
+            counts = last_word(tried.get(step.id, ()))
+            events = run.batches(step.id, counts.number if counts is not None else 1)
+            found.append(trace(step.id, step.bench, events))
+        return tuple(found)
+
+
+def traces(run: Run) -> tuple[Trace, ...]:
+    """What each step of a run did over time; each step's records are read once. Raises RecordError when they cannot be."""
+    return Tracing().of(run)
 
 
 def trace(step: str, bench: str, events: Iterable[Seen]) -> Trace:
     """What one step's events say of its course, in one pass over them."""
-    fold = _Fold()
+    fold, growing = _Fold(), dict[tuple[str, int], Growing]()
     for event in events:
         fold.see(event)
-    return fold.result(step, bench)
+        match event:
+            case Observations(task=task, rank=rank):
+                growing.setdefault((task, rank), Growing()).add_all(event)
+            case Data(data=data) if "rate" in data:
+                growing.setdefault((str(data.get("task", "")), whole(data.get("rank"), 0)), Growing()).add(data)
+            case _:
+                pass
+    grown = (each.series(task, rank) for (task, rank), each in growing.items())
+    return fold.result(step, bench, [series for series in grown if series is not None])
+
+
+class _Drawn:
+    """The course of a step whose observations are gathered elsewhere."""
+
+    def __init__(self, step: str, drawn: dict[str, Trace]) -> None:
+        self._step = step
+        self._drawn = drawn
+        self._fold = _Fold()
+
+    def see(self, event: Seen) -> None:
+        self._fold.see(event)
+
+    def end(self, measured: Measurement) -> None:
+        self._drawn[self._step] = self._fold.result(self._step, "", measured.series)
 
 
 class _Fold:
-    """What has been seen so far, column by column."""
+    """What has been seen so far beside the observations, column by column."""
 
     def __init__(self) -> None:
-        self._growing: dict[tuple[str, int], Growing] = {}
         self._readings = Readings()
         self._windows: dict[str, _Window] = {}
         self._host: dict[str, tuple[array[float], array[float]]] = {}
 
     def see(self, event: Seen) -> None:
-        if isinstance(event, Observations):
-            self._of(event.task, event.rank).add_all(event)
-            return
         if not isinstance(event, Data):
             return
         data: Mapping[str, Any] = event.data
-        self._see_readings(event, data)
-        if "rate" in data:
-            self._of(str(data.get("task", "")), whole(data.get("rank"), 0)).add(data)
-
-    def _of(self, task: str, rank: int) -> Growing:
-        return self._growing.setdefault((task, rank), Growing())
-
-    def _see_readings(self, event: Event, data: Mapping[str, Any]) -> None:
         self._readings.see(event)
         window, time = data.get("window"), number(data.get("time"))
         if isinstance(window, Mapping):
-            start, stop = window.get("start_ns"), window.get("stop_ns")
-            if isinstance(start, int) and isinstance(stop, int) and start < stop:
+            start, stop = whole(window.get("start_ns"), -1), whole(window.get("stop_ns"), -1)
+            if 0 <= start < stop:
                 task = str(data.get("task", ""))
                 known = self._windows.get(task, _Window(start_ns=start, stop_ns=stop))
                 self._windows[task] = _Window(start_ns=min(known.start_ns, start), stop_ns=max(known.stop_ns, stop))
@@ -163,13 +192,9 @@ class _Fold:
                 times.append(time)
                 values.append(value)
 
-    def result(self, step: str, bench: str) -> Trace:
-        task = main_task(task for task, _ in self._growing)
-        series = [
-            told
-            for (name, rank), growing in self._growing.items()
-            if name == task and (told := growing.series(name, rank)) is not None
-        ]
+    def result(self, step: str, bench: str, gathered: Sequence[Series]) -> Trace:
+        task = main_task(one.task for one in gathered)
+        series = [one for one in gathered if one.task == task]
         window, bounds = self._readings.window, self._windows.get(task) or self._windows.get("")
         devices = self._readings.devices
         begin = min(

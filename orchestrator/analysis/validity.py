@@ -23,11 +23,15 @@ _REASONS = {
 _ANY_CHECK = "validation"
 
 
-class Fold(Protocol):
-    """A check, as far as it is needed here: sees every event of a step, then has a verdict."""
+class Watcher(Protocol):
+    """Somebody who wants to see the events of a step, too."""
 
     def see(self, event: Seen) -> None:
         """Take one event into account."""
+
+
+class Fold(Watcher, Protocol):
+    """A check, as far as it is needed here: sees every event of a step, then has a verdict."""
 
     def verdict(self) -> Verdict:
         """What the events come to."""
@@ -42,15 +46,15 @@ def unchecked(_: str) -> Sequence[Fold]:
     return ()
 
 
-def seen_by(events: Iterable[Seen], folds: Sequence[Fold]) -> Iterator[Seen]:
-    """The same events, each shown to the folds: a step's records are read once, whoever wants to see them.
+def seen_by(events: Iterable[Seen], watchers: Sequence[Watcher]) -> Iterator[Seen]:
+    """The same events, each shown to the watchers: a step's records are read once, whoever wants to see them.
 
     Lines of output are not shown: there may be millions, and a check looks at what was measured.
     """
     for event in events:
         if not isinstance(event, Line):
-            for fold in folds:
-                fold.see(event)
+            for watcher in watchers:
+                watcher.see(event)
         yield event
 
 

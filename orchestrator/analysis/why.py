@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.analysis.compare import Comparison, System
-from orchestrator.analysis.steps import mapping
+from orchestrator.analysis.shapes import mapping
 
 Area = Literal["benchmark", "environment", "device", "machine", "run"]
 _DISTANCE: Mapping[Area, int] = {"benchmark": 0, "environment": 1, "device": 2, "machine": 3, "run": 4}

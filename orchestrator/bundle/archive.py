@@ -34,7 +34,13 @@ class Packed:
 
 @contextmanager
 def create(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A new archive, beside its place until it is whole: a bundle that exists is complete. Raises RecordError."""
+    """A new archive, beside its place until it is whole: a bundle that exists is complete. Raises RecordError.
+
+    A link stays one. What is no file (/dev/null) is refused: it would be put away for good.
+    """
+    if path.exists() and not path.is_file():
+        raise RecordError(f"{path}: is no file; a bundle is one, give it a name of its own")
+    path = path.resolve()
     draft = path.with_name(f"{path.name}.new")
     try:
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:

@@ -1,4 +1,4 @@
-"""Which checks a step gets, from the suite's `validation` and what was asked for on the command line."""
+"""Which checks a step gets, from the suite's `validation` and the names of those asked for."""
 
 from __future__ import annotations
 
@@ -15,36 +15,7 @@ from orchestrator.checks.sensor import EnergyCheck, SensorCheck
 from orchestrator.checks.throttle import PowerCheck, ThrottleCheck
 from orchestrator.checks.usage import UsageCheck
 from orchestrator.checks.versions import VersionsCheck
-from orchestrator.errors import UsageError
 from orchestrator.events.readings import Readings
-
-# In the order in which they are told.
-NAMES = (
-    "error",
-    "rate",
-    "loss",
-    "placement",
-    "usage",
-    "throttle",
-    "power",
-    "foreign",
-    "sensor",
-    "energy",
-    "versions",
-)
-
-
-def chosen(text: str) -> tuple[str, ...]:
-    """The names of the checks that `all`, `none` or `name,...` stands for. Raises UsageError for an unknown one."""
-    if text == "all":
-        return NAMES
-    if text == "none":
-        return ()
-    wanted = [name.strip() for name in text.split(",") if name.strip()]
-    for name in wanted:
-        if name not in NAMES:
-            raise UsageError(f"--validations: no check '{name}'; known: all, none, {', '.join(NAMES)}")
-    return tuple(name for name in NAMES if name in wanted)
 
 
 def checks_for(
@@ -71,7 +42,7 @@ def checks_for(
         "throttle": lambda _: ThrottleCheck(step, readings),
         "power": lambda _: PowerCheck(step, readings, held),
         "foreign": lambda _: ForeignCheck(step, readings),
-        "sensor": lambda _: SensorCheck(step, readings),
+        "sensor": lambda _: SensorCheck(step, readings, held),
         "energy": lambda _: EnergyCheck(step, readings),
         "versions": lambda _: VersionsCheck(step),
     }

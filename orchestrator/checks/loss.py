@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.events.model import Data, Verdict
+from orchestrator.events.numbers import number
 from orchestrator.events.observations import Seen
 
 # Fewer equal losses in a row can be chance (a plateau, few digits).
@@ -33,8 +34,8 @@ class LossCheck:
         if not isinstance(event, Data) or "loss" not in event.data:
             return
         self._count += 1
-        loss = event.data["loss"]
-        if isinstance(loss, bool) or not isinstance(loss, int | float) or not math.isfinite(loss):
+        loss = number(event.data["loss"])
+        if loss is None:
             self._nonfinite += 1
         else:
             self._low, self._high = min(self._low, loss), max(self._high, loss)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.events.model import Config, Data, Verdict
+from orchestrator.events.numbers import positive
 from orchestrator.events.observations import Observations, Seen
 
 # Fewer observations have no halves to compare.
@@ -39,8 +40,8 @@ class _Totals:
         items, seconds = [*self._open_items, *items], [*self._open_seconds, *(scale * one for one in seconds)]
         whole = len(items) - len(items) % size
         for at in range(0, whole, size):
-            self._items.append(sum(items[at : at + size]))
-            self._seconds.append(sum(seconds[at : at + size]))
+            self._items.append(math.fsum(items[at : at + size]))
+            self._seconds.append(math.fsum(seconds[at : at + size]))
         self._open_items, self._open_seconds = items[whole:], seconds[whole:]
         while len(self._items) > _MOST_SUMS:
             if len(self._items) % 2:
@@ -87,7 +88,7 @@ class RateCheck:
         elif not isinstance(event, Data):
             return
         elif "rate" in event.data:
-            if _is_positive(event.data["rate"]):
+            if positive(event.data["rate"]) is not None:
                 self._count += 1
                 self._keep(event.data)
             else:
@@ -96,10 +97,10 @@ class RateCheck:
             self._metrics += 1
 
     def _keep(self, data: Mapping[str, Any]) -> None:
-        n, elapsed = data.get("n"), data.get("elapsed")
+        n, elapsed = positive(data.get("n")), positive(data.get("elapsed"))
         is_main = data.get("task", "train") in _MAIN and not data.get("warmup")
-        if is_main and _is_positive(n) and _is_positive(elapsed):
-            self._totals.add([n], [elapsed])  # type: ignore[list-item]
+        if is_main and n is not None and elapsed is not None:
+            self._totals.add([n], [elapsed])
 
     def _keep_all(self, seen: Observations) -> None:
         if seen.task not in _MAIN:
@@ -114,7 +115,8 @@ class RateCheck:
         """Fail, warn or pass, with how many observations there were."""
         numbers: dict[str, Any] = {"count": self._count, "unusable": self._unusable, "metrics": self._metrics}
         if not self._count and not self._metrics and not self._is_of_log:
-            message = "nothing was measured"
+            of_none = f": {self._unusable} observations have no usable rate" if self._unusable else ""
+            message = f"nothing was measured{of_none}"
             return Verdict(step=self._step, check="rate", verdict="fail", numbers=numbers, message=message)
         if self._unusable:
             message = f"{self._unusable} of {self._count + self._unusable} observations have no usable rate"
@@ -126,7 +128,3 @@ class RateCheck:
                 message = f"not steady: the second half of the window is {drift:+.1%} from the first"
                 return Verdict(step=self._step, check="rate", verdict="warn", numbers=numbers, message=message)
         return Verdict(step=self._step, check="rate", verdict="pass", numbers=numbers)
-
-
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0

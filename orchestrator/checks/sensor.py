@@ -7,20 +7,29 @@ from typing import Any
 
 from orchestrator.checks.api import OfDevices, judged
 from orchestrator.events.model import Verdict
-from orchestrator.events.readings import energy_of
+from orchestrator.events.readings import Readings, energy_of
 
 MOST_DISAGREEMENT = 0.05
 MOST_SILENCE_S = 3.0
 
 
 class SensorCheck(OfDevices):
-    """Warns when a device stopped answering before the window was over, or reported a fatal error (Xid, ECC)."""
+    """Warns when a device stopped answering before the window was over, or reported a fatal error (Xid, ECC).
+
+    So does a window in which none of the step's accelerators, `devices` by number, was read at all.
+    """
+
+    def __init__(self, step: str, readings: Readings, devices: tuple[int, ...]) -> None:
+        super().__init__(step, readings)
+        self._devices = devices
 
     def verdict(self) -> Verdict:
         """Warn or pass, with what was lost and which errors there were by device."""
         window = self._readings.window
         found: dict[str, Any] = {}
         told = []
+        if window is not None and self._devices and not self._readings.devices:
+            told.append("no accelerator was read: whether it was throttled, shared or capped is not known")
         for key, device in self._readings.devices.items():
             known: dict[str, Any] = {"samples": len(device.within(window))}
             if device.lost and not (window is not None and device.lost_at > window[1]):

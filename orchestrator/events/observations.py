@@ -6,6 +6,7 @@ line stays an event of its own. Order is kept within a task and rank, not betwee
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -13,6 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from orchestrator.events.model import Event, Line, Other
+from orchestrator.events.numbers import LARGEST, SMALLEST
 from orchestrator.events.wire import decode
 
 # How an observation begins, as our agent writes it; a guess that only decides what is tried first.
@@ -48,17 +50,17 @@ Seen = Event | Observations
 
 
 class _Parts(msgspec.Struct, gc=False):
-    wait: float | None = None
+    wait: Annotated[float, msgspec.Meta(ge=0, le=LARGEST)] | None = None
 
 
 class _Observation(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     task: str
     rate: Annotated[float, msgspec.Meta(gt=0)]
     elapsed: Annotated[float, msgspec.Meta(gt=1e-9, lt=_LARGEST_NS / 1e9)]
-    n: float
+    n: Annotated[float, msgspec.Meta(ge=SMALLEST, le=LARGEST)]
     t0_ns: Annotated[int, msgspec.Meta(ge=0, le=2**62)]
     host_ns: Annotated[int, msgspec.Meta(gt=0, le=_LARGEST_NS)]
-    time: float
+    time: Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
     units: str = ""
     rank: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
     steps: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 1
@@ -184,5 +186,5 @@ def _of_one(group: Sequence[_Observation], step: str) -> Observations:
         steps=[one.steps for one in group],
         warmup=[one.warmup for one in group],
         epoch_end=[one.epoch_end for one in group],
-        wait=sum(waits) if waits else None,
+        wait=math.fsum(waits) if waits else None,
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.events.model import Data, Event
+from orchestrator.events.numbers import number
 from orchestrator.events.observations import Seen
 
 NAN = math.nan
@@ -218,6 +219,5 @@ def share_of(reasons: Iterable[tuple[str, ...] | None], wanted: frozenset[str]) 
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return NAN
-    return float(value) if math.isfinite(value) else NAN
+    found = number(value)
+    return NAN if found is None else found

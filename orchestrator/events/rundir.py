@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
 from orchestrator.errors import NothingSelected, RecordError
 from orchestrator.events.model import Event, Line, Other
-from orchestrator.events.observations import Seen, decoded
 from orchestrator.events.wire import decode, dump, parse_object, parse_string
+
+if TYPE_CHECKING:
+    from orchestrator.events.observations import Seen
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -440,6 +442,8 @@ def find_run(base: Path, name: str | Path) -> Run:
             return open_run(folder)
     if path.is_dir():  # a bare word is first the name of a run: the checkout has folders called run, docs, config
         return open_run(path)
+    if path.suffix == ".zip" and path.is_file():
+        raise RecordError(f"{path}: is no run directory; unpack the bundle to a folder, and name that as the --base")
     if is_path:
         raise RecordError(f"{path}: no such run directory")
     known = ", ".join(folder.name for folder in folders[-3:])
@@ -460,6 +464,8 @@ def read_events(path: Path, step: str) -> Iterator[Event]:
 
 def read_batches(path: Path, step: str) -> Iterator[Seen]:
     """The events of one `.data` file, plain observations in batches; see `Run.batches`."""
+    from orchestrator.events.observations import decoded
+
     rest = b""
     for piece in _pieces(path):
         whole, end, after = (rest + piece).rpartition(b"\n")

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.analysis.machine import described_system
-from orchestrator.analysis.series import number
-from orchestrator.analysis.steps import StepResult, mapping, planned_steps, step_result
+from orchestrator.analysis.shapes import mapping
+from orchestrator.analysis.steps import StepResult, planned_steps, step_result
 from orchestrator.errors import RecordError
+from orchestrator.events.numbers import number
 from orchestrator.events.rundir import Run, encoded, open_run
 from orchestrator.history.arriving import Arrival, Step, at, digest_of
 
@@ -28,7 +29,13 @@ def arrival(folder: Path, origin: str) -> tuple[Arrival | None, list[str]]:
     """(the run in a folder, what of it is left out). Raises RecordError when it is no run, or one of ours."""
     run = open_run(folder)
     if run.manifest:
-        raise RecordError(f"{origin}: is a run of this milabench: `milabench report {folder.name}` reads it as it is")
+        is_packed = Path(origin).is_file()
+        way = (
+            "unpack it to a folder, and `milabench report --base FOLDER`"
+            if is_packed
+            else f"`milabench report {folder}`"
+        )
+        raise RecordError(f"{origin}: is a run of this milabench: {way} reads it as it is")
     if run.phase != "run":
         return None, [f"{folder.name}: records of {run.phase}, no benchmark"]
     notes: list[str] = []

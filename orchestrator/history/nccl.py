@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.analysis.steps import mapping
+from orchestrator.analysis.shapes import mapping
 from orchestrator.errors import RecordError
 from orchestrator.events import wire
 from orchestrator.events.model import Data, End, Event, Message, Meta, Start

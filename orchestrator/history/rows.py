@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.analysis.steps import mapping
+from orchestrator.analysis.shapes import mapping
 from orchestrator.analysis.summary import BenchSummary, Summary
 
 Row = tuple[Any, ...]

@@ -133,7 +133,9 @@ def _open_file(path: Path, is_writing: bool) -> Store:
         uri = f"file:{quote(str(path.absolute()))}?mode={'rwc' if is_writing else 'ro'}"
         connection = sqlite3.connect(uri, uri=True, timeout=_WAIT_S)
         if not is_writing:
-            connection.execute("PRAGMA query_only = ON")  # read-only is the file; this is what a query attaches, too
+            connection.execute("PRAGMA query_only = ON")
+            # A file that is attached, or vacuumed into, would be made.
+            connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.execute("SELECT count(*) FROM sqlite_master")
         if not is_writing and not _has_tables(connection):
             connection.close()

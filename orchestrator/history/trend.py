@@ -105,13 +105,15 @@ class Trend:
 def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: int | None = None) -> tuple[Trend, ...]:
     """The trend of each system and unit, over all runs or the `last` ones.
 
-    Rows have run, created, host, device, value, units, direction, low, high, validity.
+    Rows have run, created, host, device, value, units, direction, low, high, validity, outcome.
 
-    Numbers that are invalid, or not above zero, are left out.
+    Numbers that are invalid, not above zero, or of a benchmark that did not pass, whose processes are not those of the other
+    runs, are left out.
     """
     groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
-        if row["value"] is not None and row["value"] > 0 and row["validity"] != "invalid":
+        is_whole = row["validity"] != "invalid" and row["outcome"] == "passed"
+        if is_whole and row["value"] is not None and row["value"] > 0:
             system = ", ".join(part for part in (row["host"], row["device"]) if part) or "unknown system"
             groups.setdefault((system, row["units"] or "", row["direction"] or "none"), []).append(row)
     found = []

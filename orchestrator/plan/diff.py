@@ -12,6 +12,9 @@ from orchestrator.plan.model import SCHEMA
 
 # The lists of a plan, and what tells their members apart.
 SECTIONS = {"steps": "id", "venvs": "group", "sources": "folder", "skipped": "bench"}
+# Of a node, what does not change by itself: free memory and the time of day do.
+_LASTING = ("name", "ip", "hostname", "cpu", "memory_MiB", "os", "kernel", "python", "devices")
+_LASTING_DETAILS = ("driver", "cuda")
 # Follow from the other fields, or do not decide what is done.
 _DERIVED = ("hash", "stem", "digest")
 _ABSENT = object()
@@ -80,9 +83,20 @@ def plan_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> PlanDiff:
     present = [name for name in SECTIONS if name in old or name in new]
     return PlanDiff(
         phase=(str(old.get("phase", "run")), str(new.get("phase", "run"))),
-        system=_changes(old.get("system", {}), new.get("system", {})),
+        system=_changes(lasting(old.get("system")), lasting(new.get("system"))),
         sections=tuple(_section(name, old.get(name, ()), new.get(name, ())) for name in present),
     )
+
+
+def lasting(system: Any) -> dict[str, Any]:
+    """Of the system in a plan or a manifest what does not change by itself: `{"arch", node: {...}}`."""
+    system = system if isinstance(system, Mapping) else {}
+    nodes = {}
+    for node in system.get("nodes") or ():
+        details = node.get("details") or {}
+        known = {key: node.get(key) for key in _LASTING}
+        nodes[str(node.get("name"))] = {**known, **{key: details.get(key) for key in _LASTING_DETAILS}}
+    return {"arch": system.get("arch"), **nodes}
 
 
 def is_plan(value: object) -> bool:

@@ -120,7 +120,8 @@ def index_table(comparison: Comparison) -> Table:
             ratio_text(index.value),
             interval_text(index.ci95) or "none: fewer than three launches of a benchmark",
             f"{index.complete[0]} of {index.complete[1]}"
-            + ("" if index.complete[0] == index.complete[1] else ", INCOMPLETE"),
+            + ("" if index.complete[0] == index.complete[1] else ", INCOMPLETE")
+            + (f", {index.suspects} suspect" if index.suspects else ""),
             index.verdict if index.value is not None else "",
             left_out(index),
             index.holds,

@@ -18,7 +18,10 @@ _SAME_AS_JSON = (
     *("memory_peak_MiB", "energy_J", "first_step_s", "weight", "score", "validity"),
 )
 _COUNTS = ("planned", "passed", "failed", "skipped", "missing", "cancelled")
-FIELDS = ("run", "profile", *_SAME_AS_JSON, "ci95_low", "ci95_high", "sem", "spread", *_COUNTS, "reasons", "failures")
+FIELDS = (
+    *("run", "profile", *_SAME_AS_JSON, "ci95_low", "ci95_high", "sem", "spread", "mde", "icc"),
+    *(*_COUNTS, "reasons", "failures"),
+)
 
 
 def render(summaries: Sequence[Summary]) -> str:
@@ -43,6 +46,8 @@ def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
         "ci95_high": high,
         "sem": bench.sem,
         "spread": bench.spread,
+        "mde": bench.mde,
+        "icc": bench.icc,
         **{name: bench.counts.get(name, 0) for name in _COUNTS},
         "reasons": " ".join(bench.reasons),
         "failures": "; ".join(f"{one.step}: {one.why}" for one in bench.failures),
@@ -54,7 +59,8 @@ _OF_CONTRAST = (
 )
 COMPARED = (
     *("bench", "units", "direction", "weight", "first", "system", "first_value", "value", "first_n", "n"),
-    *("ci95_low", "ci95_high", *_OF_CONTRAST, "first_validity", "validity", "excluded"),
+    *("ci95_low", "ci95_high", *_OF_CONTRAST, "least_rank_p", "fieller_low", "fieller_high"),
+    *("first_validity", "validity", "excluded"),
 )
 
 
@@ -78,6 +84,7 @@ def render_comparison(comparison: Comparison, differences: Sequence[Difference] 
                 "ci95_low": low,
                 "ci95_high": high,
                 "verdict": index.verdict,
+                "is_suspect": index.suspects > 0,
                 "note": f"{index.complete[0]} of {index.complete[1]} benchmarks",
             }
         )
@@ -87,6 +94,7 @@ def render_comparison(comparison: Comparison, differences: Sequence[Difference] 
 def _compared(row: Row, place: int) -> dict[str, Any]:
     first, other, contrast = row.sides[0], row.sides[place + 1], row.contrasts[place]
     low, high = (contrast.ci95 if contrast is not None else None) or (None, None)
+    fieller = (contrast.cross_check if contrast is not None else None) or (None, None)
     return {
         "bench": row.bench,
         "units": row.units,
@@ -101,6 +109,9 @@ def _compared(row: Row, place: int) -> dict[str, Any]:
         "ci95_low": low,
         "ci95_high": high,
         **({} if contrast is None else {name: getattr(contrast, name) for name in _OF_CONTRAST}),
+        "least_rank_p": None if contrast is None else contrast.least_rank_p,
+        "fieller_low": fieller[0],
+        "fieller_high": fieller[1],
         "first_validity": first.validity,
         "validity": other.validity,
     }

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from orchestrator.analysis.compare import Comparison, Facts
+from orchestrator.analysis.series import strict
 from orchestrator.analysis.summary import SCHEMA, Summary
 from orchestrator.analysis.why import Difference
 
@@ -36,7 +37,7 @@ def render_comparison(comparison: Comparison, differences: Sequence[Difference] 
             **({} if differences is None else {"differences": [asdict(one) for one in differences]}),
         },
     }
-    return json.dumps(told, indent=2, allow_nan=False) + "\n"
+    return json.dumps(strict(told), indent=2, allow_nan=False) + "\n"
 
 
 def _facts(system: Facts) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from orchestrator.analysis.ab import AB
 from orchestrator.analysis.spread import median
 from orchestrator.analysis.summary import BenchSummary, Failure, Summary
+from orchestrator.report.words import aim_text, percents, replicates_text
 
 # Options of `run` that say which benchmarks and how often; a line that reruns one benchmark says the first anew.
 _SELECTING = ("--select", "--exclude", "--run-name")
@@ -93,6 +94,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(heading="sem%", cell=lambda b: percent(b.sem)),
     Column(heading="std%", cell=lambda b: percent(b.spread)),
     Column(heading="within%", cell=lambda b: percent(b.spread_within)),
+    Column(heading="mde%", cell=lambda b: percent(b.mde), is_optional=True),
     Column(heading="peak_memory", cell=lambda b: "" if b.memory_peak_mib is None else f"{b.memory_peak_mib:.0f}"),
     Column(heading="first_step", cell=lambda b: "" if b.first_step_s is None else f"{b.first_step_s:.2f}"),
     Column(heading="score", cell=lambda b: number(b.score)),
@@ -105,6 +107,7 @@ LEGEND = (
     "fail: steps that did not pass; n: processes; perf: rate of one instance (a device, a job), geometric mean over n",
     "sem%: over launches (from 3 on); std%: over processes; within%: between the steps of a process; peak_memory in MiB;"
     " first_step in s",
+    "mde%: the difference that two runs like this one would find in 80 of 100 cases",
     "score: perf x instances side by side",
 )
 
@@ -297,6 +300,7 @@ def score_line(summary: Summary) -> str:
         return "none (an A/B run compares two suites; see below)"
     counted, wanted = score.complete
     covers = f"{counted} of {wanted} benchmarks" + ("" if counted == wanted else ", INCOMPLETE")
+    covers += f", {score.suspects} of them suspect" if score.suspects else ""
     if score.value is None:
         return f"none ({covers})"
     if score.is_compat:
@@ -307,59 +311,26 @@ def score_line(summary: Summary) -> str:
     return f"{number(score.value)}{interval} ({mean}, {relative}; {covers})"
 
 
-def duration(seconds: float) -> str:
-    """`1.2 s`, `12 s`, `3 min 4 s`, `2 h 5 min`."""
-    whole = max(0, round(seconds))
-    if whole < 10:
-        return f"{max(0.0, seconds):.1f} s"
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
 def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
     """How often each benchmark was to be run, why, and how precisely its mean is known."""
     if not summary.aim:
         return []
     if not summary.replicates:
-        return [(_aim(summary.aim), "not decided yet: the pilot is not over; `milabench resume` goes on")]
+        return [(aim_text(summary.aim), "not decided yet: the pilot is not over; `milabench resume` goes on")]
     reached = {bench.bench: bench.ci95 for bench in summary.benchmarks}
     if summary.ab is not None:
         reached = {pair.bench: pair.result.ci95 for pair in summary.ab.pairs if pair.result is not None}
     rows = []
     for name, told in sorted(summary.replicates.items()):
         interval = reached.get(name)
-        half = "" if interval is None else f"; reached {_percents(math.sqrt(interval[1] / interval[0]) - 1)}"
+        half = "" if interval is None else f"; reached {percents(math.sqrt(interval[1] / interval[0]) - 1)}"
         rows.append((name, replicates_text(told, summary.aim) + half))
     return rows
 
 
-def replicates_text(told: Mapping[str, Any], aim: Mapping[str, Any]) -> str:
-    """How often one benchmark is run and why; both as the manifest has them."""
-    wanted, planned, spread = told.get("wanted"), told.get("planned"), told.get("log_spread")
-    budget = f"the budget of {duration(aim.get('budget_s') or 0)} reaches no further"
-    if wanted is None:
-        return f"{planned} replicates: fewer than three of its pilot have a rate, from which nothing follows"
-    if spread is None:
-        return f"{planned} replicates" if planned >= wanted else f"{planned} of {wanted} replicates: {budget}"
-    why = f"for {_aim(aim)}, with {_percents(spread)} between launches"
-    return f"{wanted} replicates {why}" if planned >= wanted else f"{planned} of {wanted} replicates {why}: {budget}"
-
-
-def _aim(aim: Mapping[str, Any]) -> str:
-    precision = aim.get("precision")
-    return "a budget" if precision is None else f"a precision of {_percents(precision)}"
-
-
-def _percents(fraction: float) -> str:
-    return f"{100 * fraction:.2g} %"
-
-
 PAIR_LEGEND = (
     "B/A: geometric mean over pairs, above 1 where B is better; 95 % interval: Student's t on the logarithms of the pairs; "
-    "verdict: by that interval, and by two one-sided tests within 1 %"
+    "verdict: beyond 1 %, or within it by two one-sided tests, both by Holm's correction over all rows"
 )
 PAIR_HEADINGS = ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark")
 PAIR_TEXT = (True, False, False, True, True, True)
@@ -374,8 +345,10 @@ def pair_rows(ab: AB) -> list[list[str]]:
             rows.append([pair.bench, "0", "", "", "INCONCLUSIVE", pair.why])
             continue
         interval = "below three pairs" if found.ci95 is None else f"[{found.ci95[0]:.4f}, {found.ci95[1]:.4f}]"
-        noise = "" if pair.noise is None else f"the same on both sides: the noise is {_percents(pair.noise)}"
-        rows.append([pair.bench, str(found.pairs), f"{found.ratio:.4f}", interval, found.verdict, noise])
+        noise = "" if pair.noise is None else f"the same on both sides: the noise is {percents(pair.noise)}"
+        suspect = f"suspect ({', '.join(pair.reasons)})" if pair.reasons else ""
+        remark = "; ".join(part for part in (pair.why, noise, suspect) if part)
+        rows.append([pair.bench, str(found.pairs), f"{found.ratio:.4f}", interval, found.verdict, remark])
     return rows
 
 

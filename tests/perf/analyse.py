@@ -4,7 +4,8 @@
 
 Each size is analysed by `milabench report` in a process of its own: seconds of wall clock and of processor, the highest
 resident memory, and bytes more for each record more. The first report reads every record; the second finds the summary
-kept beside them. The comparison is of 100 runs of 50 benchmarks, summarised before.
+kept beside them. A page reads the records to draw them; where there is no summary yet, one pass is for both. The comparison
+is of 100 runs of 50 benchmarks, summarised before.
 """
 
 from __future__ import annotations
@@ -58,8 +59,12 @@ def report_sizes(base: Path, most: int, files: int) -> float:
         size = sum(file.stat().st_size for file in path.iterdir()) / 2**20
         first = cost("orchestrator", "report", str(path))
         again = cost("orchestrator", "report", str(path))
+        page = cost("orchestrator", "report", str(path), "--format", "html")
+        (path / "summary.json").unlink()
+        anew = cost("orchestrator", "report", str(path), "--format", "html")
         more = f", {(first[2] - before[1]) * 2**20 / (records - before[0]):.1f} bytes more a record" if before else ""
         told = f"{first[0]:.2f} s ({first[1]:.2f} s of processor), {first[2]:.0f} MiB{more}; again {again[0]:.2f} s"
+        told += f"; as a page {page[0]:.2f} s ({page[1]:.2f}), both {anew[0]:.2f} s ({anew[1]:.2f}), {anew[2]:.0f} MiB"
         print(f"{records:>10,} records ({size:.0f} MiB): {told}", flush=True)
         before = records, first[2]
         shutil.rmtree(path)
@@ -82,12 +87,14 @@ def compare_many(base: Path) -> None:
 
 # The highest resident memory by the process itself: what wait4 tells includes the parent's, copied when it forked.
 CHILD = """
-import runpy, sys
-try:
-    runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
-finally:
+import atexit, runpy, sys
+
+@atexit.register
+def tell():
     peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-    print(peak.split()[1], file=sys.stderr)
+    print(peak.split()[1], file=sys.stderr, flush=True)
+
+runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
 """
 
 

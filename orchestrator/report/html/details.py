@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from orchestrator.analysis.spread import mean
 from orchestrator.analysis.summary import BenchSummary
 from orchestrator.analysis.traces import QUANTILES, Trace
 from orchestrator.report import model
@@ -132,9 +133,9 @@ def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
         Dots(
             label=(place or "whole job") + suffix,
             values=tuple(values),
-            centre=sum(values) / len(values),
+            centre=mean(values),
             mark=mark,
-            note=f"{len(values)} launch{'es' * (len(values) != 1)}, mean {model.number(sum(values) / len(values))}",
+            note=f"{len(values)} launch{'es' * (len(values) != 1)}, mean {model.number(mean(values))}",
         )
         for place, values in sorted(found.items())
     ]

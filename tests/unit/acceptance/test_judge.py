@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.acceptance.criteria import parse_criteria
 from orchestrator.acceptance.document import render
-from orchestrator.acceptance.judge import Acceptance, Check, judge
+from orchestrator.acceptance.judge import Acceptance, Check, judge, replicate_values
 from orchestrator.analysis.summary import Summary, summarise
 from tests.recorded_run import Recorded, data, rates, record
 
@@ -109,6 +109,68 @@ def test_the_whole_system_and_the_first_step_can_be_asked_for(tmp_path: Path) ->
     found = run(tmp_path, 800, 801, 802)
     assert held(found, "benchmarks: {digits: {of: system, minimum: 1500 images/s}}").verdict == "PASS"
     assert held(found, "benchmarks: {digits: {of: first_step, maximum: 1 s}}").verdict == "FAIL"
+
+
+def latency(base: Path, *levels: float, name: str = "run", cases: tuple[str, ...] = ("mm",)) -> Summary:
+    """A run of three launches of two instances, each of which tells seconds."""
+    steps = [
+        Recorded(
+            bench="digits",
+            tag=f"D{device}",
+            devices=(device,),
+            repeat=repeat,
+            events=tuple(
+                data(metric="time", value=level, units="s", direction="lower", main=True, case=case) for case in cases
+            ),
+        )
+        for repeat, level in enumerate(levels)
+        for device in (0, 1)
+    ]
+    return summarise(record(base / name, *steps, name=name))
+
+
+def test_where_less_is_better_a_system_of_two_takes_half_of_the_time(tmp_path: Path) -> None:
+    found = held(latency(tmp_path, 2.0, 2.01, 1.99), "benchmarks: {digits: {of: system, maximum: 1.1 s}}")
+    assert only(found, "maximum").value == pytest.approx(1.0, abs=1e-4)
+    assert found.verdict == "PASS"
+
+
+def test_a_mean_over_other_cases_is_not_held_against_the_reference(tmp_path: Path) -> None:
+    reference = latency(tmp_path, 2.0, 2.01, 1.99, name="reference", cases=("mm", "bmm"))
+    found = held(latency(tmp_path, 1.0, 1.01, 0.99), "benchmarks: {digits: {maximum: 0.9 x reference}}", reference)
+    check = only(found, "maximum")
+    assert (check.verdict, check.value) == ("INCONCLUSIVE", None)
+    assert check.missing == "the same cases as the reference: 1 of 2 cases are not in both: time bmm"
+
+
+def test_a_launch_of_which_one_instance_failed_is_no_replicate(tmp_path: Path) -> None:
+    def launch(repeat: int, *levels: float) -> list[Recorded]:
+        return [
+            Recorded(
+                tag=f"D{device}",
+                devices=(device,),
+                repeat=repeat,
+                events=rates(*[level] * 3),
+                **({} if level else {"outcome": "failed", "why": "exit"}),
+            )
+            for device, level in enumerate(levels)
+        ]
+
+    # Device 1 is slow, and fails now and then: what device 0 did alone says nothing about both.
+    steps = [step for repeat in range(3) for step in launch(repeat, 900.0 + repeat, 400.0)]
+    steps += [step for repeat in range(3, 6) for step in launch(repeat, 900.0 + repeat, 0.0)]
+    (bench,) = summarise(record(tmp_path, *steps)).benchmarks
+    assert replicate_values(bench, "rate") == [pytest.approx(math.sqrt((900 + each) * 400)) for each in range(3)]
+    found = held(summarise(record(tmp_path / "again", *steps)), minimum("610 images/s", ", failure_rate: 0.5"))
+    assert only(found, "minimum").verdict == "FAIL"
+
+
+def test_processes_in_unlike_units_have_no_value_that_could_be_held_against_anything(tmp_path: Path) -> None:
+    steps = [
+        Recorded(repeat=repeat, events=rates(900.0, units=units)) for repeat, units in enumerate(("a/s", "b/s", "a/s"))
+    ]
+    check = only(held(summarise(record(tmp_path, *steps)), minimum("1 a/s")), "minimum")
+    assert (check.verdict, check.found, check.value) == ("INCONCLUSIVE", "no number", None)
 
 
 def test_the_spread_between_devices(tmp_path: Path) -> None:

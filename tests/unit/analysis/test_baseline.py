@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,16 @@ def test_too_few_places_and_other_units_are_not_judged(fleet: list[Summary], tmp
     few = outliers([node(tmp_path, "a", 100, 100)], baseline(fleet[:2]))
     assert (few.outliers, few.judged) == ((), 0)
     assert few.unjudged == ("digits rate: the baseline has 4 places, and 5 are needed",)
+
+
+def test_a_suspect_number_counts_and_is_told(fleet: list[Summary], tmp_path: Path) -> None:
+    hot = replace(node(tmp_path, "hot", 800, 800), run="hot")
+    doubtful = replace(hot, benchmarks=(replace(hot.benchmarks[0], validity="suspect", reasons=("throttled",)),))
+    made = baseline([*fleet, doubtful])
+    assert made.suspects == outliers([doubtful], made).suspects == ("digits of hot: throttled",)
+    assert from_json(json.loads(json.dumps(made.to_json())), "b.json") == made
+    assert len(made.expected[0].places) == 10
+    assert baseline(fleet).suspects == ()
 
 
 def test_a_benchmark_that_the_run_lacks_is_told(fleet: list[Summary], tmp_path: Path) -> None:

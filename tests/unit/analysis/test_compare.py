@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from orchestrator.analysis.ab import AB, Pair
 from orchestrator.analysis.compare import Comparison, Contrast, System, compare
 from orchestrator.analysis.jobmix import Costs, costs_of
 from orchestrator.analysis.measure import Throughput, Totals
+from orchestrator.analysis.pairs import paired
 from orchestrator.analysis.relative import compat, relative_to, reweighted
 from orchestrator.analysis.score import Score
 from orchestrator.analysis.spread import geometric_mean, log_stdev
 from orchestrator.analysis.summary import BenchSummary, Failure, Process, Summary, scored, summarise
 from orchestrator.analysis.why import differences
+from orchestrator.report.comparing import index_table
 from tests.recorded_run import Recorded, rates, record
 
 STEADY = (1.0, 1.01, 0.99, 1.005, 0.995)
@@ -117,6 +120,14 @@ def test_below_three_launches_there_is_a_ratio_and_no_verdict() -> None:
     assert "no interval below 3" in found.note
 
 
+def test_numbers_without_any_spread_are_compared_and_said_to_be_so() -> None:
+    found = between(102.0, (1.0, 1.0, 1.0))
+    assert (found.verdict, found.note[:34]) == ("FASTER", "every launch gave the same number:")
+    assert found.ci95 == pytest.approx((1.02, 1.02))
+    one_side = only(compare([system("a", bench()), system("b", bench(level=102, shape=(1.0, 1.0, 1.0)))]))
+    assert (one_side.note, one_side.freedom) == ("", pytest.approx(4.0))
+
+
 def test_where_less_is_better_a_smaller_value_is_faster() -> None:
     a, b = (bench(level=level, direction="lower", units="s") for level in (100.0, 50.0))
     found = only(compare([system("a", a), system("b", b)]))
@@ -206,6 +217,57 @@ def test_a_suspect_number_counts_and_is_marked() -> None:
     assert (only(found).is_suspect, only(found).verdict) == (True, "FASTER")
     assert found.systems[1].suspects == (("digits", "suspect", ("short",)),)
     assert "some numbers suspect" in found.sentence
+    assert found.indices[0].suspects == 1
+    assert index_table(found).rows[0][3] == "1 of 1, 1 suspect"
+
+
+def noisy(bench: str, ratios: Sequence[float]) -> AB:
+    """An A/B run of a benchmark with itself."""
+    result = paired(bench, dict.fromkeys(range(len(ratios)), 1.0), dict(enumerate(ratios)))
+    return AB(suites=("s", "s"), pairs=(Pair(bench=bench, a="A", b="B", result=result, is_same=True),))
+
+
+def test_an_index_is_not_faster_by_less_than_the_noise_of_its_benchmarks() -> None:
+    noise = noisy("digits", (0.97, 1.03, 0.98, 1.02, 1.0))
+    quiet = compare([system("a", bench()), system("b", bench(level=102.5))])
+    found = compare([system("a", bench(), ab=noise), system("b", bench(level=102.5))])
+    assert (quiet.indices[0].margin, quiet.indices[0].verdict) == (0.01, "FASTER")
+    assert found.rows[0].margin == pytest.approx(0.03244, abs=1e-5)
+    assert found.indices[0].margin == pytest.approx(found.rows[0].margin)
+    assert found.indices[0].verdict == only(found).verdict != "FASTER"
+    # Two benchmarks, of weight 1 and 3, of which only the first is noisy: the weighted mean of their margins.
+    others = [(bench(), bench("other", weight=3.0)), (bench(), bench("other", weight=3.0))]
+    both = compare([system("a", *others[0], ab=noise), system("b", *others[1])])
+    assert math.log1p(both.indices[0].margin) == pytest.approx((math.log(1.03244) + 3 * math.log(1.01)) / 4, abs=1e-5)
+
+
+def machine(base: Path, name: str, devices: Sequence[float], launches: Sequence[float] = STEADY[:3]) -> System:
+    """A machine on whose devices a benchmark reached so much, launch by launch."""
+    steps = [
+        Recorded(tag=f"D{place}", devices=(place,), repeat=repeat, events=rates(*[level * launch] * 3))
+        for repeat, launch in enumerate(launches)
+        for place, level in enumerate(devices)
+    ]
+    return System(name=name, summary=summarise(record(base / name, *steps, name=name)))
+
+
+def test_a_difference_that_may_be_that_of_the_devices_at_hand_says_so(tmp_path: Path) -> None:
+    """Means of the logarithms of 0.98, 1, 1.02 and of 1.01, 1.03, 1.05; Welch at df 4: t = 2.776, s = 0.02, 0.0194."""
+    launches = (1.0, 1.001, 0.999)
+    a = machine(tmp_path, "a", (98.0, 100.0, 102.0), launches)
+    found = only(compare([a, machine(tmp_path, "b", (101.0, 103.0, 105.0), launches)]))
+    assert (found.verdict, found.ratio) == ("FASTER", pytest.approx(1.0301, abs=1e-4))
+    assert found.ci95 == pytest.approx((1.0278, 1.0325), abs=2e-4)
+    assert found.ci95_devices == pytest.approx((0.98497, 1.07710), abs=5e-5)
+    assert found.note == "true of these devices; for others of their kinds the 95 % interval is [0.9850, 1.0771]"
+    far = only(compare([a, machine(tmp_path, "far", (131.0, 133.0, 135.0), launches)]))
+    assert (far.verdict, far.note) == ("FASTER", "")
+
+
+def test_two_devices_are_too_few_to_know_how_devices_differ(tmp_path: Path) -> None:
+    found = compare([machine(tmp_path, name, (98.0, 102.0)) for name in ("a", "b")])
+    assert only(found).ci95_devices is None
+    assert any("a: two devices: hardly anything is known" in warning for warning in found.warnings)
 
 
 def test_what_a_reader_must_know_first_is_told() -> None:

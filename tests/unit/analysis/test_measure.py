@@ -209,3 +209,22 @@ def test_a_program_that_never_left_its_warm_up_shows_its_later_half_marked_as_su
     assert found is not None
     assert found.basis == "warm-up"
     assert found.totals[0].observations == 2
+
+
+@pytest.mark.parametrize(
+    ("costs", "doubts"),
+    [
+        ([{"host_s": 0.004, "dropped": 0}], ()),
+        ([{"host_s": 0.006, "dropped": 0}], ("overhead",)),
+        ([{"host_s": 0.004, "dropped": 0}] * 2, ()),  # of two ranks, side by side
+        ([{"host_s": 0.0, "dropped": 3}], ("dropped",)),
+        ([{"host_s": None}], ()),
+    ],
+)
+def test_what_observing_cost_and_lost_is_held_against_the_number(
+    costs: list[dict[str, Any]], doubts: tuple[str, ...]
+) -> None:
+    events = [*observed(0.5, warmup=True), *observed(0.25, 0.25), *(data(overhead=cost) for cost in costs)]
+    rate = measure("s", events).throughput
+    assert rate is not None
+    assert rate.doubts == doubts

@@ -23,6 +23,12 @@ def test_what_did_not_run_is_counted_as_wanted_and_adds_nothing() -> None:
     assert found.complete == (1, 2)
 
 
+def test_a_score_says_how_many_of_its_numbers_are_suspect() -> None:
+    suspect = Entry(value=2.0, weight=1.0, is_suspect=True)
+    assert score([suspect, entry(4.0), Entry(value=None, weight=1.0, is_suspect=True)]).suspects == 1
+    assert score([suspect, entry(4.0)]).value == score([entry(2.0), entry(4.0)]).value
+
+
 def test_a_suite_without_weights_is_scored_unweighted_and_says_so() -> None:
     found = score([entry(2, 0), entry(8, 0)])
     assert found.value == pytest.approx(4.0)

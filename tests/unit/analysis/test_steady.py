@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate
+from pathlib import Path
 
 import pytest
 
+from orchestrator.analysis.efficiency import energies, joules_per_item
 from orchestrator.analysis.measure import measure
 from orchestrator.analysis.spread import lag1
 from orchestrator.analysis.steady import agree, busy_s, change_point, drift, mser5, steadiness
+from orchestrator.analysis.stored import from_json
+from orchestrator.analysis.summary import summarise
 from orchestrator.events.model import Data
+from tests.recorded_run import Recorded, record
 
 TRIALS = 200
 
@@ -192,3 +199,44 @@ def test_a_device_that_tells_another_time_than_the_host_is_suspect() -> None:
     values = flat(random.Random(4))
     assert rate(steps(values, clock=0.999)).doubts == ()
     assert rate(steps(values, clock=0.98)).doubts == ("clocks-disagree",)
+
+
+def test_energy_for_an_item_counts_the_items_that_were_warm_up_still(tmp_path: Path) -> None:
+    """100 steps of 8 items at 100 W, the first 20 of them twice as slow: 120 J, for 800 items and not for the 640 that count."""
+    values = stepped(random.Random(1), at=20, height_sd=50)
+    seconds = math.fsum(values)
+    energy = Data(step="b", t=1.0, data={"metric": "energy", "value": 100 * seconds, "units": "J"})
+    (bench,) = summarise(record(tmp_path, Recorded(events=(*steps(values), energy)))).benchmarks
+    (process,) = bench.processes
+    assert (process.throughput.observations, process.throughput.left_out) == (80, 160.0)
+    assert joules_per_item(process, energies(bench)) == pytest.approx(100 * seconds / 800)
+    assert 100 * seconds / 800 == pytest.approx(0.15, rel=0.01)
+    (again,) = from_json(json.loads(json.dumps({"schema": 1, "benchmarks": [bench.to_json()]}))).benchmarks
+    assert again.processes == bench.processes
+
+
+def test_a_process_that_never_left_its_warm_up_has_no_energy_for_an_item(tmp_path: Path) -> None:
+    events = [replace(one, data={**one.data, "warmup": True}) for one in steps(flat(random.Random(3)))]
+    energy = Data(step="b", t=1.0, data={"metric": "energy", "value": 1000.0, "units": "J"})
+    (bench,) = summarise(record(tmp_path, Recorded(events=(*events, energy)))).benchmarks
+    assert bench.reasons == ("no-steady-state",)
+    assert joules_per_item(bench.processes[0], energies(bench)) is None
+
+
+def told(events: list[Data]) -> dict[str, float]:
+    return {metric.name: metric.value for metric in measure("b", events).metrics}
+
+
+def test_the_length_of_the_warm_up_is_told_what_was_marked_and_what_was_found() -> None:
+    values = stepped(random.Random(1), at=20, height_sd=50)
+    events = steps([0.5, *values])
+    events[0] = replace(events[0], data={**events[0].data, "warmup": True})
+    assert told(events)["warm_up"] == pytest.approx(0.5 + math.fsum(values[:20]), rel=1e-6)
+    assert "warm_up" not in told(steps(flat(random.Random(3))))
+
+
+def test_what_lies_between_epochs_is_in_no_rate_and_told() -> None:
+    values = flat(random.Random(3))
+    found = told(steps(values, gap_at=50))
+    assert found["between_epochs"] == pytest.approx(0.5 / (0.5 + math.fsum(values)), rel=1e-6)
+    assert "between_epochs" not in told(steps(values))

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.traces import BUCKETS, QUANTILES, curve, trace, traces
+from orchestrator.analysis.summary import summarise
+from orchestrator.analysis.traces import BUCKETS, QUANTILES, Tracing, curve, trace, traces
 from orchestrator.events.model import Event
 from orchestrator.events.observations import Observations
 from tests.drawn_runs import HOT, STEPS, system
@@ -85,3 +86,13 @@ def test_a_run_is_read_step_by_step(tmp_path: Path) -> None:
     assert hot.devices[0].held_back == len([step for step in HOT if step % 2 == 0])
     assert hot.window is not None and hot.window[0] < hot.devices[0].throttled[0].start < hot.window[1]
     assert found["bert.D1"].devices[0].held_back == 0
+
+
+def test_who_saw_the_records_when_they_were_read_need_not_read_them_again(tmp_path: Path) -> None:
+    run = system(tmp_path, "new", 1.2, repeats=2)
+    read_by_itself, alone, tracing = traces(run), summarise(run), Tracing()
+    assert summarise(run, course=tracing.course(run)) == alone
+    for path in run.path.glob("*.data"):
+        path.unlink()
+    assert tracing.of(run) == read_by_itself
+    assert any(one.ranks and one.devices for one in read_by_itself)

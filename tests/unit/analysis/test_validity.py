@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from orchestrator.analysis.measure import Window
 from orchestrator.analysis.summary import summarise
 from orchestrator.analysis.validity import overlap, reasons_of
-from orchestrator.checks.choose import NAMES, checks_for
+from orchestrator.checks.choose import checks_for
+from orchestrator.checks.names import NAMES
 from orchestrator.events.model import Data, Verdict
+from orchestrator.events.rundir import open_run
 from tests.recorded_run import Recorded, rates, record
 
 
@@ -69,6 +72,25 @@ def test_instances_that_did_not_measure_together_are_suspect(tmp_path: Path) -> 
     (bench,) = summarise(record(tmp_path, *steps)).benchmarks
     assert bench.overlap == pytest.approx(9 / 11)
     assert (bench.validity, bench.reasons) == ("suspect", ("overlap",))
+
+
+@pytest.mark.parametrize(("clocks", "share"), [({"n0": 0.0, "n1": 100.0}, 9 / 11), ({"n0": 0.0}, None)])
+def test_instances_that_were_released_together_overlap_by_one_clock(
+    tmp_path: Path, clocks: dict[str, float], share: float | None
+) -> None:
+    """The second node's clock is 100 s ahead; a node that did not tell its clock is left to itself."""
+    nodes = [("n0", 0.0), ("n1", 101.0)]
+    steps = [
+        Recorded(tag=f"D{k}", node=node, events=(*rates(5.0), beside(at, at + 10)))
+        for k, (node, at) in enumerate(nodes)
+    ]
+    path = record(tmp_path, *steps).path
+    told = {node: {"ahead_s": ahead} for node, ahead in clocks.items()}
+    entry = {"group": "digits", "state": "released", "clocks": told, "steps": {step.id: step.node for step in steps}}
+    with (path / "journal.jsonl").open("a") as file:
+        file.write(json.dumps(entry) + "\n")
+    (bench,) = summarise(open_run(path)).benchmarks
+    assert bench.overlap == (None if share is None else pytest.approx(share))
 
 
 def test_checks_see_the_records_and_are_told_step_by_step(tmp_path: Path) -> None:

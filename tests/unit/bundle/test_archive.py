@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import zipfile
 from collections.abc import Callable
@@ -132,6 +133,18 @@ def test_an_archive_that_could_not_be_finished_is_not_there(tmp_path: Path) -> N
     with pytest.raises(RecordError, match="cannot be packed"), archive.create(tmp_path / "x.zip") as file:
         archive.add(file, "a", tmp_path / "missing")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_file_is_not_put_away_for_an_archive_and_a_link_stays_one(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RecordError, match="pipe: is no file"), archive.create(tmp_path / "pipe"):
+        pass
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "link.zip").symlink_to("real.zip")
+    with archive.create(tmp_path / "link.zip") as made:
+        archive.add(made, "a", b"1")
+    assert (tmp_path / "link.zip").is_symlink()
+    assert zipfile.is_zipfile(tmp_path / "real.zip")
 
 
 def test_what_is_packed_is_unpacked(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.checks.choose import NAMES, checks_for, chosen
+from orchestrator.checks.choose import checks_for
+from orchestrator.checks.names import NAMES, chosen
 from orchestrator.errors import UsageError
 from orchestrator.events.model import Data, Event, Meta, Verdict
 
@@ -114,6 +115,13 @@ def test_a_foreign_process_in_the_window_fails() -> None:
 
 def test_a_process_of_another_container_is_not_called_foreign() -> None:
     assert found("foreign", [sample(15, processes=[{"pid": 77}]), WINDOW]).verdict == "pass"
+
+
+def test_an_accelerator_of_which_nothing_was_read_is_a_warning_and_a_processor_is_not() -> None:
+    said = found("sensor", [WINDOW])
+    assert (said.verdict, said.message.partition(":")[0]) == ("warn", "no accelerator was read")
+    assert found("sensor", [WINDOW], devices=()).verdict == "pass"
+    assert found("sensor", []).verdict == "pass"
 
 
 def test_a_sensor_that_was_lost_in_the_window_is_a_warning() -> None:

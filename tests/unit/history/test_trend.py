@@ -1,0 +1,36 @@
+"""Which runs of a benchmark are points of its history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.history.trend import trends
+
+
+def row(place: int, value: float | None = 100.0, **more: Any) -> dict[str, Any]:
+    told = {
+        "run": f"r{place}",
+        "created": f"2026-01-{place + 1:02d}",
+        "host": "box",
+        "device": "H100",
+        "value": value,
+        "units": "items/s",
+        "direction": "higher",
+        "low": None,
+        "high": None,
+        "validity": "valid",
+        "outcome": "passed",
+    }
+    return {**told, **more}
+
+
+def test_what_did_not_pass_or_is_invalid_is_no_point_and_what_is_suspect_is_marked() -> None:
+    rows = [
+        row(0),
+        row(1, 50.0, outcome="failed"),
+        row(2, 50.0, validity="invalid"),
+        row(3, validity="suspect"),
+        row(4, None),
+    ]
+    (trend,) = trends("digits", "rate", rows)
+    assert [(point.run, point.validity) for point in trend.points] == [("r0", "valid"), ("r3", "suspect")]
