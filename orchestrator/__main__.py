@@ -1,5 +1,5 @@
 """`python -m orchestrator` is `milabench`."""
 
-from orchestrator.cli import main
+from orchestrator.cli import program
 
-main()
+program()

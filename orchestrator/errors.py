@@ -32,7 +32,7 @@ class Problem:
     replaces: str = ""
 
     def __str__(self) -> str:
-        head = ": ".join(part for part in (self.where, self.path, self.what) if part)
+        head = ": ".join(part for part in (self.where, self.path.replace("\n", "\\n"), self.what) if part)
         text = f"{head}; {self.way_out}" if self.way_out else head
         return f"{text}\n       {self.replaces}" if self.replaces else text
 

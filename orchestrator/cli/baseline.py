@@ -38,4 +38,6 @@ def command(runs: tuple[str, ...], base: Path | None, output: Path, as_json: boo
             f"warning: fewer than {LEAST_PLACES} places measured {', '.join(few)}: nothing can be told to fall out there",
             err=True,
         )
+    for told in made.suspects:
+        click.echo(f"warning: suspect, and counted all the same: {told}", err=True)
     return 0

@@ -9,23 +9,35 @@ import platform
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from orchestrator import __version__
 from orchestrator.cli.inputs import Inputs
-from orchestrator.cli.reaching import addresses
-from orchestrator.cli.validations import LiveChecks
+from orchestrator.cli.live_checks import LiveChecks
+from orchestrator.cli.reaching import addresses, reach
 from orchestrator.display.choose import Display, choose_display
 from orchestrator.errors import RecordError, Unreachable
 from orchestrator.events.fanout import Fanout
 from orchestrator.events.model import Config, Line, Meta
 from orchestrator.events.rundir import RunWriter, create, open_run, stems
 from orchestrator.events.wire import encode
-from orchestrator.execute.api import Ended, Failed, Frame, Notice, Outcome, Progress, Serving, Skipped, Started, Waiting
+from orchestrator.execute.api import (
+    Ended,
+    Failed,
+    Frame,
+    Notice,
+    Outcome,
+    Progress,
+    Serving,
+    Skipped,
+    Started,
+    Together,
+    Waiting,
+)
 from orchestrator.execute.engine import Done, Settings, execute, held_by, name_of
 from orchestrator.execute.interrupts import interrupts, run_held
 from orchestrator.execute.machine import Machine, remote_node
@@ -34,6 +46,9 @@ from orchestrator.execute.runlock import Orchestrator, hold_run, this_orchestrat
 from orchestrator.execute.ssh import Address
 from orchestrator.plan.environ import without_secrets
 from orchestrator.plan.model import Plan, Step
+
+if TYPE_CHECKING:
+    from orchestrator.execute.detach import Tether
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,26 +116,38 @@ def carry_out(
     effort: Effort | None = None,
     listen: Listen | None = None,
     more: More | None = None,
+    tether: Tether | None = None,
 ) -> Carried:
     """Carry out the plan on this machine in a new run directory; `listen` is told what happens, beside the display.
 
-    `more` decides, by what was recorded, how the run goes on after it. Raises RecordError and Unreachable before anything
-    is started, RecordError also when what `more` decided cannot be recorded.
+    `more` decides, by what was recorded, how the run goes on after it; `tether` is what still ties us to a terminal that we
+    left. Raises RecordError and Unreachable before anything is started, RecordError also when what `more` decided cannot
+    be recorded.
     """
     named = stems(plan.steps)
     plan = with_stems(plan, named)
     writer = create(Path(inputs.where.dirs.base), recording.name, datetime.now())
-    who = this_orchestrator(new_marker(writer.path))
+    who = this_orchestrator(new_marker(writer.path), detached=tether is not None)
     try:
         with hold_run(writer.path, who):
             _write_manifest(writer, plan, inputs, recording, named)
             effort = effort or Effort(wait=wait)
             return carry_on(
-                plan, inputs, recording, writer, who, display=display, effort=effort, listen=listen, more=more
+                plan,
+                inputs,
+                recording,
+                writer,
+                who,
+                display=display,
+                effort=effort,
+                listen=listen,
+                more=more,
+                tether=tether,
             )
     except Unreachable:
-        # Nothing was started: a run that never was must not be the latest one.
-        shutil.rmtree(writer.path, ignore_errors=True)
+        # Nothing was started: a run that never was must not be the latest one. In that of a detached one stands why.
+        if tether is None or tether.is_held:
+            shutil.rmtree(writer.path, ignore_errors=True)
         raise
     finally:
         writer.close()
@@ -138,13 +165,19 @@ def carry_on(
     listen: Listen | None = None,
     more: More | None = None,
     whole: Plan | None = None,
+    tether: Tether | None = None,
 ) -> Carried:
     """Carry out the steps of a plan, or those that are left of the `whole` one, in a run directory that is ours."""
+    if tether is not None:
+        tether.hold(writer.path)
     with interrupts().held(), contextlib.closing(choose_display(display, sys.stderr)) as shown:
         _journal(writer, [{"run": "started", **who.to_json(), **_nodes_entry(plan, inputs)}])
         sinks: dict[str, Listen] = {"display": lambda progress: _show(shown, progress)}
         if listen is not None:
             sinks["listener"] = listen
+        if tether is not None:
+            # The first that happens: devices are ours, or waited for. Until then whoever sits there is told what is wrong.
+            sinks["tether"] = lambda _: tether.let_go(writer.path)
         checks = LiveChecks(plan, writer.path, shown.on_message)
         if plan.phase == "run":
             sinks["checks"] = checks.on_progress
@@ -158,8 +191,13 @@ def carry_on(
             return beyond
 
         progress = Fanout(sinks, warn=print_warning)
-        done = run_held(lambda: _engine(plan, inputs, recording, writer, who, progress, effort, whole or plan, grow))
-        return Carried(path=writer.path, done=done)
+        by = reach()
+        machines = [by.machine(address) for address in addresses_used(whole or plan, inputs)]
+
+        def work() -> Coroutine[Any, Any, Done]:
+            return _engine(plan, inputs, recording, writer, who, progress, effort, whole or plan, machines, grow)
+
+        return Carried(path=writer.path, done=by.run(work) if machines else run_held(work))
 
 
 def with_stems(plan: Plan, named: Mapping[str, str]) -> Plan:
@@ -181,6 +219,7 @@ async def _engine(
     progress: Listen,
     effort: Effort,
     whole: Plan,
+    machines: Sequence[Machine],
     more: Callable[[], Plan | None],
 ) -> Done:
     """Start the agents, execute, and end the agents whatever happened; the devices of the `whole` plan are held."""
@@ -192,7 +231,6 @@ async def _engine(
         for node in inputs.where.facts.nodes
         if node.local and (node.name in used or len(inputs.where.facts.nodes) == 1)
     }
-    machines = [Machine(address) for address in addresses_used(whole, inputs)]
     nodes |= {machine.name: remote_node(machine, who.marker) for machine in machines}
     settings = Settings(
         values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
@@ -213,7 +251,6 @@ async def _engine(
         return await execute(plan, nodes, writer, progress, settings)
     finally:
         await asyncio.gather(*(node.close() for node in nodes.values()))
-        await asyncio.gather(*(machine.close() for machine in machines))
 
 
 def lacking_numbers(config: Mapping[str, Any], records: Path) -> str:
@@ -274,7 +311,7 @@ def _show(shown: Display, progress: Progress) -> None:
             shown.on_message(f"waiting: {'; '.join(held_by(holder) for holder in progress.holders)}")
         case Notice():
             shown.on_message(progress.text)
-        case Serving():
+        case Serving() | Together():
             pass
         case _:
             assert_never(progress)

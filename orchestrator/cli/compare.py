@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.formats import chosen, compared, format_options, write
-from orchestrator.cli.inputs import base_folder
+from orchestrator.cli.formats import chosen, compared, format_options, tracing_of_systems, write
+from orchestrator.cli.inputs import base_folder, print_warning
 from orchestrator.cli.options import validations_option
 from orchestrator.errors import DONE, STEPS_FAILED, NothingSelected, UsageError
 
@@ -97,7 +97,11 @@ def command(
         )
     form = chosen(form, as_json, output)
     profile = read_profile(weights)
-    found = [find(base_folder(base), name, validations) for name in runs]
+    tracing = tracing_of_systems(form, len(runs))
+    found = [find(base_folder(base), name, validations, tracing) for name in runs]
+    places = [told.run.path.resolve() for told in found if told.run is not None]
+    for again in sorted({place for place in places if places.count(place) > 1}):
+        print_warning(f"{again}: is given more than once: it is compared with itself, which says nothing")
     names = named(found)
     told_costs = read_costs(costs, names)
     systems = [
@@ -112,7 +116,7 @@ def command(
     known_names({bench.bench: bench for system in systems for bench in system.summary.benchmarks}, profile)
     comparison = compare(systems, margin=margin, per=per, weights=profile.weights, work=profile.work)
     listed = differences(systems, comparison) if why else None
-    write(compared(form, comparison, listed, [told.run for told in found]), output)
+    write(compared(form, comparison, listed, [told.run for told in found], tracing), output)
     return exit_code(comparison)
 
 

@@ -34,7 +34,10 @@ def decide(inputs: Inputs) -> Plan:
     plan = plan_run(inputs.benches, inputs.where)
     if not plan.steps:
         reasons = "; ".join(f"{skip.bench}: {skip.why}" for skip in plan.skipped)
-        raise NothingSelected(f"no selected benchmark can run: {reasons}")
+        way = (
+            "; `milabench install` fetches programs" if any(skip.why == "not fetched" for skip in plan.skipped) else ""
+        )
+        raise NothingSelected(f"no selected benchmark can run: {reasons}{way}")
     return plan
 
 

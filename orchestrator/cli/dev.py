@@ -19,6 +19,7 @@ from orchestrator.cli.decision import decide
 from orchestrator.cli.inputs import read_inputs
 from orchestrator.cli.options import SuiteOptions, suite_options
 from orchestrator.errors import UsageError
+from orchestrator.execute.interrupts import interrupts
 
 if TYPE_CHECKING:
     from orchestrator.plan.model import Step
@@ -49,7 +50,7 @@ def command(options: SuiteOptions, bench: str, argv: tuple[str, ...]) -> int:
 def enter(step: Step, argv: tuple[str, ...], folder: Path, environ: Mapping[str, str]) -> int:
     """Run the command, or the user's shell, as the step would be started; the exit code is the command's.
 
-    There is no agent here: the sink is left unset, so that instruments print a table.
+    There is no agent here: the sink is left unset, so that instruments print a table. Ctrl-C is for what runs here.
     """
     import json
 
@@ -71,14 +72,17 @@ def enter(step: Step, argv: tuple[str, ...], folder: Path, environ: Mapping[str,
     if not argv:
         argv = (environ.get("SHELL") or "/bin/sh",)
         print(f"# {argv[0]}; leave it with exit", file=sys.stderr)
-    try:
-        done = subprocess.run(argv, env=env, cwd=step.cwd, check=False)
-    except FileNotFoundError:
-        raise UsageError(f"{argv[0]}: no such command in {step.venv}/bin or on PATH") from None
-    except PermissionError:
-        raise UsageError(f"{argv[0]}: is not executable") from None
+    with interrupts().held():
+        try:
+            process = subprocess.Popen(argv, env=env, cwd=step.cwd)
+        except FileNotFoundError:
+            raise UsageError(f"{argv[0]}: no such command in {step.venv}/bin or on PATH") from None
+        except PermissionError:
+            raise UsageError(f"{argv[0]}: is not executable") from None
+        with interrupts().left_to(process.send_signal):
+            code = process.wait()
     # A shell reports a command ended by signal N as 128 + N; so do we.
-    return done.returncode if done.returncode >= 0 else 128 - done.returncode
+    return code if code >= 0 else 128 - code
 
 
 def _filled(word: str, step: Step, folder: Path) -> str:
@@ -90,6 +94,7 @@ def _filled(word: str, step: Step, folder: Path) -> str:
         "container": f"milabench-dev-{os.getpid()}",
         "marker": "dev",
         "user": f"{os.getuid()}:{os.getgid()}",
+        "userns": "keep-id" if os.getuid() else "host",
         "folder": f"{folder}:{folder}",
     }
     return f"{head}{values[name]}" if at and name in values else word

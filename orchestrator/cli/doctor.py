@@ -35,9 +35,9 @@ class Finding:
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 def command(options: SuiteOptions, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from orchestrator.facts.probe import probe_local
+    from orchestrator.facts.probe import this_machine
 
-    found = [*machine(probe_local()), *base(base_folder(options.base))]
+    found = [*machine(this_machine().answer()), *base(base_folder(options.base))]
     inputs = read_inputs(options)
     found += suite(inputs, options)
     bad = sum(finding.state == "bad" for finding in found)

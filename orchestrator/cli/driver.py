@@ -92,7 +92,7 @@ def command(
             tell_failures(path)
         return code
     values = result_of(path, task, name)
-    text = json.dumps(values, indent=4) + "\n"
+    text = json.dumps(values, indent=4, allow_nan=False) + "\n"
     for each in (path / RESULT, result):
         write(each, text)
     click.echo(text if as_json else table(values), nl=False)
@@ -157,7 +157,7 @@ def suite_of(base: Path, file: Path, section: str, task: Task, *, name: str, tim
 
 def measure(suite: Path, base: Path, *, wait: bool, display: str) -> tuple[int, Path]:
     """Run the suite once, as `milabench run` does: the exit code, and the run directory."""
-    from orchestrator.checks.choose import chosen as checks_chosen
+    from orchestrator.checks.names import chosen as checks_chosen
     from orchestrator.cli.carry_out import Effort, carry_out
     from orchestrator.cli.decision import recording_of
     from orchestrator.cli.request import requests

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 from orchestrator.bench.api import Source
 from orchestrator.bench.load import missing_files
-from orchestrator.cli.inputs import ROOT, Inputs
+from orchestrator.cli.inputs import ROOT, Inputs, print_warning
 from orchestrator.errors import ConfigError, EnvironmentFailed, Problem
 from orchestrator.execute.installed import benchmate_digest
-from orchestrator.plan.circumstances import Ready
+from orchestrator.plan.circumstances import COMMAND, Ready
 from orchestrator.plan.model import SkippedBench
 
 if TYPE_CHECKING:
+    from orchestrator.plan.image import Image
     from orchestrator.plan.install import InstallPlan
     from orchestrator.plan.requirements import RequirementFile
     from orchestrator.plan.venvs import VenvRequest
@@ -29,14 +30,7 @@ def decide_install(inputs: Inputs) -> InstallPlan:
     from orchestrator.plan.install import plan_install
 
     selected = {bench.config.name for bench in inputs.benches}
-    gone = [
-        Problem(where=str(path), path=bench.config.name, what="no such file", way_out="its benchfile names it")
-        for bench in inputs.benches
-        if bench.declared is not None
-        for path in missing_files(bench.declared, Path(bench.folder))
-    ]
-    if gone:
-        raise ConfigError(gone)
+    require_files(inputs)
     return plan_install(
         venv_requests(inputs),
         sources(inputs),
@@ -44,6 +38,7 @@ def decide_install(inputs: Inputs) -> InstallPlan:
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
         platform=f"{sys.platform}-{platform.machine()}",
         selected=selected,
+        images=images(inputs),
         skipped=[
             SkippedBench(bench=bench.config.name, why="not fetched")
             for bench in inputs.benches
@@ -52,9 +47,34 @@ def decide_install(inputs: Inputs) -> InstallPlan:
     )
 
 
+def require_files(inputs: Inputs) -> None:
+    """Raise ConfigError for the files that benchfiles name and that are not there."""
+    gone = [
+        Problem(where=str(path), path=bench.config.name, what="no such file", way_out="its benchfile names it")
+        for bench in inputs.benches
+        if bench.declared is not None
+        for path in missing_files(bench.declared, Path(bench.folder))
+    ]
+    if gone:
+        raise ConfigError(gone)
+
+
 def sources(inputs: Inputs) -> dict[str, Source | None]:
     """Where each selected benchmark's program comes from; None for one that stands in the benchmark's own folder."""
     return {bench.config.name: bench.declared.source for bench in inputs.benches if bench.declared is not None}
+
+
+def images(inputs: Inputs, cache: str | None = None) -> tuple[Image, ...]:
+    """The images of the selected benchmarks' containers, each once; `cache` is that of the node, by default this machine's.
+
+    Raises ConfigError for a container without one.
+    """
+    from orchestrator.plan.container import container_of
+    from orchestrator.plan.image import image_of
+
+    found = (container_of(bench.config, inputs.where.system) for bench in inputs.benches)
+    place = inputs.where.dirs.cache if cache is None else cache
+    return tuple(dict.fromkeys(image_of(each.engine, each.image, place) for each in found if each is not None))
 
 
 def venv_requests(inputs: Inputs) -> tuple[VenvRequest, ...]:
@@ -77,7 +97,7 @@ def venv_requests(inputs: Inputs) -> tuple[VenvRequest, ...]:
                     where=str(config.definition),
                     path=config.name,
                     what=f"has no {requirements_name(config.install_variant)}",
-                    way_out="write it with `milabench pin`, or choose another variant with install_variant",
+                    way_out=f"{_way_to(config.install_variant)}, or choose another variant with install_variant",
                 )
             )
             continue
@@ -102,6 +122,27 @@ def requirements_name(variant: str) -> str:
     from orchestrator.plan.venvs import UNPINNED
 
     return "requirements.in" if variant == UNPINNED else f"requirements.{variant}.txt"
+
+
+def _way_to(variant: str) -> str:
+    """How a variant's requirement file comes to be."""
+    name = requirements_name(variant)
+    return f"write {name}, empty where nothing is needed" if name.endswith(".in") else "write it with `milabench pin`"
+
+
+def warn_of_unknown_needs(inputs: Inputs) -> None:
+    """Warn, where the active interpreter serves for all benchmarks, of those that do not say what they need of it."""
+    for bench in inputs.benches:
+        variant = bench.config.install_variant
+        if (
+            bench.declared is not None
+            and bench.declared is not COMMAND
+            and not Path(bench.folder, requirements_name(variant)).is_file()
+        ):
+            print_warning(
+                f"{bench.config.name}: has no {requirements_name(variant)}, so that only benchmate is looked for in "
+                f"{sys.prefix}; {_way_to(variant)}"
+            )
 
 
 def requirement_file(folder: Path, variant: str) -> RequirementFile | None:

@@ -13,7 +13,7 @@ from orchestrator.cli.decision import Decided, decided
 from orchestrator.errors import UsageError
 from orchestrator.events.rundir import recent_runs
 from orchestrator.plan.model import Step
-from orchestrator.report.model import duration, replicates_text
+from orchestrator.report.words import duration, replicates_text
 
 LATEST = 20  # runs that are looked at
 NAMED = 6

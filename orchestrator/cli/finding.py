@@ -27,6 +27,11 @@ class Found:
             return "running"
         return self.standing.verdict or ("cut off" if self.run.journal else "not recorded")
 
+    @property
+    def is_detached(self) -> bool:
+        """Whether it is carried out without a terminal at this moment."""
+        return self.holder is not None and self.holder.detached
+
 
 def about(run: Run) -> Found:
     """A run with what can be said of it."""

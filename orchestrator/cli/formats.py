@@ -14,6 +14,7 @@ from orchestrator.errors import RecordError, UsageError
 if TYPE_CHECKING:
     from orchestrator.analysis.compare import Comparison
     from orchestrator.analysis.summary import Summary
+    from orchestrator.analysis.traces import Tracing
     from orchestrator.analysis.why import Difference
     from orchestrator.events.rundir import Run
 
@@ -66,26 +67,39 @@ def chosen(form: str | None, as_json: bool, output: Path | None) -> str:
     raise UsageError(f"-o {output}: no format ends in '{output.suffix}'; give one with --format {'|'.join(FORMATS)}")
 
 
-def reported(form: str, summaries: Sequence[Summary], runs: Sequence[Run]) -> str:
-    """The report on runs in a format; a page in HTML draws their series as well, and reads them from the runs."""
-    module = _module(form)
-    if form == "html":
-        from orchestrator.analysis.traces import traces
+def tracing_for(form: str) -> Tracing | None:
+    """Who draws the runs' series where the format shows them: it is to see their records when they are read."""
+    if form != "html":
+        return None
+    from orchestrator.analysis.traces import Tracing
 
-        return str(module.render(summaries, [traces(run) for run in runs]))
+    return Tracing()
+
+
+def tracing_of_systems(form: str, count: int) -> Tracing | None:
+    """As `tracing_for`, of so many systems that are compared: only a few of them are drawn."""
+    return tracing_for(form) if form == "html" and count <= _module(form).SYSTEMS_DRAWN else None
+
+
+def reported(form: str, summaries: Sequence[Summary], runs: Sequence[Run], tracing: Tracing | None) -> str:
+    """The report on runs in a format; `tracing` has their series for a page in HTML."""
+    module = _module(form)
+    if tracing is not None:
+        return str(module.render(summaries, [tracing.of(run) for run in runs]))
     return str(module.render(summaries))
 
 
 def compared(
-    form: str, comparison: Comparison, differences: Sequence[Difference] | None, runs: Sequence[Run | None]
+    form: str,
+    comparison: Comparison,
+    differences: Sequence[Difference] | None,
+    runs: Sequence[Run | None],
+    tracing: Tracing | None,
 ) -> str:
     """A comparison in a format; `runs` are those of its systems in order, None for one that is known by its report alone."""
     module = _module(form)
     if form == "html":
-        from orchestrator.analysis.traces import traces
-
-        is_drawn = len(runs) <= module.SYSTEMS_DRAWN
-        traced = [traces(run) if run is not None and is_drawn else None for run in runs]
+        traced = [None if run is None or tracing is None else tracing.of(run) for run in runs]
         return str(module.render_comparison(comparison, differences, traced))
     return str(module.render_comparison(comparison, differences))
 

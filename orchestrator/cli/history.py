@@ -58,7 +58,7 @@ def rows_of(store: Store, bench: str, metric: str) -> list[dict[str, Any]]:
     columns, rows = store.query(
         f"SELECT runs.name AS run, runs.created AS created, runs.host AS host, runs.device AS device, "
         f"results.{COLUMNS[metric]} AS value, results.units AS units, results.direction AS direction, "
-        f"results.ci95_low AS low, results.ci95_high AS high, results.validity AS validity "
+        f"results.ci95_low AS low, results.ci95_high AS high, results.validity AS validity, results.outcome AS outcome "
         f"FROM results JOIN runs ON runs.run = results.run "
         f"WHERE results.bench = ? AND results.{COLUMNS[metric]} IS NOT NULL",
         (bench,),

@@ -92,18 +92,18 @@ def read_inputs(
     warn: Callable[[str], None] = print_warning,
 ) -> Inputs:
     """Read everything; ConfigError and NothingSelected say what is wrong with the input."""
-    from orchestrator.facts.probe import probing
+    from orchestrator.facts.probe import this_machine
 
-    with probing() as answer:  # importing what reads the suite takes as long
-        from orchestrator.cli.scaling import read_sizer
-        from orchestrator.config.read import read_suite
-        from orchestrator.config.select import select
-        from orchestrator.plan.circumstances import Circumstances
-        from orchestrator.plan.names import sizing_notes
-        from orchestrator.plan.placement import system_facts
-        from orchestrator.plan.profile import PROFILES
+    machine = this_machine()  # importing what reads the suite takes as long as its answer
+    from orchestrator.cli.scaling import read_sizer
+    from orchestrator.config.read import read_suite
+    from orchestrator.config.select import select
+    from orchestrator.plan.circumstances import Circumstances
+    from orchestrator.plan.names import sizing_notes
+    from orchestrator.plan.placement import system_facts
+    from orchestrator.plan.profile import PROFILES
 
-        local = answer()
+    local = machine.answer()
     detected = local.devices[0].arch if local.devices else "cpu"
     file = suite_file(options.config_file)
     suite = read_suite(

@@ -41,6 +41,7 @@ def command(options: SuiteOptions, force: bool, update: bool, jobs: int) -> int:
     if any(bench.declared is None for bench in inputs.benches):
         fetch_definitions(inputs)
         inputs = read_inputs(options)
+    fetch_images(inputs, options, anew=force or update)
     if options.use_current_env:
         return check_only(inputs)
     plan = decide_install(inputs)
@@ -56,6 +57,30 @@ def here(plan: InstallPlan, inputs: Inputs) -> InstallPlan:
     from orchestrator.cli.reaching import is_needed_here
 
     return plan if is_needed_here(inputs) or "venv" in inputs.where.system.sync else replace(plan, venvs=())
+
+
+def fetch_images(inputs: Inputs, options: SuiteOptions, *, anew: bool) -> None:
+    """Let the engines of all nodes have the images of the selected benchmarks' containers.
+
+    Raises EnvironmentFailed with a line for each that cannot be fetched, and Unreachable.
+    """
+    from orchestrator.cli.environments import images
+
+    wanted = images(inputs)
+    if not wanted:
+        return
+    from orchestrator.cli.reaching import on_nodes, remote_nodes
+    from orchestrator.execute.images import fetch_here, fetch_there
+    from orchestrator.plan.circumstances import dirs_at
+
+    if any(node.local for node in inputs.where.facts.nodes):
+        fetched = fetch_here(wanted, anew=anew, say=lambda text: print(f"  {text}", file=sys.stderr))
+        print(f"install: {fetched} images fetched, {len(wanted)} are there", file=sys.stderr)
+
+    async def fetch(node: Node, _: Desk, machine: Machine) -> None:
+        await fetch_there(machine, images(inputs, dirs_at(inputs.where, node).cache), anew=anew)
+
+    on_nodes(inputs, options, fetch, remote_nodes(inputs))
 
 
 def install_elsewhere(
@@ -201,10 +226,12 @@ def check_only(inputs: Inputs) -> int:
 
     Raises EnvironmentFailed with everything that is missing.
     """
-    from orchestrator.cli.environments import requirements_of
+    from orchestrator.cli.environments import BENCHMATE, require_files, requirements_of, warn_of_unknown_needs
     from orchestrator.execute.current_env import check_current_env
     from orchestrator.execute.sources import SourceBroken, fetch_sources
 
+    require_files(inputs)
+    warn_of_unknown_needs(inputs)
     plan_sources = {bench.config.name: bench.declared.source for bench in inputs.benches if bench.declared is not None}
     wanted = tuple(dict.fromkeys(source for source in plan_sources.values() if source is not None))
     fetched = fetch_sources(wanted, inputs.where.dirs, environ=dict(os.environ), report=show)
@@ -212,7 +239,9 @@ def check_only(inputs: Inputs) -> int:
     for bench in inputs.benches:
         file = requirements_of(bench, inputs)
         lacking = check_current_env([file] if file is not None else [])
-        problems += [f"{bench.config.name}: {lack}" for lack in lacking]
+        for lack in lacking:
+            wanted_from = BENCHMATE if lack.requirement == "benchmate" else f"'{lack.requirement}'"
+            problems.append(f"{bench.config.name}: {lack} in {sys.prefix} (pip install {wanted_from})")
     if problems:
         raise EnvironmentFailed("\nerror: ".join(problems))
     print(f"install: {sys.prefix} has everything that {len(inputs.benches)} benchmarks need", file=sys.stderr)
@@ -229,5 +258,6 @@ def install_text(plan: InstallPlan) -> str:
             f"{len(venv.lock.pins)} packages, {hashed}; for {', '.join(venv.benches)}"
         )
     lines += [f"code/{source.folder}" for source in plan.sources]
+    lines += [f"image {image.name} of {image.engine}" for image in plan.images]
     lines += [f"skipped: {skip.bench}: {skip.why}" for skip in plan.skipped]
     return "\n".join(lines) + "\n"

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from orchestrator.cli.reaching import reach
 from orchestrator.errors import Unreachable
 from orchestrator.events.rundir import Run
 from orchestrator.execute.cluster import reached
-from orchestrator.execute.interrupts import run_held
 from orchestrator.execute.machine import Machine, node_marker
 from orchestrator.execute.runlock import Orchestrator, orchestrator_of
 from orchestrator.execute.ssh import Address
@@ -68,13 +68,12 @@ def _on_each(marked: Marked, do: Callable[[Machine, Sequence[str]], Awaitable[T]
         except Unreachable as error:
             return error
 
+    by = reach()
+
     async def work() -> dict[Address, T | Unreachable]:
-        # One connection a machine, though a machine may have been known under several names.
-        async with reached(list(marked)) as (machines, _):
-            able = {machine.address: machine for machine in machines.values()}
-            rest = [address for address in marked if address not in able]
-            able |= {address: Machine(address) for address in rest}  # says again why it cannot be reached
-            done = await asyncio.gather(*(one(able[address], markers) for address, markers in marked.items()))
+        machines = {address: by.machine(address) for address in marked}
+        await reached(list(machines.values()))  # one that cannot be reached says so again, when it is asked
+        done = await asyncio.gather(*(one(machines[address], markers) for address, markers in marked.items()))
         return dict(zip(marked, done, strict=True))
 
-    return run_held(work) if marked else {}
+    return by.run(work) if marked else {}

@@ -50,22 +50,15 @@ def last_attempt(run: Run, step: str) -> int:
 
 def said(path: Path, step: str, *, follow: bool, run: Run, attempt: int) -> Iterator[bytes]:
     """The text of the `line` records of a file, in pieces; when followed, until the step has ended or nobody writes."""
+    from orchestrator.events.appended import Appended
     from orchestrator.events.model import End, Line
     from orchestrator.events.wire import decode
 
-    rest, offset, is_over = b"", 0, False
+    records, is_over = Appended(path), False
     while True:
         # Before reading: what was written until then is read.
         is_over = is_over or not follow or not is_going(run, step, attempt)
-        try:
-            with path.open("rb") as file:
-                file.seek(offset)
-                piece = file.read()
-        except FileNotFoundError:
-            piece = b""
-        offset += len(piece)
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
+        for line in records.lines():
             try:
                 event = decode(line, step)
             except ValueError:

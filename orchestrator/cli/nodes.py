@@ -34,10 +34,10 @@ def check(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
     from orchestrator.cli.inputs import base_folder, read_suite_only
     from orchestrator.cli.reaching import findings_of, told_by_nodes
-    from orchestrator.facts.probe import probe_local
+    from orchestrator.facts.probe import this_machine
     from orchestrator.plan.placement import is_here
 
-    local = probe_local()
+    local = this_machine().answer()
     suite, _ = read_suite_only(options)
     system = suite.system
     if not system.nodes:
@@ -64,20 +64,21 @@ def measured_links(
     system: SystemConfig, local: Node, told: Mapping[str, Told], options: SuiteOptions
 ) -> dict[str, Mapping[str, Any]]:
     """What the connections between the other nodes are like, each to the next."""
-    from orchestrator.cli.reaching import addresses
+    from orchestrator.cli.reaching import addresses, reach
     from orchestrator.execute.cluster import links, reached
-    from orchestrator.execute.interrupts import run_held
 
     wanted = addresses(system, local, accept_new=options.accept_new_host_keys)
     able = [address for name, address in wanted.items() if not told[name].why]
     if len(able) < 2:
         return {}
 
-    async def measure() -> dict[str, Mapping[str, Any]]:
-        async with reached(able) as (machines, _):
-            return await links([(machine, machine.address.host) for machine in machines.values()])
+    by = reach()
 
-    return run_held(measure)
+    async def measure() -> dict[str, Mapping[str, Any]]:
+        machines, _ = await reached([by.machine(address) for address in able])
+        return await links([(machine, machine.address.host) for machine in machines.values()])
+
+    return by.run(measure)
 
 
 def described(

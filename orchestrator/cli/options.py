@@ -196,6 +196,13 @@ display_option = click.option(
 )
 
 
+detach_option = click.option(
+    "--detach",
+    is_flag=True,
+    help="Leave the terminal as soon as the run has begun; `milabench resume` shows it as it goes on.",
+)
+
+
 def plan_options(function: Callable[..., int]) -> Callable[..., int]:
     """Give a verb the options that decide how much is measured; its function receives them as one `extent: Extent`."""
 

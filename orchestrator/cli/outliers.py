@@ -84,6 +84,7 @@ def told(found: Findings) -> str:
         f"numbers that fall out: {len(found.outliers)} of {found.judged}, places: {places}; "
         f"of a good fleet's numbers about {found.by_chance:.2g} would by chance"
     )
+    lines += [f"suspect, and judged all the same: {what}" for what in found.suspects]
     lines += [f"not judged: {what}" for what in found.unjudged]
     return "\n".join(lines)
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from orchestrator.analysis.ab import launches, pair_ratios
 from orchestrator.analysis.durations import spans
 from orchestrator.analysis.replicates import PILOT, Aim, Pilot, Replicates, replicates
-from orchestrator.analysis.summary import Summary, summarise
 from orchestrator.cli.carry_out import Grown, More
 from orchestrator.cli.decision import decided
 from orchestrator.cli.request import Request
 from orchestrator.events.rundir import Run, open_run
-from orchestrator.report.model import replicates_text
+
+if TYPE_CHECKING:
+    from orchestrator.analysis.summary import Summary
 
 
 def after_pilot(request: Request) -> More | None:
@@ -39,6 +40,8 @@ def after_pilot(request: Request) -> More | None:
 
 def said(found: Mapping[str, Replicates], aim: Aim) -> list[str]:
     """The decision for a person, a line for each benchmark."""
+    from orchestrator.report.words import replicates_text
+
     return [f"{name}: {replicates_text(each.to_json(), aim.to_json())}" for name, each in sorted(found.items())]
 
 
@@ -47,6 +50,8 @@ def pilots_of(run: Run) -> tuple[dict[str, Pilot], float]:
 
     Computed from the records alone, so that a run which was cut off in between decides the same.
     """
+    from orchestrator.analysis.summary import summarise
+
     spent_s = 0.0
     # Of a replicate that was made again, the time is spent, but one to come takes only as long as the last that passed.
     lasted: dict[str, dict[tuple[str, int], float]] = {}
@@ -68,6 +73,8 @@ def _each(lasted: Mapping[tuple[str, int], float]) -> float:
 
 def rates_of(summary: Summary) -> dict[str, list[float]]:
     """What each launch of a benchmark reached, nothing where nothing was measured; in an A/B run, B over A of each pair."""
+    from orchestrator.analysis.ab import launches, pair_ratios
+
     benches = {bench.bench: bench for bench in summary.benchmarks if bench.outcome != "skipped"}
     if summary.ab is None:
         return {name: [] if bench.perf is None else list(launches(bench).values()) for name, bench in benches.items()}

@@ -12,6 +12,7 @@ from orchestrator.errors import ConfigError, NothingSelected, RecordError, Usage
 
 if TYPE_CHECKING:
     from orchestrator.analysis.summary import Summary
+    from orchestrator.analysis.traces import Tracing
     from orchestrator.events.rundir import Run
 
 _COSTS = ("price", "currency", "years", "power_W", "pue", "electricity")
@@ -66,8 +67,11 @@ def read_costs(path: Path | None, systems: Sequence[str]) -> dict[str, Mapping[s
     return dict.fromkeys(systems, _costs(path, told, ""))
 
 
-def find(base: Path, name: str, validations: str | None = None) -> Told:
-    """A run by path or name, or the file of a JSON report of one. Raises NothingSelected or RecordError."""
+def find(base: Path, name: str, validations: str | None = None, tracing: Tracing | None = None) -> Told:
+    """A run by path or name, or the file of a JSON report of one; `tracing` draws the run where its records are read.
+
+    Raises NothingSelected or RecordError.
+    """
     from orchestrator.cli.summaries import summary_of
     from orchestrator.events.rundir import find_run
 
@@ -77,7 +81,8 @@ def find(base: Path, name: str, validations: str | None = None) -> Told:
     run = find_run(base, name)
     if run.phase != "run":
         raise NothingSelected(f"{run.path}: is the record of an {run.phase}, in which nothing was measured")
-    return Told(name=run.name, summary=summary_of(run, validations), manifest=run.manifest, run=run)
+    course = None if tracing is None else tracing.course(run)
+    return Told(name=run.name, summary=summary_of(run, validations, course), manifest=run.manifest, run=run)
 
 
 def known_names(benches: Mapping[str, Any], profile: Profile) -> None:

@@ -6,11 +6,12 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+
+import click
 
 from orchestrator.errors import ConfigError, MilabenchError, Unreachable
-from orchestrator.execute.cluster import Told, ask_all, desks_on, reached
-from orchestrator.execute.interrupts import run_held
+from orchestrator.execute.cluster import Reach, Told, ask_all, desks_on, reached
 from orchestrator.execute.machine import Machine
 from orchestrator.execute.ssh import Address
 from orchestrator.execute.transfer import Desk
@@ -27,6 +28,21 @@ if TYPE_CHECKING:
     from orchestrator.plan.model import Plan
 
 OnNode = Callable[[Node, Desk, Machine], Awaitable[None]]
+
+
+def reach() -> Reach:
+    """The machines that this command reaches: whatever it does with one goes over one connection, ended with the command."""
+    context = click.get_current_context(silent=True)
+    if context is None:  # called by a program, which ends with it
+        return Reach()
+    root = context.find_root()
+    if _REACH not in root.meta:
+        root.meta[_REACH] = made = Reach()
+        root.call_on_close(made.close)
+    return cast(Reach, root.meta[_REACH])
+
+
+_REACH = "orchestrator.cli.reaching"
 
 
 def addresses(system: SystemConfig, local: Node, *, accept_new: bool = False) -> dict[str, Address]:
@@ -54,12 +70,14 @@ def told_by_nodes(system: SystemConfig, local: Node, base: str, *, accept_new: b
     wanted = addresses(system, local, accept_new=accept_new)
     bases = {entry.name: entry.base or base for entry in system.nodes}
 
+    by = reach()
+
     async def ask() -> dict[str, Told]:
-        async with reached(list(wanted.values())) as (machines, why):
-            told = await ask_all(machines, bases, Path(base))
+        machines, why = await reached([by.machine(address) for address in wanted.values()])
+        told = await ask_all(machines, bases, Path(base))
         return {name: told[name] if name in told else Told(why=why[name]) for name in wanted}
 
-    return run_held(ask) if wanted else {}
+    return by.run(ask) if wanted else {}
 
 
 def node_of(name: str, told: Told) -> Node:
@@ -129,11 +147,11 @@ def on_nodes(inputs: Inputs, options: SuiteOptions, do: OnNode, nodes: Sequence[
         return
     wanted = addresses(inputs.where.system, inputs.here, accept_new=options.accept_new_host_keys)
 
+    by = reach()
+
     async def work() -> list[MilabenchError]:
-        async with (
-            reached([wanted[node.name] for node in nodes]) as (machines, why),
-            desks_on(list(machines.values())) as (desks, closed),
-        ):
+        machines, why = await reached([by.machine(wanted[node.name]) for node in nodes])
+        async with desks_on(list(machines.values())) as (desks, closed):
             able = [node for node in nodes if node.name in desks]
             made = (do(node, desks[node.name], machines[node.name]) for node in able)
             done = await asyncio.gather(*made, return_exceptions=True)
@@ -143,7 +161,7 @@ def on_nodes(inputs: Inputs, options: SuiteOptions, do: OnNode, nodes: Sequence[
         lost = [Unreachable(text) for text in (*why.values(), *closed.values())]
         return [*lost, *(each for each in done if isinstance(each, MilabenchError))]
 
-    if failed := run_held(work):
+    if failed := by.run(work):
         raise type(failed[0])("\nerror: ".join(map(str, failed)))
 
 

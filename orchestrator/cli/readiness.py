@@ -7,7 +7,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.cli.environments import BENCHMATE, decide_install, sources
+from orchestrator.cli.environments import (
+    BENCHMATE,
+    decide_install,
+    images,
+    require_files,
+    sources,
+    warn_of_unknown_needs,
+)
 from orchestrator.cli.inputs import Inputs
 from orchestrator.cli.options import SuiteOptions
 from orchestrator.errors import EnvironmentFailed
@@ -16,19 +23,37 @@ from orchestrator.plan.model import Plan
 
 
 def missing_environments(inputs: Inputs) -> tuple[str, ...]:
-    """The environments and programs that `milabench install` has yet to make, as a person names them."""
+    """The environments, programs and images that `milabench install` has yet to make, as a person names them."""
     from orchestrator.cli.reaching import is_needed_here
 
     if not is_needed_here(inputs):
         return ()
+    return (*_missing_here(inputs), *_missing_images(inputs))
+
+
+def _missing_here(inputs: Inputs) -> list[str]:
+    """The environments and programs among them."""
     dirs = inputs.where.dirs
     programs = dict.fromkeys(source for source in sources(inputs).values() if source is not None)
     missing = [f"code/{source.folder}" for source in programs if not is_fetched(dirs, source)]
     if inputs.where.current_env is None:
         missing += [f"venv/{venv.group}" for venv in decide_install(inputs).venvs if not is_ready(dirs, venv)]
-    elif not _has_benchmate():
+        return missing
+    require_files(inputs)
+    warn_of_unknown_needs(inputs)
+    if not _has_benchmate():
         missing.append(f"benchmate in {sys.prefix} (pip install {BENCHMATE})")
-    return tuple(missing)
+    return missing
+
+
+def _missing_images(inputs: Inputs) -> list[str]:
+    """The images that this machine's engines do not have; whether another node's do, its steps will tell."""
+    wanted = images(inputs) if any(node.local for node in inputs.where.facts.nodes) else ()
+    if not wanted:
+        return []
+    from orchestrator.execute.images import missing_images
+
+    return missing_images(wanted)
 
 
 def _has_benchmate() -> bool:

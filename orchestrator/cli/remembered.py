@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from orchestrator.events.rundir import Run
     from orchestrator.plan.model import Plan
 
-# Of a node, what does not change by itself: free memory and the time of day do.
-_LASTING = ("name", "ip", "hostname", "cpu", "memory_MiB", "os", "kernel", "python", "devices")
-_LASTING_DETAILS = ("driver", "cuda")
 _SHOWN = 12
 
 
@@ -159,8 +157,10 @@ def differences(run: Run, plan: Plan, told: Mapping[str, Any]) -> list[str]:
 
     `told` is what the manifest of the new one would hold: `locks` and `programs`.
     """
+    from orchestrator.plan.diff import lasting
+
     before = run.manifest
-    lines = [f"system.{line}" for line in _changed(_lasting(before.get("system")), _lasting(plan.system))]
+    lines = [f"system.{line}" for line in _changed(lasting(before.get("system")), lasting(plan.system))]
     for what, kept in (("environment", "locks"), ("program of", "programs")):
         old, new = before.get(kept) or {}, told.get(kept) or {}
         for name in sorted({*old, *new}):
@@ -179,7 +179,7 @@ def _plan_differences(before: Mapping[str, Any], plan: Plan) -> list[str]:
     steps = before.get("steps") or []
     unlike = {each["id"] for each in steps if hashes.get(each["id"]) != each.get("hash")}
     unlike |= hashes.keys() - {each["id"] for each in steps}
-    now = plan.to_json()
+    now = json.loads(json.dumps(plan.to_json()))  # as the manifest has it: lists, where ours are tuples
     told = plan_diff(
         {**before, "system": {}, "steps": [each for each in steps if each["id"] in unlike]},
         {**now, "system": {}, "steps": [each for each in now["steps"] if each["id"] in unlike]},
@@ -189,16 +189,6 @@ def _plan_differences(before: Mapping[str, Any], plan: Plan) -> list[str]:
 
 def _was(old: object, new: object) -> str:
     return "new" if old is None else "gone" if new is None else "changed"
-
-
-def _lasting(system: Any) -> dict[str, Any]:
-    system = system if isinstance(system, Mapping) else {}
-    nodes = {}
-    for node in system.get("nodes") or ():
-        details = node.get("details") or {}
-        known = {key: node.get(key) for key in _LASTING}
-        nodes[str(node.get("name"))] = {**known, **{key: details.get(key) for key in _LASTING_DETAILS}}
-    return {"arch": system.get("arch"), **nodes}
 
 
 def _changed(old: Any, new: Any, path: str = "") -> list[str]:

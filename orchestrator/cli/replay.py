@@ -48,17 +48,19 @@ class Tape:
     def __init__(self, speed: float, sleep: Callable[[float], object] = time.sleep) -> None:
         self._speed = speed
         self._sleep = sleep
-        self._now = 0.0
+        self._first = self._now = 0.0
 
     def now(self) -> float:
-        """The time that is shown, in unix seconds; 0 before the first record."""
-        return self._now
+        """The time that is shown, in seconds since the first record."""
+        return self._now - self._first
 
     def reach(self, t: float | None) -> None:
         """Wait until this record's turn; nothing for one without a time, and where the clock jumped back."""
         if t is None or t <= self._now:
             return
-        if self._now and self._speed:
+        if not self._now:
+            self._first = t
+        elif self._speed:
             self._sleep((t - self._now) / self._speed)
         self._now = t
 
@@ -112,7 +114,8 @@ def progress_of(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def plan_of(run: Run) -> Plan:
     """As much of a run's plan as a display needs."""
-    from orchestrator.analysis.steps import mapping, planned_steps
+    from orchestrator.analysis.shapes import mapping
+    from orchestrator.analysis.steps import planned_steps
     from orchestrator.plan.model import Plan, SkippedBench, Step
 
     skipped = mapping(run.manifest.get("plan")).get("skipped")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.db import db_option, stored_summaries
-from orchestrator.cli.formats import chosen, format_options, reported, write
+from orchestrator.cli.formats import chosen, format_options, reported, tracing_for, write
 from orchestrator.cli.inputs import base_folder
 from orchestrator.cli.options import validations_option
 from orchestrator.errors import DONE, NothingSelected, RecordError, UsageError
@@ -69,12 +69,14 @@ def command(
     form = chosen(form, as_json, output)
     profile = read_profile(weights)
     folder = base_folder(base)
+    tracing = tracing_for(form)
     if from_db:
         no_records_needed(form, reference, validations)
         found, summaries = [], stored_summaries(base, place, runs)
     else:
         found = [find_run(folder, name) for name in runs] if runs else [latest_run(folder)]
-        summaries = [summary_of(run, validations) for run in found]
+        courses = [None if tracing is None else tracing.course(run) for run in found]
+        summaries = [summary_of(run, validations, course) for run, course in zip(found, courses, strict=True)]
     known_names({bench.bench: bench for summary in summaries for bench in summary.benchmarks}, profile)
     if profile.weights is not None:
         summaries = [reweighted(summary, profile.weights) for summary in summaries]
@@ -83,7 +85,7 @@ def command(
     elif not from_db:
         references = References(folder, reference)
         summaries = [references.applied(run, summary) for run, summary in zip(found, summaries, strict=True)]
-    write(reported(form, summaries, found), output)
+    write(reported(form, summaries, found, tracing), output)
     return DONE
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from orchestrator.cli.inputs import base_folder
-from orchestrator.cli.options import display_option, effort_options
+from orchestrator.cli.options import detach_option, display_option, effort_options
+from orchestrator.errors import DONE
 
 
 @click.command("resume", help="Go on with a run that was cut off, or run what failed in it. Default: the latest run.")
@@ -17,6 +19,7 @@ from orchestrator.cli.options import display_option, effort_options
     "--force", is_flag=True, help="Go on although suite, system or environments changed; every number says `mixed`."
 )
 @effort_options
+@detach_option
 @display_option
 def command(
     run: str | None,
@@ -25,14 +28,37 @@ def command(
     wait: bool,
     max_retries: int,
     maxfail: int | None,
+    detach: bool,
     display: str,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
-    from orchestrator.cli.carry_out import Effort
-    from orchestrator.cli.unfinished import resume
     from orchestrator.events.rundir import find_run, latest_run
+    from orchestrator.execute.runlock import holder_of
 
     folder = base_folder(base)
     found = find_run(folder, run) if run is not None else latest_run(folder)
-    effort = Effort(wait=wait, max_retries=max_retries, max_failures=maxfail)
-    return resume(found.path, display=display, force=force, effort=effort)
+    holder = holder_of(found.path)
+    if holder is not None and holder.detached:
+        from orchestrator.cli.adopted import adopt, say_that_it_goes_on
+
+        if detach:
+            say_that_it_goes_on(found, holder)
+            return DONE
+        code = adopt(found, holder, display=display)
+        if code is not None:
+            return code
+    from orchestrator.cli.carry_out import Effort
+    from orchestrator.cli.unfinished import resume
+
+    go_on = partial(
+        resume,
+        found.path,
+        display=display,
+        force=force,
+        effort=Effort(wait=wait, max_retries=max_retries, max_failures=maxfail),
+    )
+    if detach:
+        from orchestrator.cli.detaching import detached
+
+        return detached("resume", go_on)
+    return go_on()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +14,10 @@ import click
 from orchestrator.cli.options import (
     Extent,
     SuiteOptions,
+    detach_option,
     display_option,
     effort_options,
+    is_on_command_line,
     plan_options,
     suite_options,
     validations_option,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.estimate import Budgeted
     from orchestrator.cli.request import Request
     from orchestrator.events.rundir import Run
+    from orchestrator.execute.detach import Tether
     from orchestrator.plan.model import Plan
 
 CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
@@ -56,6 +59,7 @@ CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
     envvar="MILABENCH_SIZER_SAVE",
     help="Add the batch sizes that were run, with their memory and rate, to this file of observations.",
 )
+@detach_option
 @display_option
 def command(
     options: SuiteOptions,
@@ -70,18 +74,18 @@ def command(
     dry_run: bool,
     as_json: bool,
     sizer_save: Path | None,
+    detach: bool,
     display: str,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
-    from orchestrator.checks.choose import chosen
-    from orchestrator.cli.carry_out import Effort, carry_out
-    from orchestrator.cli.decision import recording_of
-    from orchestrator.cli.precision import after_pilot
     from orchestrator.cli.request import requests
 
-    checks = chosen(validations or "all")
     now = int(time.time())
     if dry_run:
+        if detach and is_on_command_line("detach"):
+            raise click.UsageError(
+                "--detach has nothing to leave behind with --dry-run, which ends at once; give one of them"
+            )
         options = replace(options, ask_nodes=False)
         asked = requests(options, extent, run_name=run_name, stamp="{time}", seed=seed or 0)
         show_requests(asked, as_json=as_json)
@@ -90,6 +94,15 @@ def command(
         raise click.UsageError("--json goes with --dry-run; `milabench report --json` tells what was measured")
     if sizer_save is not None and extent.ab is not None:
         raise click.UsageError("--sizer-save keeps what one suite was observed to need; leave out --ab")
+    from orchestrator.facts.probe import this_machine
+
+    this_machine()  # its answer takes as long as importing what follows
+    from orchestrator.checks.names import chosen
+    from orchestrator.cli.carry_out import Effort, carry_out
+    from orchestrator.cli.decision import recording_of
+    from orchestrator.cli.precision import after_pilot
+
+    checks = chosen(validations or "all")
     stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
     asked = requests(
         options,
@@ -101,28 +114,37 @@ def command(
     )
     todo = [ready(request, failed) for request in asked]
     effort = Effort(wait=wait, max_retries=max_retries, max_failures=maxfail)
-    code = DONE
-    for each in todo:
-        for line in each.said:
-            print(line, file=sys.stderr)
-        decision = each.decision
-        carried = carry_out(
-            decision.plan,
-            decision.request.inputs,
-            recording_of(decision, stamp=stamp, validations=checks, replicates=each.replicates),
-            display=display,
-            effort=effort,
-            more=after_pilot(decision.request),
-        )
-        if sizer_save is not None:
-            from orchestrator.cli.scaling import observed, save_observations
 
-            save_observations(sizer_save, observed(carried.path, decision.plan))
-        ended = tell(carried)
-        if ended == INTERRUPTED:
-            return INTERRUPTED
-        code = max(code, ended)
-    return code
+    def one_after_the_other(tether: Tether | None = None) -> int:
+        code = DONE
+        for each in todo:
+            for line in each.said:
+                print(line, file=sys.stderr)
+            decision = each.decision
+            carried = carry_out(
+                decision.plan,
+                decision.request.inputs,
+                recording_of(decision, stamp=stamp, validations=checks, replicates=each.replicates),
+                display=display,
+                effort=effort,
+                more=after_pilot(decision.request),
+                tether=tether,
+            )
+            if sizer_save is not None:
+                from orchestrator.cli.scaling import observed, save_observations
+
+                save_observations(sizer_save, observed(carried.path, decision.plan))
+            ended = tell(carried)
+            if ended == INTERRUPTED:
+                return INTERRUPTED
+            code = max(code, ended)
+        return code
+
+    if detach:
+        from orchestrator.cli.detaching import detached
+
+        return detached("run", one_after_the_other)
+    return one_after_the_other()
 
 
 def ready(request: Request, failed: str | None) -> Budgeted:
@@ -162,12 +184,17 @@ def tell(carried: Carried) -> int:
     """Write the summary of a run, say how its steps ended, all attempts considered, and give the exit code."""
     counts = write_summary(carried.path)
     if counts:
-        told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-        print(f"run: {told}; records in {carried.path}; `milabench report` shows them", file=sys.stderr)
+        tell_counts(counts, carried.path)
     if carried.done.interrupted:
         return INTERRUPTED
     is_whole = bool(counts) and not any(counts[outcome] for outcome in CHANGE_THE_EXIT_CODE)
     return DONE if is_whole and carried.done.all_passed else STEPS_FAILED
+
+
+def tell_counts(counts: Mapping[str, int], path: Path) -> None:
+    """Say how many steps of a run ended how, and where its records are."""
+    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    print(f"run: {told}; records in {path}; `milabench report` shows them", file=sys.stderr)
 
 
 def only_failed(plan: Plan, name: str, base: Path) -> Plan:

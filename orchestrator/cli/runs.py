@@ -25,7 +25,10 @@ def command(base: Path | None, with_others: bool, as_json: bool) -> int:
 
     found = [each for each in all_runs(base) if with_others or each.run.phase == "run"]
     if as_json:
-        listed = [to_json(each.standing, each.state) | {"path": str(each.run.path)} for each in found]
+        listed = [
+            {**to_json(each.standing, each.state), "detached": each.is_detached, "path": str(each.run.path)}
+            for each in found
+        ]
         click.echo(json.dumps({"schema": 1, "runs": listed}, indent=1))
     elif not found:
         click.echo(f"{base_folder(base) / 'runs'}: nothing was run here", err=True)
@@ -36,8 +39,8 @@ def command(base: Path | None, with_others: bool, as_json: bool) -> int:
 
 def table(found: list[Found]) -> str:
     """One line for each run."""
-    from orchestrator.report.model import duration
     from orchestrator.report.text import table as columns
+    from orchestrator.report.words import duration
 
     rows = []
     for each in found:
@@ -45,6 +48,7 @@ def table(found: list[Found]) -> str:
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(began)) if began is not None else ""
         took = duration(ended - began) if began is not None and ended is not None else ""
         counts = ", ".join(f"{count} {outcome}" for outcome, count in each.standing.counts.items())
-        rows.append([each.run.name, each.state, at, took, counts, ", ".join(each.standing.benches)[:60]])
+        state = f"{each.state}, detached" if each.is_detached else each.state
+        rows.append([each.run.name, state, at, took, counts, ", ".join(each.standing.benches)[:60]])
     headings = ["run", "verdict", "began", "took", "steps", "benchmarks"]
     return "\n".join(columns(headings, rows, [True, True, True, False, True, True]))

@@ -64,7 +64,10 @@ def read_scaling(path: Path) -> Scaling:
 
 def save_observations(path: Path, more: Mapping[str, Sequence[Observation]]) -> None:
     """Add observations to the file, which is replaced at once, never half written. Raises ConfigError and RecordError."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path}: is no file; observations are saved in one, which is replaced")
     text = scaling_text(read_scaling(path), more)
+    path = path.resolve()  # a link stays one
     temporary: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,8 @@ def to_json(found: Found, now: float) -> dict[str, Any]:
 
 def lines(found: Found, now: float) -> list[str]:
     """The same for a person."""
-    from orchestrator.report.model import duration
+    from orchestrator.execute.detach import LOG
+    from orchestrator.report.words import duration
 
     standing, holder = found.standing, found.holder
     told = [f"{found.run.name}: {found.state}" + (f", by {holder}" if holder is not None else "")]
@@ -66,6 +67,9 @@ def lines(found: Found, now: float) -> list[str]:
     if len(failed) > SHOWN:
         told.append(f"         and {len(failed) - SHOWN} more")
     told.append(f"records  {found.run.path}")
+    if found.is_detached:
+        told.append(f"says     {found.run.path / LOG}")
+        told.append(f"watch    milabench resume {found.run.path}")
     if holder is None and standing.counts.keys() - {"passed", "skipped"}:
         told.append(f"way out  milabench resume {found.run.path}")
     return told

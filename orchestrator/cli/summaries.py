@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.errors import RecordError
 
 if TYPE_CHECKING:
+    from orchestrator.analysis.steps import CourseOf
     from orchestrator.analysis.summary import Summary
     from orchestrator.events.rundir import Run
 
 # Raised whenever a summary of the same records would say something else: summaries of before are then made again.
-ANALYSIS = 1
+ANALYSIS = 2
 _ENDINGS = (".data", ".stdout", ".stderr")
 _NAMES = ("manifest.json", "journal.jsonl")
 
 
-def summary_of(run: Run, validations: str | None = None) -> Summary:
+def summary_of(run: Run, validations: str | None = None, course: CourseOf | None = None) -> Summary:
     """What a run came to. `validations` are the checks that are asked for, which a kept summary does not have.
+
+    Where the records are read, `course` sees them, too.
 
     Raises RecordError when its records cannot be read.
     """
@@ -30,12 +33,12 @@ def summary_of(run: Run, validations: str | None = None) -> Summary:
     from orchestrator.cli.validations import checks_of
 
     if validations is not None:
-        return summarise(run, checks_of(run, validations))
+        return summarise(run, checks_of(run, validations), course)
     kept = _kept(run)
     if kept is not None:
         return kept
     before = stat_digest(run.path)
-    summary = summarise(run, checks_of(run))
+    summary = summarise(run, checks_of(run), course)
     # A run that goes on changes, and that of another program is not ours to write into.
     if run.is_ended and run.manifest and run.journal:
         keep(run, summary, before)

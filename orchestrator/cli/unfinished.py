@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.cli.carry_out import Effort, Recording, carry_on, new_marker, with_stems
 from orchestrator.cli.decision import Decided, decided, recording_of, require_ready
@@ -24,6 +25,9 @@ from orchestrator.execute.runlock import hold_run, this_orchestrator
 from orchestrator.plan.model import Plan
 from orchestrator.plan.resume import left
 
+if TYPE_CHECKING:
+    from orchestrator.execute.detach import Tether
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
@@ -37,13 +41,13 @@ class Rest:
     unlike: Sequence[str]
 
 
-def resume(path: Path, *, display: str, force: bool, effort: Effort) -> int:
+def resume(path: Path, tether: Tether | None = None, *, display: str, force: bool, effort: Effort) -> int:
     """Go on with a run; its exit code. Nothing is done when all of it has passed.
 
-    Raises Unreachable when its orchestrator lives, RecordError when it cannot go on or, without `force`, when suite,
-    system or environments are not those that it was planned for.
+    `tether` is what still ties us to a terminal that we left. Raises Unreachable when its orchestrator lives, RecordError
+    when it cannot go on or, without `force`, when suite, system or environments are not those that it was planned for.
     """
-    who = this_orchestrator(new_marker(path))
+    who = this_orchestrator(new_marker(path), detached=tether is not None)
     with hold_run(path, who):
         run = open_run(path)  # not before it is ours: a living orchestrator would still write to it
         if run.phase != "run":
@@ -72,6 +76,7 @@ def resume(path: Path, *, display: str, force: bool, effort: Effort) -> int:
                 effort=effort,
                 more=after_pilot(request),
                 whole=rest.decision.plan,
+                tether=tether,
             )
         except OSError as error:
             raise RecordError(f"{path}: cannot be written: {error.strerror}") from None

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orchestrator.analysis.validity import seen_by
 from orchestrator.checks.api import Check
-from orchestrator.checks.choose import NAMES, checks_for, chosen
-from orchestrator.errors import RecordError
-from orchestrator.events.rundir import Run, attempt_stem, open_run, read_batches
-from orchestrator.execute.api import Ended, Passed, Progress
-from orchestrator.plan.model import Plan
+from orchestrator.checks.choose import checks_for
+from orchestrator.checks.names import NAMES, chosen
+from orchestrator.events.rundir import Run
 
 _RANKS = "--nproc-per-node="
 
@@ -54,53 +50,6 @@ class RunChecks:
 def checks_of(run: Run, asked: str | None = None) -> RunChecks:
     """The checks of a run that is on disk."""
     return RunChecks(run.manifest, asked)
-
-
-class LiveChecks:
-    """Says what checks find as soon as a group of steps is over: from its records, while nothing is being measured."""
-
-    def __init__(self, plan: Plan, path: Path, say: Callable[[str], object]) -> None:
-        self._groups: dict[str, tuple[str, ...]] = {}
-        self._stems: dict[str, str] = {}
-        self._checks: RunChecks | None = None
-        self.on_plan(plan)
-        self._path = path
-        self._say = say
-        self._ended: dict[str, Ended] = {}
-
-    def on_plan(self, plan: Plan) -> None:
-        """Learn which steps belong together, of the plan or of what is done beyond it."""
-        self._groups |= {step.id: tuple(other.id for other in group) for group in plan.groups() for step in group}
-        self._stems |= {step.id: step.stem or step.id for step in plan.steps}
-        self._checks = None  # the manifest has changed
-
-    def on_progress(self, progress: Progress) -> None:
-        """Take the end of a step into account."""
-        if not isinstance(progress, Ended):
-            return
-        self._ended[progress.step] = progress
-        group = self._groups.get(progress.step, ())
-        if any(step not in self._ended for step in group):
-            return
-        for step in group:
-            outcome = self._ended.pop(step).outcome
-            if isinstance(outcome, Passed):
-                self._tell(step, outcome.attempt)
-
-    def _tell(self, step: str, attempt: int) -> None:
-        try:
-            if self._checks is None:
-                self._checks = checks_of(open_run(self._path))
-            checks = self._checks(step)
-            records = self._path / f"{attempt_stem(self._stems[step], attempt)}.data"
-            for _ in seen_by(read_batches(records, step), checks):
-                pass
-            found = [check.verdict() for check in checks]
-        except RecordError:
-            return  # the end of the run says what became of its records
-        for one in found:
-            if one.verdict != "pass":
-                self._say(f"{step}: {one.check}: {one.verdict}: {one.message}")
 
 
 def _ranks(argv: Any) -> int | None:

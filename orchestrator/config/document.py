@@ -411,4 +411,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError, builder: _Builder) -> Problem:
         where = f"{where}:{at.line + 1}:{at.column + 1}"
     what = error.problem or error.context or "not YAML"
     context = f" ({error.context})" if error.context and error.problem else ""
-    return Problem(where=where, path="", what=f"not YAML: {what}{context}", way_out="check the lines just above")
+    way_out = "check the lines just above"
+    if "cannot start any token" in what:
+        way_out = "indent with spaces, not with a tab; put in quotes what begins with @, % or a backquote"
+    return Problem(where=where, path="", what=f"not YAML: {what}{context}", way_out=way_out)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from orchestrator.config import expr
 from orchestrator.config.document import resolve_scalar
@@ -62,10 +62,12 @@ from orchestrator.config.schema import (
     Text,
     Whole,
 )
-from orchestrator.config.tasks import WORKERS, TaskFile, as_nodes, workers_of
 from orchestrator.errors import ConfigError, Problem
 
-Tasks = Callable[[Path], TaskFile]
+if TYPE_CHECKING:
+    from orchestrator.config.tasks import TaskFile
+
+Tasks = Callable[[Path], "TaskFile"]
 """The task file at a path. Raises ConfigError where it cannot be read."""
 Declared = Callable[[Path], frozenset[str] | None]
 """The extra keys that the benchfile in a folder declares; None where there is no benchfile to ask."""
@@ -105,8 +107,7 @@ def parse_suite(
     interpolator = Interpolator(_with_arch(system_node, given_arch, arch), env)
     problems.extend(interpolator.system_problems)
     system = _system(interpolator.system, given_arch is not None, reader)
-    workers = env.get(WORKERS, "")
-    suite_parser = _Benchmarks(reader, interpolator, system.arch or arch, declared, tasks=tasks, workers=workers)
+    suite_parser = _Benchmarks(reader, interpolator, system.arch or arch, declared, tasks=tasks, env=env)
     benchmarks = {}
     for name, node in folded.benchmarks.items():
         made = suite_parser.benchmark(name, node)
@@ -429,7 +430,7 @@ class _Benchmarks:
         declared: Declared | None,
         *,
         tasks: Tasks | None,
-        workers: str,
+        env: Mapping[str, str],
     ) -> None:
         self.reader = reader
         self.interpolator = interpolator
@@ -441,7 +442,7 @@ class _Benchmarks:
         self.more = {"run_name": scalar("{run_name}", BUILT_IN)}
         self.count = 0
         self.tasks = tasks
-        self.workers = workers
+        self.env = env
 
     def benchmark(self, name: str, node: Located) -> BenchmarkConfig | None:
         """The benchmark as a value; None where it is left out, with the problem or the warning noted."""
@@ -521,10 +522,12 @@ class _Benchmarks:
         if self.tasks is None:
             self.reader.problem(driver, f"{name}.driver", "no task file can be read here")
             return None
+        from orchestrator.config.tasks import WORKERS, as_nodes, workers_of
+
         file = _path(driver)
         try:
             task = self.tasks(file).task(section)
-            made = as_nodes(task, str(file.parent), workers_of(self.workers))
+            made = as_nodes(task, str(file.parent), workers_of(self.env.get(WORKERS, "")))
         except ConfigError as error:
             self.reader.problems.take(error)
             return None
@@ -617,6 +620,8 @@ class _Benchmarks:
                 BENCHMARK.keys["definition"].kind, asked.value["definition"], f"{name}.definition"
             )
         declared = self._declared(folder) if self.declared is not None else frozenset()
+        if asked is not None and "definition" not in asked.value and asked.value.keys() & {"command", "driver"}:
+            declared = frozenset()  # no benchfile will ever be there
         if declared is not None and key in declared:
             return True
         if declared is None and not is_slip(key, BENCHMARK, node.value):
@@ -759,6 +764,15 @@ _NODE_KEYS: Final = frozenset(
 )
 
 
+_PLAIN: Final = {
+    "name": re.compile(r"\w[\w.@:-]*"),
+    "ip": re.compile(r"[\w:\[][\w.:%\[\]-]*"),
+    "user": re.compile(r"\w[\w.@+\\-]*\$?"),
+    "proxy_jump": re.compile(r"[\w\[][\w.@:%,\[\]-]*"),
+}
+_CALLED: Final = {"name": "name of a node", "ip": "address", "user": "user", "proxy_jump": "machine to go through"}
+
+
 def _check_nodes(nodes: tuple[NodeConfig, ...], located_nodes: Located | None, reader: _Reader) -> None:
     if located_nodes is None:
         return
@@ -767,7 +781,13 @@ def _check_nodes(nodes: tuple[NodeConfig, ...], located_nodes: Located | None, r
     if len(mains) > 1:
         what = f"{len(mains)} nodes are main"
         reader.problem(located_nodes.value[mains[1]], f"system.nodes.{mains[1]}.main", what, "leave one")
+    if not mains and len(nodes) > 1 and any("main" in one.value for one in located_nodes.value):
+        what = f"none of {', '.join(one.name for one in nodes)} is main"
+        reader.problem(
+            located_nodes, "system.nodes", what, "say `main: true` of one; the first is where none says anything"
+        )
     for index, one in enumerate(nodes):
+        _check_node(one, located_nodes.value[index], f"system.nodes.{index}", reader)
         first = names.setdefault(one.name, index)
         if first != index:
             item = located_nodes.value[index]
@@ -782,6 +802,23 @@ def _check_nodes(nodes: tuple[NodeConfig, ...], located_nodes: Located | None, r
             what = f"{one.name!r} and {nodes[first].name!r} are one machine, {one.ip} port {one.port}"
             way_out = f"the other is at {located_nodes.value[first].mark}"
             reader.problem(located_nodes.value[index], f"system.nodes.{index}.ip", what, way_out)
+
+
+def _check_node(node: NodeConfig, located: Located, path: str, reader: _Reader) -> None:
+    """What becomes part of paths, markers and command lines holds nothing that means something else there."""
+    for key, text in (("name", node.name), ("ip", node.ip), ("user", node.user), ("proxy_jump", node.proxy_jump)):
+        given = located.value.get(key)
+        may_be_empty = key in ("user", "proxy_jump")
+        if given is not None and not (_PLAIN[key].fullmatch(text) or (may_be_empty and not text)):
+            what = (
+                f"{node.name}: {text!r} can be no {_CALLED[key]}" if node.name else f"{text!r} can be no {_CALLED[key]}"
+            )
+            reader.problem(
+                given, f"{path}.{key}", what, "letters, digits and . _ - : @ may stand in it, and no - at its start"
+            )
+    if node.base and not node.base.startswith("/"):
+        what = f"{node.name}: {node.base!r} is no absolute path"
+        reader.problem(located.value.get("base") or located, f"{path}.base", what, "begin it with /")
 
 
 def _profile(node: Located | None, reader: _Reader) -> Profile:

@@ -8,7 +8,7 @@ import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.config.document import MAX_BYTES, Document, decoded, parse_document
 from orchestrator.config.layers import Override, Problems, fold, parse_override
@@ -16,8 +16,10 @@ from orchestrator.config.located import DELETED, Located, Mark, Source, mapping,
 from orchestrator.config.matrix import MAX_JOBS
 from orchestrator.config.parse import Declared, parse_suite
 from orchestrator.config.schema import Suite
-from orchestrator.config.tasks import TaskFile, parse_tasks
 from orchestrator.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from orchestrator.config.tasks import TaskFile
 
 MAX_FILES: Final = 1_000
 SYSTEM_KEYS: Final = ("include", "system", "multirun")
@@ -72,6 +74,8 @@ def read_suite(
 
 def read_tasks(file: Path) -> TaskFile:
     """The task file of a driver. Raises ConfigError where it cannot be read."""
+    from orchestrator.config.tasks import parse_tasks
+
     try:
         with file.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)

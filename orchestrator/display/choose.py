@@ -35,6 +35,9 @@ class Display(Protocol):
     def on_message(self, text: str) -> None:
         """Something to say between the steps."""
 
+    def tick(self) -> None:
+        """Nothing has happened, for those who look now and then; what came too soon to be shown can be shown."""
+
     def close(self) -> None:
         """There is nothing more to tell."""
 
@@ -58,6 +61,9 @@ class Silent:
         """Nothing."""
 
     def on_message(self, text: str) -> None:
+        """Nothing."""
+
+    def tick(self) -> None:
         """Nothing."""
 
     def close(self) -> None:

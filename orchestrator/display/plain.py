@@ -84,6 +84,9 @@ class Plain:
         """Say it."""
         self._say(text)
 
+    def tick(self) -> None:
+        """Nothing: every line is said at once."""
+
     def close(self) -> None:
         """Say what it came to."""
         if self._tally.planned:

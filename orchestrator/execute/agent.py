@@ -23,7 +23,6 @@ import errno
 import fcntl
 import getpass
 import glob
-import hashlib
 import heapq
 import itertools
 import json
@@ -40,7 +39,6 @@ import stat
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from json.encoder import encode_basestring_ascii as quoted
@@ -57,6 +55,7 @@ LINK_ECHOES = 20
 LONGEST_WAIT_S = 86400.0  # the kernel waits no longer than 2^31 ms at a time
 KNOCK_S = 0.2  # between two looks whether a server answers
 ENGINE_S = 15.0  # a container engine may take so long to answer
+ENGINE_FAILED = (125, 126)  # docker and podman end so when the fault is theirs, or nothing in the image can be invoked
 UNKILLABLE_S = 10.0  # a process that survives SIGKILL for so long hangs in the kernel
 GRACE_S = 5.0
 READ_BYTES = 1 << 18
@@ -81,6 +80,10 @@ OUT_OF_MEMORY = re.compile(r"OutOfMemory|CUDA out of memory|HIP out of memory|\b
 VALUE_HERE = re.compile(r"(.*[=:])?@([a-z]+)$", re.DOTALL)
 ABORTED = re.compile(rb"terminate called|SIGABRT|Signal 6\b")  # said by the C++ runtime, by torchrun of a rank
 FINAL = b'"overhead":'  # in the last record of a process
+WORD = re.compile(r"\w")
+KILLED = re.compile(
+    r"SIGKILL|[Ss]ignal 9\b|exitcode *: *-9\b|\b[Kk]illed\b"
+)  # said of a child: by shells, by launchers
 NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
 
 PR_SET_PDEATHSIG = 1
@@ -218,7 +221,7 @@ class Lines:
         for piece in _pieces(data):
             text = piece.decode("utf-8", "backslashreplace")
             out.append('{"event":"line","data":%s,"pipe":"%s","t":%.6f}\n' % (quoted(text), self._pipe, now))
-            if text.strip():
+            if WORD.search(text):  # a ruled line says nothing
                 self.last = text.strip()[-TAIL_CHARACTERS:] if len(text) > TAIL_CHARACTERS else text.strip()
         self.count += 1
         return "".join(out).encode()
@@ -496,12 +499,16 @@ def environment_has(pid: int, entry: str) -> bool:
 
 def command_of(process: Process) -> str:
     """The command line of a process, shortened; its name when it has none."""
+    return " ".join(words_of(process.pid))[:100] or process.name
+
+
+def words_of(pid: int) -> List[str]:
+    """The command line of a process; none of one that is gone."""
     try:
-        with open("/proc/%d/cmdline" % process.pid, "rb") as file:
-            words = file.read().rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "backslashreplace")
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return file.read().rstrip(b"\0").decode("utf-8", "backslashreplace").split("\0")
     except OSError:
-        words = ""
-    return words[:100] or process.name
+        return []
 
 
 def named(found: List[Process]) -> str:
@@ -550,6 +557,8 @@ class Account:
         self.ranks = 0
         self.finished = 0
         self.said_abort = False
+        self.out_of_memory = ""  # what the kernel tells of having killed it, or one of its processes
+        self.is_contained = False
 
     @property
     def aborted_at_exit(self) -> bool:
@@ -581,11 +590,46 @@ class Account:
             return "failed", "out-of-memory", said
         if NO_SPACE.search(said):
             return "failed", "no-space", said
+        if self.out_of_memory and (code in (-signal.SIGKILL, 128 + signal.SIGKILL) or KILLED.search(said)):
+            return "failed", "out-of-memory", self.out_of_memory
         if code < 0:
             name = signal_name(-code)
             hint = ", perhaps by the kernel for want of memory" if name == "SIGKILL" else ""
             return "failed", "signal", "ended by %s%s%s" % (name, hint, " after: " + said if said else "")
+        if self.is_contained and code in ENGINE_FAILED and not self.ranks:
+            return "failed", "environment", "its container could not be started: %s" % (said or "no word on stderr")
         return "failed", "exit", said or "exit code %d without a word on stderr" % code
+
+
+class KernelKills:
+    """Tells the kernel's SIGKILL for want of memory from anybody else's, by what is counted from here on.
+
+    A control group of version 2 counts what is killed in those below it, too; one of version 1 only what is killed in itself,
+    and which that is cannot be asked of the dead. There the machine's count has to do.
+    """
+
+    def __init__(self) -> None:
+        self._anywhere = oom_kills("/proc/vmstat")
+        self._before = {path: oom_kills(path) for path in kill_counters("self")}
+
+    def look_at(self, pid: int) -> None:
+        """Remembers the control groups of a process that has ended and is not waited for yet: it may have gone into its own."""
+        for path in kill_counters(str(pid)):
+            self._before.setdefault(path, None)
+
+    def told(self, is_elsewhere: bool) -> str:
+        """One line when there was such a kill; `is_elsewhere`: in a container, whose groups are gone and were not ours."""
+        anywhere = oom_kills("/proc/vmstat")
+        is_possible = self._anywhere is None or anywhere is None or anywhere > self._anywhere
+        for path, before in self._before.items():
+            count = oom_kills(path)
+            # Of a group that was not known at first the machine's count says whether it is from now.
+            if count is not None and (count > before if before is not None else count > 0 and is_possible):
+                return "the kernel killed it for memory" + memory_limit_of(path)
+        knows_all = any(path.endswith("memory.events") for path in self._before) and not is_elsewhere
+        if is_possible and not knows_all and anywhere is not None and self._anywhere is not None:
+            return "killed while the kernel was killing for memory on this machine"
+        return ""
 
 
 # -------------------------------------------------------------------------------------------- what a step is read from
@@ -902,10 +946,13 @@ class Step:
         self._last_sign = time.monotonic()
         self.monitor: Dict[str, Any] = request.get("monitor") or {}
         self.barrier_s: Optional[float] = request.get("barrier_s")
+        self.is_spread = bool(request.get("is_spread"))  # its group has members on other nodes: who knows all decides
+        self._said: Set[str] = set()
         self._is_told_to_stop = False
         self._stage = "run"  # run, leftovers, term, kill, closing
         self._killed_since = 0.0
         self._own_cpu = own_cpu_s()
+        self._kills = KernelKills()
 
     # -- start
 
@@ -920,13 +967,16 @@ class Step:
         self._listener = Listener(self, sink)
         values = {"path": os.environ.get("PATH", os.defpath), **(request.get("values") or {})}
         values.update(sink="unix:" + sink, config=config, marker=self.agent.run_id)
+        values.update(container=container_name(self.agent.run_id, self.id, values.get("attempt", "")))
         values.update(folder="%s:%s" % (self.folder, self.folder), user="%d:%d" % (os.getuid(), os.getgid()))
+        values.update(userns="keep-id" if os.getuid() else "host")  # podman keeps the ids of a user, and refuses root
 
         def fill(text: str) -> str:
             return self.agent.filled(text, values, self.group)
 
         self.command = [fill(word) for word in request["argv"]]
         self._end_command = [fill(word) for word in request.get("end_argv") or ()]
+        self.account.is_contained = bool(self._end_command)
         given = {name: None if value is None else fill(value) for name, value in (request.get("env") or {}).items()}
         given.update({RUN_MARKER: self.agent.run_id, STEP_MARKER: self.id})
         inherited = dict(os.environ)
@@ -1134,6 +1184,13 @@ class Step:
         passed = [connection for connection in self.connections if connection.was_released]
         return self.account.return_code is not None or all(one.is_complete or not one.is_open for one in passed)
 
+    def say(self, kind: str) -> None:
+        """Tells the control plane, once, how far it is of what its group does together."""
+        if kind not in self._said:
+            self._said.add(kind)
+            self.flush()
+            self.agent.outbox.send(kind, b"{}", self.id)
+
     def tell_stop(self, reason: str) -> None:
         """Tells its processes that nobody needs their load any longer."""
         self._is_told_to_stop = True
@@ -1192,8 +1249,14 @@ class Step:
         elif self._stage in ("run", "leftovers"):
             self._terminate(grace)
 
+    def killed(self, pid: int) -> None:
+        """One of its processes was killed, or a shell says so of what it ran; it has not been waited for yet."""
+        self._kills.look_at(pid)
+
     def exited(self, code: int) -> None:
         """The leader is gone."""
+        if self._end_command and 128 < code < 128 + signal.NSIG:
+            code = 128 - code  # as engines tell that a signal ended the program
         self.account.return_code = code
         for name in ("timeout", "silence", "ready", "knock"):
             self._cancel(name)
@@ -1234,10 +1297,10 @@ class Step:
             return
         self._timer("engine", ENGINE_S, self._engine_hangs)
 
-    def _container_ended(self, code: int, _: bytes) -> None:
+    def _container_ended(self, code: int, removed: bytes) -> None:
         self._cancel("engine")
         self._engine_pid = None
-        if code == 0:
+        if code == 0 and removed.strip():  # it names what it removed; nothing where there was nothing
             self.message("ended its container, which outlived the command: " + " ".join(self._end_command))
         self.check()
 
@@ -1310,6 +1373,8 @@ class Step:
         self._drain_finally()
         account = self.account
         account.lines = sum(output.lines.count for output in self._outputs)
+        if account.return_code:
+            account.out_of_memory = self._kills.told(is_elsewhere=bool(self._end_command))
         account.last_words = next((output.lines.last for output in self._outputs if output.name == "stderr"), "")
         self.is_over = True
         for name in list(self._timers):
@@ -1516,7 +1581,9 @@ class Locks:
                 pass  # it is there, or cannot be: the next line tells
             if os.path.isdir(folder) and not os.path.islink(folder) and os.access(folder, os.W_OK | os.X_OK):
                 return folder
-        raise OSError(errno.EACCES, "no folder for device locks can be written", " or ".join(candidates))
+        raise OSError(
+            errno.EACCES, "cannot be written; MILABENCH_LOCK_DIR names another folder", " or ".join(candidates)
+        )
 
 
 def user_name() -> str:
@@ -1540,6 +1607,8 @@ class Monitor:
     def __init__(self, agent: "Agent", group: str, argv: List[str], steps: List[Step]) -> None:
         self.group = group
         self.is_over = False
+        import tempfile  # with hashlib it takes 6 ms, for which no step waits here
+
         self._words = tempfile.TemporaryFile(dir=agent.folder)
         about = [
             dict(step.monitor.get("about") or {}, step=step.id, pid=step.pid, sink="unix:%s/sink" % step.folder)
@@ -1547,9 +1616,9 @@ class Monitor:
         ]
         env = dict(os.environ)
         env[RUN_MARKER] = agent.run_id
+        # In the agent's own folder: a file of simulated devices may be named relative to where the command was given.
         process = subprocess.Popen(
             argv,
-            cwd=agent.folder,
             env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -1609,6 +1678,7 @@ class Agent:
         self._helpers: Dict[int, Tuple[int, bytearray, Callable[[int, bytes], None]]] = {}
         self._monitors: Dict[int, Monitor] = {}
         self._barriers: Dict[str, List[Any]] = {}
+        self._released: Set[str] = set()  # groups with members on other nodes that may measure
         self._draining: Optional[List[Any]] = None
         self._gathering: Optional[List[Any]] = None
         self._is_writing = False
@@ -1718,6 +1788,8 @@ class Agent:
             if dead is None:
                 break
             owner = self._owner_of_dead(dead.si_pid)
+            if owner is not None and dead.si_status in (signal.SIGKILL, 128 + signal.SIGKILL):
+                owner.killed(dead.si_pid)
             pid, status, used = os.wait4(dead.si_pid, 0)
             code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             if owner is not None:
@@ -1815,7 +1887,9 @@ class Agent:
             request = json.loads(line.decode())
             number = request.get("id")
             answer = self._answer(request)
-        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+        except OSError as error:
+            answer = {"ok": False, "error": said_of(error)}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             answer = {"ok": False, "error": "%s: %s" % (type(error).__name__, error)}
         if answer is not None:
             self.reply(number, answer)
@@ -1846,6 +1920,11 @@ class Agent:
         if verb in ("facts", "sweep"):
             self._ask_helper(request)
             return None
+        if verb == "release":
+            if any(step.group == request["group"] for step in self.steps.values()):
+                self._released.add(request["group"])
+                self.release(request["group"])
+            return {"t": round(time.time(), 6)}
         if verb == "port":
             return {"port": free_port()}
         if verb == "usage":
@@ -2007,7 +2086,12 @@ class Agent:
         if not members:
             return
         size = max(step.group_size for step in members)
-        if size > 1:
+        if members[0].is_spread:
+            if group not in self._released:
+                for step in filter(is_ready, members):
+                    step.say("at-barrier")
+                return
+        elif size > 1:
             present = len(members) + self._ended_in_group.get(group, 0)
             if present < size or not all(is_ready(step) for step in members):
                 self._limit_barrier(group, members)
@@ -2024,7 +2108,8 @@ class Agent:
         """Whom a step waits for at the start barrier; nobody when it does not wait."""
         if not any(one.is_open and one.is_ready and not one.was_released for one in step.connections):
             return []
-        return [other.id for other in self.steps.values() if other.group == step.group and not is_ready(other)]
+        here = [other.id for other in self.steps.values() if other.group == step.group and not is_ready(other)]
+        return here or (["steps on other nodes"] if step.is_spread else [])
 
     def _limit_barrier(self, group: str, members: List[Step]) -> None:
         """Nobody waits longer at the barrier than is allowed, counted from the first who is there."""
@@ -2048,6 +2133,11 @@ class Agent:
     def settle(self, group: str) -> None:
         """Ends the work of a group's members once each has its observations: until then all keep up the load."""
         members = [step for step in self.steps.values() if step.group == group]
+        if members and members[0].is_spread:
+            for step in members:
+                if step.has_observations and any(one.is_complete for one in step.connections):
+                    step.say("measured")
+            return
         connections = [connection for step in members for connection in step.connections]
         if any(one.is_complete for one in connections) and all(step.has_observations for step in members):
             for step in members:
@@ -2123,6 +2213,7 @@ class Agent:
         self.release(step.group)
         self.settle(step.group)
         if all(other.group != step.group for other in self.steps.values()):
+            self._released.discard(step.group)
             self.timers.cancel(self._barriers.pop(step.group, None))
             for monitor in self._monitors.values():
                 if monitor.group == step.group and not monitor.is_over:
@@ -2188,7 +2279,8 @@ def private_folder(run_id: str) -> str:
             room = os.statvfs(candidate)
             if len(candidate) > 60 or room.f_bavail * room.f_frsize < 1 << 25:
                 continue
-            folder = tempfile.mkdtemp(prefix="milabench-", dir=candidate)
+            folder = os.path.join(candidate, "milabench-" + os.urandom(6).hex())
+            os.mkdir(folder, 0o700)
             lock = os.open(os.path.join(folder, OWNER), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
             os.write(lock, json.dumps({"run": run_id, "pid": os.getpid()}).encode())
@@ -2200,8 +2292,15 @@ def private_folder(run_id: str) -> str:
 
 def folder_places() -> List[str]:
     """Where agents make their folders, the best first."""
-    places = [os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", tempfile.gettempdir(), "/tmp"]
+    places = [os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", os.environ.get("TMPDIR", ""), "/tmp"]
     return [place for number, place in enumerate(places) if place and place not in places[:number]]
+
+
+def new_digest(content: bytes = b"") -> Any:
+    """A SHA-256 of these bytes, to which more may be added."""
+    import hashlib  # which only files and folders need
+
+    return hashlib.sha256(content)
 
 
 def remove_dead_folders() -> None:
@@ -2229,9 +2328,7 @@ def remove_dead_folders() -> None:
 def sweep(markers: List[str], grace_s: float) -> Dict[str, Any]:
     """Ends every process with one of these markers, except ourselves and our ancestors; removes dead agents' folders."""
     ended: Dict[int, str] = {}
-    containers = containers_of(markers)
-    for engine, name in containers:
-        ask_engine(engine, "kill", name)
+    containers = end_containers(markers)
     deadline = time.monotonic() + grace_s
     number = signal.SIGTERM
     while True:
@@ -2249,8 +2346,10 @@ def sweep(markers: List[str], grace_s: float) -> Dict[str, Any]:
             number, deadline = signal.SIGKILL, time.monotonic() + UNKILLABLE_S
         time.sleep(0.02)  # they are not our children: nobody tells us of their end
     remove_dead_folders()
+    # A client may have gone on making its container until it was ended itself.
+    containers += end_containers(markers)
     still = containers_of(markers) if containers else []
-    gone = [container for container in containers if container not in still]
+    gone = [container for container in dict.fromkeys(containers) if container not in still]
     return {
         "ended": [*_shown(gone), *({"pid": pid, "command": command} for pid, command in ended.items())],
         "left": [*_shown(still), *({"pid": process.pid, "command": command_of(process)} for process in left)],
@@ -2267,7 +2366,11 @@ def marked(markers: List[str]) -> List[Process]:
             break
         spared |= above
     entries = {os.fsencode("%s=%s" % (RUN_MARKER, marker)) for marker in markers}
-    return [process for pid, process in table.items() if pid not in spared and entries & environment_of(pid)]
+    return [
+        process
+        for pid, process in table.items()
+        if pid not in spared and (entries & environment_of(pid) or keeps_container(process, markers))
+    ]
 
 
 def left_behind(markers: List[str]) -> Dict[str, Any]:
@@ -2281,15 +2384,44 @@ def _shown(containers: List[Tuple[str, str]]) -> List[Dict[str, Any]]:
     return [{"pid": 0, "command": "%s container %s" % container} for container in containers]
 
 
+def container_name(marker: str, step: str, attempt: str) -> str:
+    """What the container of an attempt is called, in the letters that engines allow; `attempt` is empty for the first."""
+    name = "-".join(part for part in (marker, step, attempt) if part)
+    return "milabench-" + re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+
+
+def keeps_container(process: Process, markers: List[str]) -> bool:
+    """Whether it is podman's keeper of a container with one of these markers.
+
+    Podman gives it an environment of its own; of a container that was struck while it was made, it stays for ever, and
+    with it the locks that it inherited.
+    """
+    if process.name != "conmon":
+        return False
+    words = words_of(process.pid)
+    return any(word.startswith(container_name(marker, "", "") + "-") for word in words for marker in markers)
+
+
+def end_containers(markers: List[str]) -> List[Tuple[str, str]]:
+    """Lets the engines end and remove the containers with one of these markers; engine and name of each."""
+    found = containers_of(markers)
+    for engine, name in found:
+        ask_engine(engine, "rm", "--force", name)
+    return found
+
+
 def containers_of(markers: List[str]) -> List[Tuple[str, str]]:
-    """Engine and name of the containers with one of these markers; none of an engine that does not answer."""
+    """Engine and name of the containers with one of these markers; none of an engine that does not answer.
+
+    Those that do not run are among them: a client that was killed early leaves one that was made and never started.
+    """
     found = []
     for engine in ("docker", "podman"):
         if shutil.which(engine) is None:
             continue
         for marker in markers:
             label = "label=milabench.marker=" + marker
-            names = ask_engine(engine, "ps", "--filter", label, "--format", "{{.Names}}").split()
+            names = ask_engine(engine, "ps", "--all", "--filter", label, "--format", "{{.Names}}").split()
             found += [(engine, name) for name in names]
     return found
 
@@ -2530,7 +2662,7 @@ class Files:
 
     @staticmethod
     def _digest_of(path: str) -> Any:
-        found = hashlib.sha256()
+        found = new_digest()
         with open(path, "rb") as file:
             while True:
                 piece = file.read(1 << 20)
@@ -2539,7 +2671,7 @@ class Files:
                 found.update(piece)
 
     def _part(self, root: str, entry: List[Any]) -> str:
-        name = hashlib.sha256(json.dumps([entry[0], entry[3], entry[4], entry[5]]).encode()).hexdigest()[:24]
+        name = new_digest(json.dumps([entry[0], entry[3], entry[4], entry[5]]).encode()).hexdigest()[:24]
         return os.path.join(root, self.PARTS, name)
 
     @staticmethod
@@ -2554,7 +2686,7 @@ class Files:
         path, _, mode, size, mtime_ns, _ = entry
         part = self._part(root, entry)
         os.makedirs(os.path.dirname(part), exist_ok=True)
-        digest = self._digest_of(part) if offset else hashlib.sha256()
+        digest = self._digest_of(part) if offset else new_digest()
         with open(part, "r+b" if offset else "wb") as file:
             file.seek(offset)
             left = size - offset
@@ -2588,7 +2720,8 @@ class Files:
 
 def said_of(error: OSError) -> str:
     """An OSError for a person."""
-    text = (error.strerror or str(error)).lower()
+    text = error.strerror or str(error)
+    text = text[:1].lower() + text[1:]
     return "%s: %s" % (error.filename, text) if error.filename else text
 
 
@@ -2727,6 +2860,40 @@ def memory_info() -> Dict[str, int]:
     if "MemTotal" in found:
         found["MemTotal"] = min([found["MemTotal"], *limits])
     return found
+
+
+def kill_counters(pid: str) -> List[str]:
+    """The files that count the kernel's kills for memory in the control groups of a process, of version 1 or 2."""
+    found = []
+    for line in read_text("/proc/%s/cgroup" % pid).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            places = ["/sys/fs/cgroup%s/memory.events", "/sys/fs/cgroup/unified%s/memory.events"]
+        elif "memory" in controllers.split(","):
+            places = ["/sys/fs/cgroup/memory%s/memory.oom_control"]
+        else:
+            continue
+        found += [place % path.rstrip("/") for place in places if os.path.exists(place % path.rstrip("/"))]
+    return found
+
+
+def oom_kills(path: str) -> Optional[int]:
+    """How often the kernel has killed for memory, by a control group's counter or the machine's; None where it is not told."""
+    for line in read_text(path).splitlines():
+        name, _, count = line.partition(" ")
+        if name == "oom_kill" and count.strip().isdigit():
+            return int(count)
+    return None
+
+
+def memory_limit_of(counter: str) -> str:
+    """`, in a control group that may hold 512 MiB`, of the group of such a counter; nothing where none is set."""
+    folder = os.path.dirname(counter)
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        limit = read_text(os.path.join(folder, name)).strip()
+        if limit.isdigit() and int(limit) < 1 << 60:
+            return ", in a control group that may hold %d MiB" % (int(limit) >> 20)
+    return ""
 
 
 def cgroup_files(name: str) -> List[str]:

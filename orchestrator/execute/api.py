@@ -15,13 +15,15 @@ class Order:
     """A step with what is only known when it is carried out; nothing here changes what is measured.
 
     `env` is set beside the step's own and may hold secrets, whose names are in `secret_env`. `values` replace `@name`
-    in command, environment and folders. `group_size` is how many steps pass the start barrier together. `marks` are files
-    that say, once it has passed, that it need not be done again.
+    in command, environment and folders. `group_size` is how many steps pass the start barrier together on its node;
+    `is_spread`: they wait for steps on other nodes too, until `Executor.release`. `marks` are files that say, once it has
+    passed, that it need not be done again.
     """
 
     step: Step
     attempt: int = 1
     group_size: int = 1
+    is_spread: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     secret_env: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
@@ -126,6 +128,14 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """A step whose group has members on other nodes waits at the start barrier, or has its observations and goes on."""
+
+    step: str
+    at: Literal["barrier", "end"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """A step has its outcome."""
 
@@ -160,7 +170,7 @@ class Notice:
     text: str
 
 
-Progress = Frame | Started | Serving | Ended | Waiting | Notice
+Progress = Frame | Started | Serving | Together | Ended | Waiting | Notice
 Emit = Callable[[Progress], object]
 
 
@@ -177,11 +187,23 @@ class Executor(Protocol):
         Cancelling the task ends the step in the usual steps first. A node that is lost is an outcome, not an exception.
         """
 
-    async def end(self, step: str, *, grace_s: float | None = None, is_done: bool = False) -> None:
+    async def end(
+        self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
+    ) -> None:
         """Ends a running step; a grace of 0 kills at once. Nothing when it is not running.
 
-        Its outcome will be cancelled; passed when it `is_done`, as a server is with its client.
+        Its outcome will be cancelled; passed when it `is_done`, as a server is with its client; failed for a timeout when it
+        is too `late`, which tells for what.
         """
+
+    async def release(self, group: str) -> float | None:
+        """Lets the steps of a group go that wait at the start barrier, and those that come to it later.
+
+        The node's clock then, in unix seconds; None when the node cannot be asked.
+        """
+
+    async def stop(self, step: str) -> None:
+        """Tells a step that nobody needs its load any longer. Nothing when it is not running."""
 
     async def port(self) -> int | None:
         """A port that is free there now; None when the node cannot be asked."""

@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from orchestrator.errors import Unreachable
+from orchestrator.execute.interrupts import HeldLoop
 from orchestrator.execute.machine import Machine, open_all
 from orchestrator.execute.ssh import Address
 from orchestrator.execute.transfer import Desk, storages
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +33,48 @@ class Told:
     why: str = ""
 
 
-@contextlib.asynccontextmanager
-async def reached(addresses: Sequence[Address]) -> AsyncIterator[tuple[dict[str, Machine], dict[str, str]]]:
-    """The machines that can be reached, by name, and why the others cannot; all connections are ended afterwards."""
-    machines = [Machine(address) for address in addresses]
-    try:
-        why = await open_all(machines)
-        yield {machine.name: machine for machine in machines if machine.name not in why}, why
-    finally:
-        await asyncio.gather(*(machine.close() for machine in machines))
+class Reach:
+    """The machines that a command reaches: one connection to each, from the first question on it to `close`.
+
+    The connections live in one event loop, which rests while the command does other things.
+    """
+
+    def __init__(self) -> None:
+        self._machines: dict[Address, Machine] = {}
+        self._loop = HeldLoop()
+
+    def machine(self, address: Address) -> Machine:
+        """The machine at an address, the same one whenever it is asked for."""
+        known = replace(address, accept_new=False)  # whether its key may be recorded makes it no other machine
+        return self._machines.setdefault(known, Machine(address))
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `main()` returns; see `HeldLoop.run`."""
+
+        async def awake() -> T:
+            await asyncio.sleep(0)  # what happened to connections while the loop rested is noticed before they are used
+            return await main()
+
+        return self._loop.run(awake)
+
+    def close(self) -> None:
+        """Ends all connections. What is asked of a machine afterwards opens a new one."""
+        if not self._loop.is_open:
+            return
+
+        async def end() -> None:
+            await asyncio.gather(*(machine.close() for machine in self._machines.values()))
+
+        try:
+            self._loop.run(end)
+        finally:
+            self._loop.close()
+
+
+async def reached(machines: Sequence[Machine]) -> tuple[dict[str, Machine], dict[str, str]]:
+    """The machines that can be reached, by name, and why the others cannot."""
+    why = await open_all(machines)
+    return {machine.name: machine for machine in machines if machine.name not in why}, why
 
 
 async def ask_all(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import assert_never
+from typing import Any, Literal, assert_never
 
 from orchestrator.errors import Unreachable
 from orchestrator.events.model import Why
@@ -31,8 +31,10 @@ from orchestrator.execute.api import (
     Serving,
     Skipped,
     Started,
+    Together,
 )
 from orchestrator.execute.interrupts import interrupts
+from orchestrator.execute.together import Gathering, gathering
 from orchestrator.plan.container import names_in
 from orchestrator.plan.model import Plan, Step
 
@@ -154,9 +156,11 @@ class Engine:
         self._has_complained = False
         self._interrupts = 0
         self._locking: asyncio.Task[None] | None = None
-        self._ending: set[asyncio.Task[None]] = set()
+        self._asides: set[asyncio.Task[None]] = set()
         self._serving: dict[str, asyncio.Future[bool]] = {}
         self._doomed: set[str] = set()
+        self._gathering: Gathering | None = None
+        self._limit: asyncio.TimerHandle | None = None
 
     def interrupt(self) -> None:
         """First: ends what runs, in order, and starts nothing more. Again: kills at once."""
@@ -179,8 +183,8 @@ class Engine:
                 if await self._try_group(group):
                     wall += time.monotonic() - start
             plan = self._more()
-        while self._ending:
-            await asyncio.wait(set(self._ending))
+        while self._asides:
+            await asyncio.wait(set(self._asides))
         overhead = Overhead(
             control_cpu_s=time.process_time() - control,
             agent_cpu_s=max(0.0, await self._agents_cpu_s() - agents),
@@ -255,6 +259,7 @@ class Engine:
         self._serving = {
             step.id: asyncio.get_running_loop().create_future() for step in startable if role_of(step) == "server"
         }
+        self._gathering = gathering(startable)
         ports = await self._ports_of(startable)
         tasks = [
             asyncio.create_task(self._run_step(step, on_node[step.node], ports.get(job_of(step), {}), ended))
@@ -268,6 +273,8 @@ class Engine:
                     task.cancel()
                 await asyncio.wait(tasks)
                 raise
+            finally:
+                self._cancel_limit()
         return bool(tasks)
 
     async def _ports_of(self, group: Sequence[Step]) -> dict[str, dict[str, str]]:
@@ -316,9 +323,10 @@ class Engine:
             step=step,
             attempt=attempt,
             group_size=group_size,
+            is_spread=self._gathering is not None and step.id in self._gathering.nodes,
             env=settings.env,
             secret_env=settings.secret_env,
-            values={**settings.values, **names_in(settings.values, step, attempt), **values},
+            values={**settings.values, **names_in(step, attempt), **values},
             makedirs=settings.makedirs(step) if settings.makedirs else (),
             marks=settings.marks(step) if settings.marks else (),
             grace_s=settings.grace_s,
@@ -333,6 +341,7 @@ class Engine:
             outcome = await executor.run(order, self._emit_of(step))
         finally:
             self._running.pop(step.id, None)
+            self._together(step, "gone")
         try:
             self._recorder.finish(self._stem(step))
         except OSError as error:
@@ -342,6 +351,63 @@ class Engine:
             self._end(server_of(step), is_done=True)
         elif not isinstance(outcome, Passed):
             self._end_rest_of_job(step)
+
+    def _together(self, step: Step, at: Literal["barrier", "end", "gone"]) -> None:
+        """Lets the steps of a group on several nodes measure when the last is ready, and end when the last has measured."""
+        group = self._gathering
+        if group is None or step.id not in group.nodes:
+            return
+        {"barrier": group.ready, "end": group.measured, "gone": group.ended}[at].add(step.id)
+        if self._interrupts:
+            return
+        if group.may_start:
+            group.is_released = True
+            self._cancel_limit()
+            self._meanwhile(self._release(group))
+        elif group.may_stop:
+            group.is_stopped = True
+            for other in group.live:
+                if executor := self._running.get(other):
+                    self._meanwhile(executor.stop(other))
+        elif at == "barrier" and self._limit is None and group.limit_s is not None and group.late:
+            self._limit = asyncio.get_running_loop().call_later(group.limit_s, self._fail_late, group)
+
+    async def _release(self, group: Gathering) -> None:
+        """Releases a group on all its nodes at the same time, and notes within what time, by our clock, that happened."""
+
+        async def release(node: str) -> tuple[str, dict[str, float]]:
+            asked = time.monotonic(), time.time()
+            there = await self._executors[node].release(group.group)
+            took = time.monotonic() - asked[0]
+            if there is None:
+                return node, {}
+            # Its clock was read between question and answer: in the middle, give or take half of that.
+            return node, {"ahead_s": round(there - asked[1] - took / 2, 6), "give_or_take_s": round(took / 2, 6)}
+
+        began = time.monotonic()
+        told = dict(
+            await asyncio.gather(*(release(node) for node in sorted({group.nodes[step] for step in group.live})))
+        )
+        within = round(time.monotonic() - began, 6)
+        entry = {"group": group.group, "state": "released", "within_s": within, "clocks": told}
+        self._journal({**entry, "steps": {step: group.nodes[step] for step in group.live}})
+
+    def _fail_late(self, group: Gathering) -> None:
+        """The last of a group was not ready in time: none of it can be measured."""
+        late = group.late
+        group.is_released = group.is_stopped = True  # nobody is let go while they end one after the other
+        for step in group.live:
+            if executor := self._running.get(step):
+                if step in late:
+                    told = f"not ready within {group.limit_s:g} s of the first of its group"
+                else:
+                    told = f"waited at the start barrier for {', '.join(late)}, which was not ready within {group.limit_s:g} s"
+                self._meanwhile(executor.end(step, late=told))
+
+    def _cancel_limit(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
 
     async def _is_served(self, step: Step) -> bool:
         """Waits for the server of a client; whether it can take requests."""
@@ -382,6 +448,8 @@ class Engine:
                 self._record(step, thing)
             elif isinstance(thing, Serving):
                 self._tell_client(step, is_serving=True)
+            elif isinstance(thing, Together):
+                self._together(step, thing.at)
             elif isinstance(thing, Started):
                 self._journal_step(step, state="started", pid=thing.pid, pgid=thing.pgid, pid_start=thing.pid_start)
                 if self._interrupts or step.id in self._unrecorded or step.id in self._doomed:
@@ -472,9 +540,13 @@ class Engine:
     def _end(self, step: str, grace_s: float | None = None, *, is_done: bool = False) -> None:
         executor = self._running.get(step)
         if executor is not None:
-            task = asyncio.create_task(executor.end(step, grace_s=grace_s, is_done=is_done))
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._meanwhile(executor.end(step, grace_s=grace_s, is_done=is_done))
+
+    def _meanwhile(self, what: Coroutine[Any, Any, None]) -> None:
+        """Does something while steps run; `carry_out` returns after it."""
+        task = asyncio.create_task(what)
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
 
 
 def is_of_one_job(step: Step, other: Step) -> bool:

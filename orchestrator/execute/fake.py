@@ -21,6 +21,7 @@ from orchestrator.execute.api import (
     Passed,
     Serving,
     Started,
+    Together,
     Waiting,
 )
 
@@ -37,13 +38,17 @@ class FakeLocks:
 class _Running:
     """A step that has not ended; `how` is set by whatever ends it."""
 
-    how: asyncio.Future[Literal["cancelled", "killed", "lost", "done"]]
+    order: Order
+    emit: Emit
+    how: asyncio.Future[Literal["cancelled", "killed", "lost", "done", "late"]]
+    late: str = ""
 
 
 class FakeNode:
     """Understands four commands: `true`, `false`, `echo WORDS...` and `sleep ...`, which sleeps until it is ended.
 
-    Anything else cannot be started. `ended` tells what was ended, and with which grace.
+    Anything else cannot be started. Where a group waits for other nodes, each is at the barrier at once, but `sleep late`.
+    `ended` tells what was ended, and with which grace; `released` the groups that may measure.
     """
 
     def __init__(self, name: str = "local", *, locks: FakeLocks | None = None) -> None:
@@ -53,6 +58,7 @@ class FakeNode:
         self.started: list[str] = []
         self.ended: list[tuple[str, float | None]] = []
         self.orders: list[Order] = []
+        self.released: list[str] = []
 
     @property
     def name(self) -> str:
@@ -69,10 +75,12 @@ class FakeNode:
             detail = f"cannot start {argv[0]}: No such file or directory"
             return self._conclude(order, emit, "failed", "environment", detail, code=None)
         self.started.append(step)
-        running = self._running[step] = _Running(asyncio.get_running_loop().create_future())
+        running = self._running[step] = _Running(order, emit, asyncio.get_running_loop().create_future())
         emit(Started(step=step, node=self._name, pid=1000 + len(self.started)))
         if order.step.config.get("role") == "server":
             emit(Serving(step=step))
+        if order.is_spread and argv != ("sleep", "late"):
+            emit(Together(step=step, at="barrier"))
         try:
             return await self._until_its_end(order, emit, running)
         finally:
@@ -99,6 +107,8 @@ class FakeNode:
             raise
         if how == "done":
             return self._conclude(order, emit, "passed", None, "", code=-15)
+        if how == "late":
+            return self._conclude(order, emit, "failed", "timeout", running.late, code=-15)
         if how == "lost":
             return self._conclude(order, emit, "failed", "lost-node", "the agent was ended by SIGKILL", code=None)
         return self._conclude(order, emit, "cancelled", None, "cancelled", code=-9 if how == "killed" else -15)
@@ -107,12 +117,27 @@ class FakeNode:
         """Always the same: nobody listens."""
         return 1
 
-    async def end(self, step: str, *, grace_s: float | None = None, is_done: bool = False) -> None:
+    async def end(
+        self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
+    ) -> None:
         """Ends a running step; see Executor."""
         self.ended.append((step, grace_s))
         running = self._running.get(step)
         if running is not None and not running.how.done():
-            running.how.set_result("done" if is_done else "killed" if grace_s == 0 else "cancelled")
+            running.late = late or ""
+            running.how.set_result("late" if late else "done" if is_done else "killed" if grace_s == 0 else "cancelled")
+
+    async def release(self, group: str) -> float | None:
+        """Lets what waits at the start barrier measure, which it does at once; see Executor."""
+        self.released.append(group)
+        for running in list(self._running.values()):
+            if running.order.is_spread and running.order.step.group == group:
+                running.emit(Together(step=running.order.step.id, at="end"))
+        return 0.0
+
+    async def stop(self, step: str) -> None:
+        """Ends a step that has measured; see Executor."""
+        await self.end(step, is_done=True)
 
     def lose(self) -> None:
         """What the node looks like from here when its agent is killed."""

@@ -197,6 +197,14 @@ _MEANINGS: Sequence[tuple[re.Pattern[str], str]] = tuple(
             NO_NETWORK + " {0}",
         ),
         (r"No matching distribution found for (\S+)", "requirement {0} does not exist on the configured indexes"),
+        (
+            r"Failed to initialize cache at `([^`]+)`",
+            "{0}: the cache of uv cannot be made there; UV_CACHE_DIR names another folder",
+        ),
+        (
+            r"`([^`\n]+)`(?: to `[^`\n]+`)?: (?:permission denied|read-only file system)",
+            "{0}: not allowed to write there",
+        ),
         (r"permission denied|os error 13\b|read-only file system", "not allowed to write there"),
     )
 )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from orchestrator.errors import INTERRUPTED
 
 if TYPE_CHECKING:
+    import asyncio
     from sys import UnraisableHookArgs
 
 T = TypeVar("T")
@@ -42,6 +43,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._listener: Callable[[], object] | None = None
+        self._child: Callable[[int], object] | None = None
         self._is_held = False
         self._kept = 0
         self._asked: float | None = None
@@ -61,11 +63,18 @@ class Interrupts:
         for number in (*SIGNALS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
 
+    def outlive_the_terminal(self) -> None:
+        """Go on when the terminal goes away: what is left to do is not for whoever sits there."""
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal. Raises Asked, but never twice, and not while signals are held or listened to."""
         if self._is_over:
             return
-        if self._listener is not None:
+        if self._child is not None:
+            if number in (signal.SIGTERM, signal.SIGHUP):
+                self._child(number)
+        elif self._listener is not None:
             self._listener()
         elif self._is_held:
             self._kept += 1
@@ -101,6 +110,29 @@ class Interrupts:
         finally:
             self._listener = before
 
+    @contextlib.contextmanager
+    def left_to(self, child: Callable[[int], object]) -> Iterator[None]:
+        """A child has the terminal meanwhile, and what is typed there is for it: Ctrl-C and Ctrl-\\ reach it by themselves.
+
+        What is sent to this process alone, SIGTERM and SIGHUP, is handed on; so is what was held before, as SIGTERM. Signals
+        stay caught, because the child would inherit that they are ignored.
+        """
+        quit_before = signal.signal(signal.SIGQUIT, self) if self._is_ours() else None
+        self._child = child
+        try:
+            if self._kept:
+                self._kept = 0
+                child(signal.SIGTERM)
+            yield
+        finally:
+            self._child = None
+            if quit_before is not None:
+                signal.signal(signal.SIGQUIT, quit_before)
+
+    def _is_ours(self) -> bool:
+        """Whether this handler took over; a function that a test calls leaves the process's signals alone."""
+        return any(signal.getsignal(number) is self for number in SIGNALS)
+
     def _on_unraisable(self, unraisable: UnraisableHookArgs) -> None:
         """Python drops what is raised in a finaliser or a weak reference's callback: there we raise again, a little later."""
         if issubclass(unraisable.exc_type, Asked):
@@ -121,3 +153,30 @@ def run_held(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     with interrupts().held():
         return asyncio.run(main())
+
+
+class HeldLoop:
+    """An event loop that rests between what is run in it; signals are held while it does anything, as `run_held` holds them."""
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `main()` returns; the loop is made for the first."""
+        import asyncio
+
+        with interrupts().held():
+            self._runner = self._runner or asyncio.Runner()
+            return self._runner.run(main())
+
+    def close(self) -> None:
+        """End the loop, if there is one; the next `run` makes a new one."""
+        if self._runner is not None:
+            with interrupts().held():
+                self._runner.close()
+                self._runner = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a loop, in which something may rest."""
+        return self._runner is not None

@@ -46,8 +46,15 @@ class Machine:
 
     async def agent(self, *words: str, marker: str = "") -> Channel:
         """An agent with these arguments, its input open. Raises Unreachable."""
+        rested = self._connection
         connection = await self.connection()
-        return await start_agent(self.name, connection, words, marker=marker, python=self.address.python)
+        try:
+            return await start_agent(self.name, connection, words, marker=marker, python=self.address.python)
+        except Unreachable:
+            if connection is not rested or not connection.lost:
+                raise
+        # It was lost while nobody used it, which only using it showed.
+        return await start_agent(self.name, await self.connection(), words, marker=marker, python=self.address.python)
 
     async def ask(self, *words: str, within_s: float = ASK_S) -> Mapping[str, Any]:
         """What an agent for one question answers. Raises Unreachable."""

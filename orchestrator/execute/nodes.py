@@ -28,6 +28,7 @@ from orchestrator.execute.api import (
     Passed,
     Serving,
     Started,
+    Together,
     Waiting,
 )
 from orchestrator.facts.probe import agent_command
@@ -189,6 +190,10 @@ class AgentLink:
                 watched = self._steps.get(header["step"])
                 if watched is not None:
                     watched.emit(Serving(step=header["step"]))
+            case "at-barrier" | "measured" as kind:
+                watched = self._steps.get(header["step"])
+                if watched is not None:
+                    watched.emit(Together(step=header["step"], at="barrier" if kind == "at-barrier" else "end"))
             case "ended":
                 watched = self._steps.pop(header["step"], None)
                 if watched is not None and not watched.ended.done():
@@ -275,12 +280,29 @@ class AgentNode:
             return await self._lost(order, emit, link, str(lost))
         return _outcome(order, ended)
 
-    async def end(self, step: str, *, grace_s: float | None = None, is_done: bool = False) -> None:
+    async def end(
+        self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
+    ) -> None:
         """Ends a running step; see Executor."""
-        fields = {"step": step, "detail": "cancelled", "grace_s": grace_s, "is_done": is_done}
-        if self._link is not None and self._link.lost is None:
-            with contextlib.suppress(LostError):  # then nothing runs there any more, and run() says so
-                await self._link.request("end", fields)
+        cause = {"detail": "cancelled"} if late is None else {"why": "timeout", "detail": late}
+        await self._tell("end", {"step": step, "grace_s": grace_s, "is_done": is_done, **cause})
+
+    async def release(self, group: str) -> float | None:
+        """Lets a group go at the start barrier; see Executor."""
+        reply = await self._tell("release", {"group": group})
+        return float(reply["t"]) if reply is not None and reply.get("ok") else None
+
+    async def stop(self, step: str) -> None:
+        """Tells a step that it has done its work; see Executor."""
+        await self._tell("stop", {"step": step, "reason": "all of the group have their observations"})
+
+    async def _tell(self, verb: str, fields: Mapping[str, object]) -> Mapping[str, Any] | None:
+        """The reply of an agent that still lives; of one that was lost, run() tells."""
+        if self._link is None or self._link.lost is not None:
+            return None
+        with contextlib.suppress(LostError):
+            return await self._link.request(verb, fields)
+        return None
 
     async def port(self) -> int | None:
         """A port that is free there; see Executor."""
@@ -492,6 +514,7 @@ def _request(order: Order, there: Mapping[str, str | None]) -> dict[str, object]
         "needs_data": step.needs_data,
         "group": step.group or step.id,
         "group_size": order.group_size,
+        "is_spread": order.is_spread,
         "makedirs": list(order.makedirs),
         "marks": list(order.marks),
         "end_argv": list(step.end_argv),

@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ class Orchestrator:
     """A process that carries out, or carried out, a run.
 
     `pid_start` (ticks since boot) and `boot` tell it from a later process with its pid; `marker` is what every process
-    that it started carries; `since` is in unix seconds.
+    that it started carries; `since` is in unix seconds. One that is `detached` has left its terminal, and goes on without
+    anybody who watches it.
     """
 
     pid: int
@@ -38,6 +39,7 @@ class Orchestrator:
     user: str
     marker: str
     since: float
+    detached: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """For the lock file and the journal."""
@@ -60,10 +62,10 @@ class Orchestrator:
 
     def __str__(self) -> str:
         since = datetime.fromtimestamp(self.since).strftime("%Y-%m-%d %H:%M:%S")
-        return f"{self.user}@{self.host} (pid {self.pid}) since {since}"
+        return f"{self.user}@{self.host} (pid {self.pid}{', detached' if self.detached else ''}) since {since}"
 
 
-def this_orchestrator(marker: str) -> Orchestrator:
+def this_orchestrator(marker: str, *, detached: bool = False) -> Orchestrator:
     """We, about to carry out a run whose processes carry `marker`."""
     try:
         user = getpass.getuser()
@@ -77,6 +79,7 @@ def this_orchestrator(marker: str) -> Orchestrator:
         user=user,
         marker=marker,
         since=time.time(),
+        detached=detached,
     )
 
 
@@ -84,7 +87,8 @@ def orchestrator_of(entry: Mapping[str, Any]) -> Orchestrator | None:
     """The orchestrator that a journal's entry or a lock file names; None when it names none."""
     kinds = {"pid": int, "pid_start": int, "boot": str, "host": str, "user": str, "marker": str, "since": float}
     try:
-        return Orchestrator(**{each.name: kinds[each.name](entry[each.name]) for each in fields(Orchestrator)})
+        known = {name: kind(entry[name]) for name, kind in kinds.items()}
+        return Orchestrator(**known, detached=entry.get("detached") is True)
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -110,7 +114,11 @@ def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
         with contextlib.suppress(OSError):  # on a full disk the lock still holds, only the name is missing
             os.ftruncate(fd, 0)
             os.pwrite(fd, json.dumps(who.to_json()).encode() + b"\n", 0)
-        yield
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # who holds it no more may live on, and carry out another run
+                os.ftruncate(fd, 0)
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
             raise

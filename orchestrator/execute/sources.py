@@ -324,7 +324,7 @@ def _copy(link: Link, client: PyPIClient, into: Path) -> None:
 def _clone(source: Git, into: Path, environ: Mapping[str, str]) -> None:
     git = shutil.which("git", path=environ.get("PATH"))
     if git is None:
-        raise EnvironmentFailed(f"{source.folder}: git is not installed, and {mask(source.url)} is a git repository")
+        raise EnvironmentFailed(f"{mask(source.url)} is a git repository, and git is not installed; install it")
     env = {**{name: v for name, v in environ.items() if not name.startswith("GIT_DIR")}, "GIT_TERMINAL_PROMPT": "0"}
 
     def run(*argv: str) -> str | None:

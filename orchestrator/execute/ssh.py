@@ -7,6 +7,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -212,9 +213,20 @@ async def connect(address: Address) -> SshConnection:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and error.filename:
             raise Unreachable(f"{name}: {error.filename}: no such file; system.sshkey names the private key") from None
-        why = (error.strerror or str(error)).lower()
-        raise Unreachable(f"{name}: {address.shown} cannot be reached: {why}; is it up, is the port right?") from None
+        raise Unreachable(
+            f"{name}: {address.shown} cannot be reached{_through(address)}: {_said(error)}; is it up, is the port right?"
+        ) from None
     return SshConnection(address, made, client)
+
+
+def _through(address: Address) -> str:
+    return f" through {address.proxy_jump}" if address.proxy_jump else ""
+
+
+def _said(error: OSError) -> str:
+    """What the system calls it: asyncio's own words name the address once more."""
+    text = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
+    return text.lower()
 
 
 _AGENT = "load it into an ssh agent, or name another one with system.sshkey"
@@ -245,9 +257,23 @@ def _known_hosts(address: Address) -> Any:
             )
         return asyncssh.import_known_hosts("")
     try:
-        return asyncssh.read_known_hosts(str(file))
+        return _keys_in(file)
     except (OSError, ValueError) as error:
         raise Unreachable(f"{address.name}: {file}: cannot be read: {error}") from None
+
+
+def _keys_in(file: Path) -> asyncssh.SSHKnownHosts:
+    """The keys in a known_hosts file. Raises OSError and ValueError."""
+    found = file.stat()
+    return _read_keys(str(file), found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+@lru_cache(maxsize=4)
+def _read_keys(file: str, *_version: int) -> asyncssh.SSHKnownHosts:
+    """The same, read once for all connections: each would decode the keys of all machines, a cost that is their square."""
+    import asyncssh
+
+    return asyncssh.read_known_hosts(file)
 
 
 def _client(address: Address) -> Any:
@@ -261,7 +287,7 @@ def _client(address: Address) -> Any:
         def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
             file = address.known_hosts_file
             print_ = key.get_fingerprint()
-            known = asyncssh.read_known_hosts(str(file)).match(host, addr, port) if file.exists() else ()
+            known = _keys_in(file).match(host, addr, port) if file.exists() else ()
             shown = host if port == 22 else f"[{host}]:{port}"
             if any(known):
                 self.refusal = (

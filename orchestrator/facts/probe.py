@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,30 +27,29 @@ def agent_command(*words: str, python: str = sys.executable) -> list[str]:
     return [python, "-u", "-I", "-S", "-c", _IMPORTED, str(AGENT), *words]
 
 
-def probe_local() -> Node:
-    """The machine we are on. Raises Unreachable when the agent cannot answer."""
-    with probing() as answer:
-        return answer()
+class Asked:
+    """A machine that was asked what it is; there is work to do until it has answered."""
+
+    def __init__(self) -> None:
+        command = agent_command("facts")
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._said: tuple[str, str] | None = None
+
+    def answer(self) -> Node:
+        """What it said. Raises Unreachable when the agent cannot answer."""
+        if self._said is None:
+            self._said = self._process.communicate()
+        said, errors = self._said
+        if self._process.returncode != 0:
+            last = (errors.strip().splitlines() or ["no answer"])[-1]
+            raise Unreachable(f"local: the agent could not describe this machine: {last}")
+        return parse(json.loads(said))
 
 
-@contextlib.contextmanager
-def probing() -> Iterator[Callable[[], Node]]:
-    """Asks the machine we are on, and gives what waits for the answer, which raises Unreachable: there is work meanwhile."""
-    command = agent_command("facts")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield lambda: _answer(process)
-        except BaseException:
-            process.kill()
-            raise
-
-
-def _answer(process: subprocess.Popen[str]) -> Node:
-    said, errors = process.communicate()
-    if process.returncode != 0:
-        last = (errors.strip().splitlines() or ["no answer"])[-1]
-        raise Unreachable(f"local: the agent could not describe this machine: {last}")
-    return parse(json.loads(said))
+@cache
+def this_machine() -> Asked:
+    """The machine we are on, asked when this is first called, and once in the life of a command."""
+    return Asked()
 
 
 def parse(answer: Mapping[str, Any], *, name: str = "local") -> Node:

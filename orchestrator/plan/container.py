@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from orchestrator.config.schema import BenchmarkConfig, ContainerConfig, SystemConfig
 from orchestrator.errors import ConfigError, Problem
 from orchestrator.facts.model import Arch, Device
+from orchestrator.plan.image import image_of
 from orchestrator.plan.model import Step
 
 # What the agent adds to every process of ours; inside, it is how a sweep finds what a dead orchestrator left.
@@ -58,16 +58,19 @@ def _place(own: ContainerConfig, config: BenchmarkConfig, system: SystemConfig) 
     return system.origin.where("container.engine"), "system.container"
 
 
-def inside(step: Step, container: Container, arch: Arch, devices: Sequence[Device], folders: Iterable[str]) -> Step:
+def inside(
+    step: Step, container: Container, arch: Arch, devices: Sequence[Device], folders: Iterable[str], cache: str
+) -> Step:
     """The step with its command in a container of its own, which the engine ends too.
 
     `folders` are seen inside under the same paths; of `devices` (all that the node has for it) no others are seen. Values
-    of variables stand in no command line: the engine takes them from its own environment, by name.
+    of variables stand in no command line: the engine takes them from its own environment, by name. `cache` is where
+    apptainer's images are kept.
     """
     env = dict(step.env)
     mounts = (*outermost([*folders, step.cwd]), *container.mounts)
     if container.engine == "apptainer":
-        words = _apptainer(container, step, arch, mounts)
+        words = _apptainer(container, step, arch, mounts, cache)
         if step.venv:
             env["APPTAINERENV_PREPEND_PATH"] = f"{step.venv}/bin"
         return replace(step, argv=words, env=env, container=container.image)
@@ -80,7 +83,11 @@ def inside(step: Step, container: Container, arch: Arch, devices: Sequence[Devic
         "--network=host",
         "--ipc=host",
         "--user=@user",
-        *(["--userns=keep-id"] if container.engine == "podman" else []),
+        *(["--userns=@userns"] if container.engine == "podman" else []),
+        # Who is polite gets TERM through the client; by the time that the engine is asked, the grace is over.
+        "--stop-timeout=0",
+        # An image comes with `milabench install`: fetched within the step's time, it would be measured.
+        "--pull=never",
         "--entrypoint=",
     ]
     words = (
@@ -96,22 +103,20 @@ def inside(step: Step, container: Container, arch: Arch, devices: Sequence[Devic
         container.image,
         *step.argv,
     )
-    end = (container.engine, "kill", "@container")
+    end = (container.engine, "rm", "--force", "@container")
     return replace(step, argv=words, env=env, container=container.image, end_argv=end)
 
 
-def _apptainer(container: Container, step: Step, arch: Arch, mounts: Sequence[str]) -> tuple[str, ...]:
+def _apptainer(container: Container, step: Step, arch: Arch, mounts: Sequence[str], cache: str) -> tuple[str, ...]:
     """It is no service: what it starts are its own children, and it hands its environment on."""
     vendor = {"cuda": ("--nv",), "rocm": ("--rocm",)}.get(arch, ())
-    image = container.image
-    is_name = "://" not in image and not image.startswith(("/", "./", "../")) and not image.endswith(".sif")
     return (
         *("apptainer", "exec", *vendor),
         *(f"--bind={_pair(mount)}" for mount in mounts),
         "--bind=@folder",
         f"--pwd={step.cwd}",
         *container.args,
-        f"docker://{image}" if is_name else image,
+        image_of(container.engine, container.image, cache).file,
         *step.argv,
     )
 
@@ -151,14 +156,6 @@ def outermost(folders: Iterable[str]) -> tuple[str, ...]:
     return tuple(str(folder) for folder in known if not any(outer in folder.parents for outer in known))
 
 
-def container_name(run: str, step: str, attempt: int) -> str:
-    """What the container of an attempt is called: `milabench-<run>-<step>`, in the letters that engines allow."""
-    again = f"-{attempt}" if attempt > 1 else ""
-    return "milabench-" + re.sub(r"[^A-Za-z0-9_.-]", "_", f"{run}-{step}{again}")
-
-
-def names_in(values: Mapping[str, str], step: Step, attempt: int) -> dict[str, str]:
-    """The values that a step's container needs beside those of the run, whose directory is the value `run`."""
-    if not step.end_argv:
-        return {}
-    return {"container": container_name(PurePath(values.get("run", "run")).name, step.id, attempt)}
+def names_in(step: Step, attempt: int) -> dict[str, str]:
+    """The values that a step's container needs beside those of the run: what tells its name from that of an earlier attempt."""
+    return {"attempt": str(attempt)} if step.end_argv and attempt > 1 else {}

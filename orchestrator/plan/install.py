@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from orchestrator.bench.api import Git, PyPI, Source
+from orchestrator.plan.image import Image
 from orchestrator.plan.model import SCHEMA, SkippedBench, digest
 from orchestrator.plan.venvs import VenvRequest, VenvSpec, plan_venvs
 
@@ -17,12 +18,14 @@ class InstallPlan:
 
     venvs: tuple[VenvSpec, ...]
     sources: tuple[Source, ...]
+    images: tuple[Image, ...] = ()
     skipped: tuple[SkippedBench, ...] = ()
 
     @property
     def hash(self) -> str:
         """sha256 over what is made ready."""
-        return digest([[venv.digest for venv in self.venvs], [source_json(source) for source in self.sources]])
+        images = [[image.to_json() for image in self.images]] if self.images else []
+        return digest([[venv.digest for venv in self.venvs], [source_json(source) for source in self.sources], *images])
 
     def to_json(self) -> dict[str, Any]:
         """The plan as `milabench plan install --json` prints it."""
@@ -32,6 +35,7 @@ class InstallPlan:
             "phase": "install",
             "venvs": [venv.to_json() for venv in self.venvs],
             "sources": [source_json(source) for source in self.sources],
+            "images": [image.to_json() for image in self.images],
             "skipped": [skip.to_json() for skip in self.skipped],
         }
 
@@ -44,9 +48,12 @@ def plan_install(
     python: str,
     platform: str,
     selected: Collection[str] | None = None,
+    images: Sequence[Image] = (),
     skipped: Sequence[SkippedBench] = (),
 ) -> InstallPlan:
     """The plan for the selected benchmarks (None: all); `sources` maps every benchmark to where its program comes from.
+
+    `images` are those of their containers, each as often as it is named.
 
     The other arguments, and ConfigError, are those of `plan_venvs`.
     """
@@ -54,6 +61,7 @@ def plan_install(
     return InstallPlan(
         venvs=plan_venvs(requests, benchmate=benchmate, python=python, platform=platform, selected=selected),
         sources=tuple(dict.fromkeys(source for source in wanted.values() if source is not None)),
+        images=tuple(dict.fromkeys(images)),
         skipped=tuple(skipped),
     )
 

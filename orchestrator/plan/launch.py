@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.config.schema import BenchmarkConfig, SystemConfig
 from orchestrator.errors import ConfigError, Problem
-from orchestrator.facts.model import Node, SystemFacts
+from orchestrator.facts.model import Arch, Node, SystemFacts
 from orchestrator.plan.argv import render_text
 from orchestrator.plan.placement import RANKS, Placement, nodes_of
 
@@ -22,6 +22,8 @@ _AS_RANK = (
     'RANK="${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" WORLD_SIZE="${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE}" '
     'LOCAL_RANK="${OMPI_COMM_WORLD_LOCAL_RANK:-$MPI_LOCALRANKID}"; export RANK WORLD_SIZE LOCAL_RANK; exec "$@"'
 )
+# Options of accelerate that choose how it starts processes; it takes one.
+_OTHER_WAYS = {"cpu", "multi-gpu", "tpu", "use-deepspeed", "use-fsdp", "use-megatron-lm", "mpirun-hostfile"}
 _INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
@@ -63,7 +65,7 @@ def launcher_words(
             words = _words(config, _torchrun(config, job, options), names)
             return Launcher(after=("-m", "torch.distributed.run", *words))
         case "accelerate":
-            words = _words(config, _accelerate(job, options), names)
+            words = _words(config, _accelerate(config, job, facts.arch, options), names)
             return Launcher(after=("-m", "accelerate.commands.launch", *words))
         case "ranks" | "mpirun" as launcher if config.plan.method not in SPREAD:
             what = f"{launcher} starts the ranks of one job, and {config.plan.method} is not one"
@@ -150,7 +152,7 @@ def _torchrun(config: BenchmarkConfig, job: _Job, options: Mapping[str, Any]) ->
     return {**common, "rdzv-backend": "c10d", "rdzv-endpoint": f"{address}:{port}", "rdzv-id": config.name}
 
 
-def _accelerate(job: _Job, options: Mapping[str, Any]) -> dict[str, Any]:
+def _accelerate(config: BenchmarkConfig, job: _Job, arch: Arch, options: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {
         "num_processes": sum(max(1, len(node.devices)) for node in job.nodes),
         "num_machines": len(job.nodes),
@@ -158,6 +160,9 @@ def _accelerate(job: _Job, options: Mapping[str, Any]) -> dict[str, Any]:
     }
     if job.is_spread:
         made |= {"main_process_ip": job.nodes[0].ip, "main_process_port": _port("accelerate", options)}
+    if arch == "cpu" and made["num_processes"] > 1 and not {_bare(key) for key in config.plan.extra} & _OTHER_WAYS:
+        # Without an accelerator it starts one process on each machine, which has no rank, unless it is told otherwise.
+        made["multi_gpu"] = True
     return made
 
 

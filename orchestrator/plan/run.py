@@ -112,7 +112,9 @@ def bench_steps(bench: Ready, where: Circumstances, *, repeat: int | None) -> It
     server = None
     for part in parts:
         siblings = sum(other.place.node is part.place.node for other in parts)
-        step = _step(bench, where, part, group=group, repeat=repeat, siblings=siblings, server=server)
+        step = _step(
+            bench, where, part, group=group, repeat=repeat, siblings=siblings, instances=len(parts), server=server
+        )
         server = step if part.role == "server" else None
         yield step
 
@@ -125,6 +127,7 @@ def _step(
     group: str,
     repeat: int | None,
     siblings: int,
+    instances: int,
     server: Step | None,
 ) -> Step:
     bench, where = at_node(bench, where, part.place.node)
@@ -152,7 +155,7 @@ def _step(
     suffix += [f"node{place.node_rank}"] if len(where.facts.nodes) > 1 else []
     options = where.system.options
     made = bench_config(config, declared, where.profile, arguments)
-    made["measure"] |= barrier(config, siblings, options)
+    made["measure"] |= barrier(config, instances, options)
     if part.role == "server":
         made.pop("metrics", None)  # its client is what is measured
     step = Step(
@@ -207,7 +210,7 @@ def contained(step: Step, bench: Ready, where: Circumstances, devices: Sequence[
     dirs = dirs_of(bench.config, where)
     own = [dirs.base, dirs.venv, dirs.code, dirs.data, dirs.cache, dirs.extra]
     folders = [*own, bench.folder, *([where.current_env] if where.current_env is not None else [])]
-    return inside(step, container, where.facts.arch, devices, folders)
+    return inside(step, container, where.facts.arch, devices, folders, dirs.cache)
 
 
 def _argument_keys(role: Role) -> tuple[str, ...]:

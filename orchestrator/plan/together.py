@@ -15,13 +15,18 @@ BARRIER_S = 600.0
 SIDE_BY_SIDE = ("per_gpu", "njobs")
 
 
-def barrier(config: BenchmarkConfig, siblings: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of `measure` for steps that start together; `siblings` is how many of the group share a node.
+def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of `measure` for steps that start together; `instances` is how many there are, on all nodes.
 
     The longest wait, in seconds, is `system.options.barrier.timeout_s`, else half of `max_duration`, at most ten minutes.
     Raises ConfigError when it is no number of seconds.
     """
-    if siblings < 2 or config.plan.method not in SIDE_BY_SIDE or config.server is not None or config.client is not None:
+    if (
+        instances < 2
+        or config.plan.method not in SIDE_BY_SIDE
+        or config.server is not None
+        or config.client is not None
+    ):
         return {}
     given = options.get("barrier")
     limit = given.get("timeout_s") if isinstance(given, Mapping) else None

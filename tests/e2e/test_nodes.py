@@ -45,7 +45,9 @@ def test_environments_are_built_on_each_machine_and_used_there(hosts: Hosts, tmp
     system = tmp_path / "cluster.yaml"
     system.write_text(yaml.safe_dump(made))
     here = tmp_path / "here"
+    before = [host.logins for host in hosts.hosts]
     milabench("install", system, here)
+    assert [host.logins for host in hosts.hosts] == [number + 1 for number in before]
     assert not (here / "venv").exists()
     for base in bases:
         assert (base / "venv" / "odd" / "bin" / "python").exists()

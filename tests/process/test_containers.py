@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.execute.agent import containers_of, left_behind, sweep
+from orchestrator.execute.agent import container_name, containers_of, left_behind, sweep
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 
@@ -62,8 +62,7 @@ def contained(*command: object) -> dict[str, Any]:
     return {
         "argv": argv,
         "env": {"MILABENCH_SINK": "@sink", "A_TOKEN": "secret-value"},
-        "end_argv": ["docker", "kill", "@container"],
-        "values": {"container": "milabench-r-s"},
+        "end_argv": ["docker", "rm", "--force", "@container"],
     }
 
 
@@ -83,7 +82,7 @@ def test_a_program_in_a_container_reports_over_the_sink(engine: Engine, agent: A
     ended = agent.end_of()
     assert ended["outcome"] == "passed", (ended, agent.text("stderr"))
     assert ended["counts"]["observations"] == 10
-    assert engine.calls("kill") == []
+    assert engine.calls("rm") == []
 
 
 def test_values_of_secrets_are_in_no_command_line(engine: Engine, agent: Any) -> None:
@@ -102,7 +101,7 @@ def test_what_ends_a_step_ends_its_container_also_when_it_ignores_the_client(
     ended = agent.end_of()
     assert (ended["outcome"], ended["why"]) == ("failed", "timeout")
     wait_until(lambda: gone(inside))
-    assert engine.calls("kill") == [["kill", "milabench-r-s"]]
+    assert engine.calls("rm") == [["rm", "--force", f"milabench-{agent.run_id}-s"]]
 
 
 def test_a_client_that_is_killed_leaves_no_container(
@@ -133,9 +132,21 @@ def test_a_sweep_finds_the_containers_that_a_killed_agent_left_and_ends_them(
     inside = int(agent.printed())
     agent.kill()
     assert not gone(inside)
-    assert containers_of([agent.run_id]) == [("docker", "milabench-r-s")]
-    assert {"pid": 0, "command": "docker container milabench-r-s"} in left_behind([agent.run_id])["left"]
+    assert containers_of([agent.run_id]) == [("docker", f"milabench-{agent.run_id}-s")]
+    assert {"pid": 0, "command": f"docker container milabench-{agent.run_id}-s"} in left_behind([agent.run_id])["left"]
     assert containers_of(["another"]) == []
     assert sweep([agent.run_id], 5.0)["left"] == []
     wait_until(lambda: gone(inside))
     assert left_behind([agent.run_id])["left"] == []
+
+
+def test_a_container_is_called_after_its_run_and_step_in_letters_that_engines_allow() -> None:
+    assert container_name("run.2026-01-02_03-04-05-1f", "a b.D0", "") == "milabench-run.2026-01-02_03-04-05-1f-a_b.D0"
+    assert container_name("r@h1", "b", "2") == "milabench-r_h1-b-2"
+
+
+def test_what_an_engine_says_of_a_signal_is_told_as_one(engine: Engine, agent: Any) -> None:
+    agent.ask("start", step="s", **contained("/bin/sh", "-c", "kill -9 $$"))
+    ended = agent.end_of()
+    assert (ended["outcome"], ended["why"]) == ("failed", "signal")
+    assert ended["detail"].startswith("ended by SIGKILL")

@@ -108,6 +108,28 @@ def test_a_step_that_is_done_has_passed_when_it_is_ended(make: Make) -> None:
     assert isinstance(using(make, work), Passed)
 
 
+def test_a_step_that_is_late_has_failed_for_a_timeout(make: Make) -> None:
+    async def work(node: Executor) -> Any:
+        started = asyncio.Event()
+        running = asyncio.create_task(node.run(order("sleep", "600"), lambda _: started.set()))
+        await started.wait()
+        await node.end("s", late="the others waited")
+        return await running
+
+    outcome = using(make, work)
+    assert isinstance(outcome, Failed)
+    assert (outcome.why, outcome.detail) == ("timeout", "the others waited")
+
+
+def test_a_group_that_is_released_is_told_with_the_clock(make: Make) -> None:
+    async def work(node: Executor) -> Any:
+        await node.run(order("true"), lambda _: None)
+        await node.stop("nothing that runs")
+        return await node.release("nothing that waits")
+
+    assert using(make, work) is not None
+
+
 def test_a_node_has_a_free_port(make: Make) -> None:
     port = using(make, lambda node: node.port())
     assert port is not None

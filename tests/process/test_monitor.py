@@ -148,3 +148,32 @@ def test_who_waits_at_the_barrier_is_not_called_silent(agent: Any) -> None:
     agent.program("sink.py", "say", READY, "await", step="a", max_silence_s=0.3, **group)
     agent.program("sink.py", "sleep", "1", "say", READY, "await", step="b", **group)
     assert agent.end_of("a")["outcome"] == "passed"
+
+
+def test_a_group_with_members_on_other_nodes_is_released_and_stopped_by_who_knows_them_all(agent: Any) -> None:
+    group = {"group": "g", "group_size": 1, "is_spread": True}
+
+    def has_said(kind: str) -> bool:
+        return any(frame["k"] == kind and frame["step"] == "a" for frame in agent.frames)
+
+    # It says nothing until the others are ready, and that is not silence.
+    words = ["say", READY, "await", "say", COMPLETE, "await"]
+    agent.program("sink.py", *words, step="a", max_silence_s=0.2, **group)
+    agent.read_until(lambda: has_said("at-barrier"))
+    agent.start("sleep", "0.5", step="clock", group="other", needs_data=False)
+    agent.end_of("clock")
+    assert not has_said("measured")
+    assert agent.ask("release", group="g")["t"] > 0
+    agent.read_until(lambda: has_said("measured"))
+    agent.ask("stop", step="a", reason="all have measured")
+    assert agent.end_of("a")["outcome"] == "passed"
+    assert '{"stop": "all have measured"}' in agent.text(step="a")
+
+
+def test_a_release_before_there_is_anybody_lets_nobody_go(agent: Any) -> None:
+    assert agent.ask("release", group="g")["ok"]
+    agent.program("sink.py", "say", READY, "await", step="a", timeout_s=0.5, group="g", is_spread=True)
+    assert (
+        agent.end_of("a")["detail"]
+        == "still running after 0.5 s, waiting at the start barrier for steps on other nodes"
+    )

@@ -1,7 +1,7 @@
 """Stands in for a container engine: `serve` is the service that owns the containers, everything else its client.
 
 As with the real ones, a container is a child of the service and not of its client: killing the client leaves it running,
-TERM to the client is handed on, `kill NAME` ends it, `ps --filter label=KEY=VALUE` names those that run. Nothing of the
+TERM to the client is handed on, `rm --force NAME` ends it, `ps --filter label=KEY=VALUE` names those that run. Nothing of the
 client's environment comes in but what `--env` names. The containers see the machine's own files.
 """
 
@@ -42,13 +42,13 @@ def answer(client, containers):
     if request["do"] == "ps":
         found = [name for name, one in live.items() if request["label"] in one["labels"]]
         client.sendall(json.dumps({"code": 0, "say": "".join(name + "\n" for name in found)}).encode() + b"\n")
-    elif request["do"] == "kill":
+    elif request["do"] == "rm":
         found = live.get(request["name"])
         if found is not None:
             os.killpg(found["process"].pid, signal.SIGKILL)
             found["process"].wait()
         say = request["name"] + "\n" if found else ""
-        client.sendall(json.dumps({"code": 0 if found else 1, "say": say}).encode() + b"\n")
+        client.sendall(json.dumps({"code": 0, "say": say}).encode() + b"\n")
     else:
         out, err = array.array("i", control[0][2])
         process = subprocess.Popen(
@@ -99,7 +99,7 @@ def main():
     if verb == "ps":
         request = {"do": "ps", "label": words[words.index("--filter") + 1].partition("=")[2]}
     else:
-        request = run(words) if verb == "run" else {"do": "kill", "name": words[0]}
+        request = run(words) if verb == "run" else {"do": "rm", "name": words[-1]}
     service = socket.socket(socket.AF_UNIX)
     service.connect(PATH)
     descriptors = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [1, 2]))] if verb == "run" else []

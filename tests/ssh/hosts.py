@@ -35,7 +35,7 @@ def why_no_namespaces() -> str | None:
         return why
     if os.geteuid() != 0:
         return "network namespaces need root"
-    for tool in ("ip", "unshare", "nsenter"):
+    for tool in ("ip", "unshare", "nsenter", "setpriv"):
         if shutil.which(tool) is None:
             return f"{tool} is not installed (Debian: iproute2, util-linux)"
     probe = subprocess.run(["unshare", "--net", "--pid", "--fork", "true"], capture_output=True, check=False)
@@ -58,6 +58,16 @@ class Host:
     def home(self) -> Path:
         """A folder on it that no other host uses."""
         return self.folder / "home"
+
+    @property
+    def log(self) -> Path:
+        """What its sshd says."""
+        return self.folder / "log"
+
+    @property
+    def logins(self) -> int:
+        """How many connections it has let in."""
+        return self.log.read_text().count("Accepted publickey") if self.log.exists() else 0
 
     def entry(self, **more: object) -> dict[str, object]:
         """Its entry in a system file; a base of its own."""
@@ -107,7 +117,7 @@ def configure(hosts: Hosts, host: Host, *, home: Path | None = None, extra: str 
         f"ListenAddress {host.ip}\nPort {host.port}\nHostKey {host.folder / 'host'}\n"
         f"AuthorizedKeysFile {hosts.folder / 'authorized_keys'}\nPidFile none\nUsePAM no\nStrictModes no\n"
         f"PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nMaxStartups 100\n"
-        f"LogLevel ERROR\n"
+        f"LogLevel INFO\n"
         f"SetEnv MILABENCH_LOCK_DIR={host.folder / 'locks'} XDG_CACHE_HOME={host.home / 'cache'}"
         f" PATH={bin_}:/usr/local/bin:/usr/bin:/bin:/usr/sbin HOME={home or host.home}\n{extra}"
     )
@@ -142,7 +152,7 @@ def start(host: Host, config: Path) -> None:
     """Starts a host's sshd, with everything below it in one process group."""
     assert SSHD is not None
     host.process = subprocess.Popen(
-        [SSHD, "-D", "-e", "-f", str(config)], start_new_session=True, stderr=subprocess.DEVNULL
+        [SSHD, "-D", "-E", str(host.log), "-f", str(config)], start_new_session=True, stderr=subprocess.DEVNULL
     )
 
 
@@ -213,10 +223,10 @@ def in_namespaces(count: int, *, folder: Path | None = None, extra: str = "") ->
         (made / "resolv.conf").write_text("")
         for number, name in names.items():
             host = Host(name=name, ip=f"{network}.{number + 11}", port=22, folder=made / name)
+            hosts.hosts.append(host)  # from now on it is taken down, however far it came
             config = configure(hosts, host, extra=extra)
             _plug_in(host, bridge, f"{bridge}v{number}")
             _boot(hosts, host, config)
-            hosts.hosts.append(host)
         for host in hosts.hosts:
             _wait_for(host)
         yield hosts
@@ -240,7 +250,8 @@ def _new_bridge() -> tuple[int, str]:
 
 
 def _plug_in(host: Host, bridge: str, cable: str) -> None:
-    space = f"{bridge}{host.name}"
+    host.cable, host.space = cable, f"{bridge}{host.name}"
+    space = host.space
     _ip("netns", "add", space)
     _ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", space)
     _ip("link", "set", cable, "master", bridge, "up")
@@ -250,12 +261,12 @@ def _plug_in(host: Host, bridge: str, cable: str) -> None:
         ("link", "set", "lo", "up"),
     ):
         _ip("-n", space, *words)
-    host.cable = cable
-    host.space = space
 
 
 def _unplug(host: Host) -> None:
     """Removes its network. Its end of the cable would go with it, but connections that were cut off keep that for minutes."""
+    if not host.space:
+        return
     _ip("link", "del", host.cable, check=False)
     deadline = time.monotonic() + CEILING_S
     while Path("/run/netns", host.space).exists() and time.monotonic() < deadline:
@@ -267,10 +278,10 @@ def _boot(hosts: Hosts, host: Host, config: Path) -> None:
     """Starts the first process of a host, which is its sshd."""
     binds = ("hosts", "nsswitch.conf", "resolv.conf")
     script = "".join(f"mount --bind {hosts.folder / name} /etc/{name} && " for name in binds)
-    script += f"hostname {host.name} && exec {SSHD} -D -e -f {config}"
+    script += f"hostname {host.name} && exec {SSHD} -D -E {host.log} -f {config}"
     space = ("unshare", "--uts", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
     host.process = subprocess.Popen(
-        ["nsenter", f"--net=/run/netns/{host.space}", *space, "sh", "-c", script],
+        ["setpriv", "--pdeathsig", "KILL", "nsenter", f"--net=/run/netns/{host.space}", *space, "sh", "-c", script],
         start_new_session=True,
         stderr=subprocess.DEVNULL,
     )

@@ -30,13 +30,18 @@ def test_a_suite_is_prepared_and_run_on_every_node(
     hosts: Hosts, system: System, milabench: Milabench, tmp_path: Path
 ) -> None:
     system(with_bases(hosts, tmp_path, "base0", "base1"))
+    before = [host.logins for host in hosts.hosts]
     prepared = milabench("prepare", "--select", "good", "--display", "plain")
     assert prepared.code == 0, prepared.err
     assert "good.node0: passed" in prepared.err
     assert "good.node1: passed" in prepared.err
+    # All that the command did there, it did over one connection.
+    assert [host.logins for host in hosts.hosts] == [number + 1 for number in before]
     assert "nothing to do" in milabench("prepare", "--select", "good").err
+    before = [host.logins for host in hosts.hosts]
     ran = milabench("run", "--select", "good", "--display", "plain")
     assert ran.code == 0, ran.err
+    assert [host.logins for host in hosts.hosts] == [number + 1 for number in before]
     (run,) = (tmp_path / "base" / "runs").glob("run.*")
     assert {path.name for path in run.glob("*.data")} == {"good.D0.node0.data", "good.D0.node1.data"}
     manifest = json.loads((run / "manifest.json").read_text())

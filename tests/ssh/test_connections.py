@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +13,10 @@ import pytest
 
 from orchestrator.errors import Unreachable
 from orchestrator.execute.boot import agent_file
+from orchestrator.execute.cluster import Reach
 from orchestrator.execute.machine import Machine, open_all
 from tests.ssh.conftest import address
-from tests.ssh.hosts import Hosts, keygen
+from tests.ssh.hosts import Hosts, keygen, sessions
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning"
@@ -159,3 +162,22 @@ def test_all_connections_are_opened_and_the_failures_named(hosts: Hosts) -> None
                 await machine.close()
 
     assert list(asyncio.run(work())) == ["gone"]
+
+
+def test_what_a_command_asks_of_a_machine_goes_over_one_connection_that_is_opened_anew_when_it_was_lost(
+    machine: Machine, hosts: Hosts
+) -> None:
+    host, by = hosts.hosts[0], Reach()
+    before = host.logins
+    asked = by.machine(machine.address)
+    assert by.machine(replace(machine.address, accept_new=True)) is asked
+    for _ in range(2):
+        assert by.run(lambda: asked.left("nobody")) == []
+    assert host.logins == before + 1
+    for pid in sessions(host):  # while nobody looks
+        os.kill(pid, signal.SIGKILL)
+    assert by.run(lambda: asked.left("nobody")) == []
+    assert host.logins == before + 2
+    by.close()
+    assert by.run(lambda: asked.left("nobody")) == []
+    by.close()

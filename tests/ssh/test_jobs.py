@@ -1,4 +1,4 @@
-"""Jobs of several steps on two machines: a server and its client, and ranks that somebody else would have to start."""
+"""Jobs of several steps on two machines: a server and its client, ranks that somebody else would have to start, a barrier."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.ssh.conftest import ROOT, Said
 from tests.ssh.hosts import Hosts
@@ -39,3 +41,51 @@ def test_a_server_and_its_client_and_ranks_span_two_machines(
     assert said[0][5].startswith(made["system"]["nodes"][0]["ip"])
     benches = {each["bench"]: each for each in json.loads(milabench("report", "--json").out)["benchmarks"]}
     assert (benches["web"]["outcome"], benches["web"]["units"]) == ("passed", "requests/s")
+
+
+def unlike(hosts: Hosts, tmp_path: Path) -> dict[str, Any]:
+    """A system of one slot on the first machine and two on the second."""
+    made: dict[str, Any] = hosts.system(arch="cpu")
+    for number, entry in enumerate(made["system"]["nodes"]):
+        entry |= {"base": str(tmp_path / f"base{number}"), "gpu": {"count": number + 1}}
+    return made
+
+
+def test_instances_on_two_machines_measure_at_the_same_time(
+    hosts: Hosts, system: Callable[[dict[str, Any]], Path], milabench: Callable[..., Said], tmp_path: Path
+) -> None:
+    """The second instance of the second machine is half as fast as the others."""
+    system(unlike(hosts, tmp_path))
+    assert milabench("prepare", "--select", "beside").code == 0
+    ran = milabench("run", "--select", "beside")
+    assert ran.code == 0, ran.err
+    (run,) = (tmp_path / "base" / "runs").glob("run.*")
+    windows, goes = [], []
+    for name in ("beside.D0.node0", "beside.D0.node1", "beside.D1.node1"):
+        data = [json.loads(line)["data"] for line in (run / f"{name}.data").read_text().splitlines()]
+        windows += [one["window"] for one in data if "window" in one]
+        goes += [one["go"] for one in data if "go" in one]
+    assert len(windows) == len(goes) == 3
+    # Both machines have this one's clock: nobody measures before all are ready, nor stops before all have measured.
+    assert max(goes) <= min(window["start"] for window in windows)
+    journal = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    (released,) = [entry for entry in journal if entry.get("state") == "released"]
+    assert set(released["clocks"]) == {"h0", "h1"}
+    (bench,) = json.loads(milabench("report", "--json").out)["benchmarks"]
+    assert bench["overlap"] > 0.8
+
+
+@pytest.mark.e2e
+@pytest.mark.long
+def test_an_instance_that_is_late_fails_those_on_other_machines_too(
+    hosts: Hosts, system: Callable[[dict[str, Any]], Path], milabench: Callable[..., Said], tmp_path: Path
+) -> None:
+    system(unlike(hosts, tmp_path))
+    assert milabench("prepare", "--select", "late").code == 0
+    assert milabench("run", "--select", "late").code == 1
+    (bench,) = json.loads(milabench("report", "--json").out)["benchmarks"]
+    assert {each["step"]: each["detail"] for each in bench["failures"]} == {
+        "late.D0.node0": "waited at the start barrier for late.D1.node1, which was not ready within 3 s",
+        "late.D0.node1": "waited at the start barrier for late.D1.node1, which was not ready within 3 s",
+        "late.D1.node1": "not ready within 3 s of the first of its group",
+    }

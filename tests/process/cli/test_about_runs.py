@@ -169,6 +169,7 @@ def test_a_replay_shows_what_the_run_showed(
         return [line.rpartition(",")[0] if line.endswith(" s") else line for line in lines if line[:1].isdigit()]
 
     assert told(again) == told(shown)
+    assert again.startswith("[    0.0s] run: ")
     assert "a.0| hello" in milabench("replay", "--speed", "0", "-v").err
 
 

@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from .conftest import Said
+from .conftest import ROOT, Said
 from .test_resume import start
 from .test_run import CEILING_S, until
 from .written import ends, journal, runs, suite
@@ -48,6 +49,23 @@ def test_a_base_that_is_read_only_is_one_line(milabench: Callable[..., Said], tm
     assert said.code == 6
     assert "cannot be made: read-only file system" in said.err
     assert len([line for line in said.err.splitlines() if line.startswith("error")]) == 1
+
+
+def test_closed_and_full_streams_end_no_run(
+    milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    words = [sys.executable, "-m", "orchestrator", "run", *suite(tmp_path, a="echo fine"), "--display", "plain"]
+    closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
+    assert subprocess.run([*closed, *words], env=environ, cwd=ROOT, check=False).returncode == 0
+    (run,) = runs(environ["MILABENCH_BASE"])
+    assert (run / "a.0.stdout").read_text() == "fine\n"
+    if not Path("/dev/full").is_char_device():
+        pytest.skip("there is no /dev/full here")
+    with Path("/dev/full").open("w") as full:
+        said = subprocess.run(
+            [*words[:3], "report"], env=environ, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert (said.returncode, said.stderr) == (6, b"error: output: no space left on device\n")
 
 
 def test_a_disk_that_fills_fails_the_steps_concerned_and_the_rest_is_kept(

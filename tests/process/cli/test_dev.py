@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import select
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .conftest import HERE, Said
+import pytest
+
+from .conftest import HERE, ROOT, Said
 
 
 def test_a_command_runs_in_the_benchmarks_folder_with_its_variables(
@@ -61,3 +69,83 @@ def test_several_benchmarks_are_too_many(milabench: Callable[..., Said]) -> None
 def test_the_venv_comes_first_on_the_path(milabench: Callable[..., Said]) -> None:
     said = milabench("dev", *HERE, "good", "--", "sh", "-c", "command -v python")
     assert Path(said.out.strip()).parent == Path(sys.prefix, "bin")
+
+
+# Makes what is its standard input the terminal of a session of its own, as a login does.
+IN_A_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+)
+CEILING_S = 60.0
+ASLEEP = (
+    "sh -c 'echo it sle''eps; exec sleep 300'\n"  # the words are in two pieces, because a terminal shows what is typed
+)
+
+
+class Terminal:
+    """A terminal in which `milabench dev` runs, as a person has it: what is typed, and what is shown."""
+
+    def __init__(self, environ: dict[str, str], *argv: str) -> None:
+        self._master, slave = pty.openpty()
+        self.shown = ""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", IN_A_TERMINAL, sys.executable, "-m", "orchestrator", "dev", *HERE, "good", *argv],
+            env={**environ, "SHELL": "/bin/sh", "PS1": "ready> ", "ENV": "", "TERM": "dumb"},
+            cwd=ROOT,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def shows(self, wanted: str) -> bool:
+        """Wait until this was shown; whatever was shown before it is not looked at again."""
+        deadline = time.monotonic() + CEILING_S
+        while wanted not in self.shown:
+            if not select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise AssertionError(f"'{wanted}' is not in: {self.shown}")
+            try:
+                self.shown += os.read(self._master, 65536).decode(errors="replace")
+            except OSError:  # the terminal has no process any more
+                return wanted in self.shown
+        self.shown = self.shown.partition(wanted)[2]
+        return True
+
+    def ends(self) -> int:
+        try:
+            return self.process.wait(CEILING_S)
+        finally:
+            self.process.kill()
+            os.close(self._master)
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x1c"], ids=["ctrl-c", "ctrl-backslash"])
+def test_a_key_that_interrupts_ends_what_runs_in_the_shell_and_not_the_session(
+    environ: dict[str, str], key: str
+) -> None:
+    terminal = Terminal(environ)
+    assert terminal.shows("ready> ")
+    terminal.type(ASLEEP)
+    assert terminal.shows("it sleeps")
+    terminal.type(key)
+    assert terminal.shows("ready> ")
+    terminal.type("echo still he''re; exit 7\n")
+    assert terminal.shows("still here")
+    assert terminal.ends() == 7
+
+
+def test_ctrl_c_ends_a_single_command_with_the_code_of_a_shell(environ: dict[str, str]) -> None:
+    terminal = Terminal(environ, "--", "sh", "-c", "echo it sle''eps; exec sleep 300")
+    assert terminal.shows("it sleeps\r\n")
+    terminal.type("\x03")
+    assert terminal.ends() == 128 + signal.SIGINT
+
+
+def test_what_is_sent_to_the_command_alone_reaches_the_program(environ: dict[str, str]) -> None:
+    terminal = Terminal(environ, "--", "sh", "-c", "trap 'exit 5' TERM; echo it wai''ts; while :; do sleep 0.05; done")
+    assert terminal.shows("it waits\r\n")
+    terminal.process.send_signal(signal.SIGTERM)
+    assert terminal.ends() == 5

@@ -82,6 +82,7 @@ def test_the_documents_log_gives_the_known_answers_and_the_same_when_run_twice(
         assert said.code == 0, said.err
         expected[f"mxnet.{TASK}.total_training_time.daily"] = pytest.approx(KNOWN["total_time"] / int(workers or 1))
         assert result(here) == expected
+        assert f'{TASK}.speed.daily": 823.037128,' in (here / RESULT).read_text()
     logs = list(Path(environ["MILABENCH_BASE"]).glob(f"runs/*/{TASK}.0.stdout"))
     assert [log.read_text() for log in logs] == 2 * [(here / "train.log").read_text()]
 

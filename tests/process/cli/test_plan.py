@@ -150,9 +150,9 @@ def test_a_multirun_has_no_single_plan_to_compare(milabench: Milabench, tmp_path
     assert "--diff compares one plan" in said.err
 
 
-def test_a_container_engine_that_is_not_there_fails_the_step_by_name(milabench: Milabench, tmp_path: Path) -> None:
+def test_a_container_engine_that_is_not_there_is_said_before_the_run(milabench: Milabench, tmp_path: Path) -> None:
     suite = tmp_path / "suite.yaml"
     suite.write_text("a: {command: ['true'], docker_image: image, plan: {method: njobs}}")
     said = milabench("run", "--use-current-env", "--config", str(suite), PATH=str(tmp_path))
-    assert said.code == 1
-    assert "environment: cannot start docker: No such file or directory" in said.err
+    assert said.code == 4
+    assert "error: not installed: image image (docker is not on PATH); run `milabench install " in said.err

@@ -168,7 +168,7 @@ def test_what_cannot_be_asked_for_is_one_line(
 ) -> None:
     answer = milabench("run", *suite(tmp_path, a="true"), *options)
     assert (answer.code, said in answer.err) == (2, True), answer.err
-    assert len(answer.err.strip().splitlines()) == 1
+    assert len([line for line in answer.err.splitlines() if not line.startswith("warning: ")]) == 1
     assert runs(environ["MILABENCH_BASE"]) == []
 
 
@@ -183,7 +183,7 @@ def test_a_plan_says_what_it_will_take_and_from_which_run_it_knows(
     nap = next(each for each in told["benchmarks"] if each["bench"] == "nap")
     assert (nap["run"], nap["replicates"], nap["same_steps"]) == (only_run(environ).name, 20, True)
     assert told["seconds"] == pytest.approx(20 * nap["seconds_each"])
-    assert told["seconds"] > 20 * 0.3
+    assert told["seconds"] > 20 * 0.2  # of 0.3 s: its start is recorded once it runs
     assert told["device_hours"] == pytest.approx(told["seconds"] / 3600)
     assert told["unknown"] == ["never"]
     suite(tmp_path, nap="sleep 0.1; sleep 0.2", never="exit 1")

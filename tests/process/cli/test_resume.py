@@ -102,6 +102,7 @@ def test_a_suite_that_changed_is_refused_with_what_differs_and_forced_is_mixed(
     assert said.code == 6
     assert "shaky.0" in said.err
     assert "echo another line" in said.err
+    assert "devices" not in said.err
     assert "--force" in said.err
     assert milabench("resume", "--force").code == 0
     (rate,) = [each for each in json.loads(milabench("report", "--json").out)["benchmarks"] if each["bench"] == "rate"]

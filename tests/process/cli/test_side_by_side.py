@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .conftest import HERE, Said
+from .conftest import HERE, ROOT, Said
 
 TWO = (*HERE, "--override", "system.gpu.count=2")
 BUSY = {"memory_MiB": [512, 1024], "load": 0.9, "power_W": 300, "throttle": 4, "temperature": 55, "sm_clock_MHz": 1500}
@@ -24,7 +25,7 @@ def devices(tmp_path: Path) -> Callable[..., dict[str, str]]:
         readings = [BUSY, {**BUSY, **second}]
         said = {"devices": [{"uuid": f"SIM-{n}", "readings": [one]} for n, one in enumerate(readings)]}
         file.write_text(json.dumps(said))
-        return {"MILABENCH_SIMULATED_DEVICES": str(file)}
+        return {"MILABENCH_SIMULATED_DEVICES": os.path.relpath(file, ROOT)}  # where the command is given
 
     return script
 

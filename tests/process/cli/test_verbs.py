@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,6 +75,29 @@ def test_install_of_the_current_environment_only_says_what_is_missing(
     said = milabench("install", "--use-current-env", "--config", suite, *override)
     assert said.code == 4
     assert "needy: a-package-that-nobody-has==1.0: not installed" in said.err
+    assert "(pip install 'a-package-that-nobody-has==1.0')" in said.err
+
+
+def test_the_three_verbs_say_the_same_of_files_that_are_not_there(
+    milabench: Callable[..., Said], tmp_path: Path
+) -> None:
+    assert milabench("new", "bare", "--into", str(tmp_path)).code == 0
+    folder = tmp_path / "bare"
+    for path in folder.glob("requirements*"):
+        path.unlink()
+    suite = ("--use-current-env", "--config", str(folder / "suite.yaml"), "-s", "bare.install_variant=unpinned")
+    warning = (
+        f"warning: bare: has no requirements.in, so that only benchmate is looked for in {sys.prefix}; "
+        "write requirements.in, empty where nothing is needed\n"
+    )
+    for verb in ("install", "prepare", "run"):
+        said = milabench(verb, *suite)
+        assert (said.code, said.err.count(warning)) == (0, 1), said.err
+    (folder / "main.py").unlink()
+    refused = {verb: milabench(verb, *suite) for verb in ("install", "prepare", "run")}
+    assert {said.code for said in refused.values()} == {2}
+    for said in refused.values():
+        assert f"error: {folder}/main.py: bare: no such file; its benchfile names it" in said.err
 
 
 def test_a_new_benchmark_passes_at_once(milabench: Callable[..., Said], tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path, invoke: Invoke) -> None
     assert [system["name"] for system in systems] == [first.name, second.name]
     systems = told(invoke, compare.command, first.path, first.path)["comparison"]["systems"]
     assert [system["name"] for system in systems] == [f"{first.name}#1", f"{first.name}#2"]
+    assert "compared with itself" in invoke(compare.command, first.path, first.path).stderr
 
 
 def test_one_run_is_no_comparison(tmp_path: Path, invoke: Invoke) -> None:

@@ -252,10 +252,12 @@ def test_a_query_is_a_table_csv_or_json(milabench: Milabench, base: Path) -> Non
 def test_a_query_only_reads(milabench: Milabench, base: Path) -> None:
     run(base, "a")
     milabench("db", "add")
-    for sql in ("DELETE FROM runs", "SELEC", "DROP TABLE runs", "SELECT 1; SELECT 2"):
+    writing = ("DELETE FROM runs", "DROP TABLE runs", f"ATTACH '{base}/a.db' AS a", f"VACUUM INTO '{base}/b.db'")
+    for sql in (*writing, "SELEC", "SELECT 1; SELECT 2"):
         said = milabench("db", "query", sql)
         assert (said.code, said.out, said.err.count("\n")) == (2, "", 1), sql
     assert milabench("db", "query", "SELECT count(*) FROM runs").code == 0
+    assert not list(base.glob("*.db"))
 
 
 def test_an_empty_store_and_an_unknown_benchmark_are_one_line(milabench: Milabench, base: Path, tmp_path: Path) -> None:

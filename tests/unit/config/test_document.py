@@ -121,6 +121,7 @@ def test_a_second_document_is_refused() -> None:
 
 def test_a_syntax_error_has_its_place() -> None:
     assert problem("a: [1\nb: 2").startswith("s.yaml:2:2: not YAML: ")
+    assert "indent with spaces, not with a tab" in problem("a:\n\tb: 2")
 
 
 def test_a_file_that_is_not_utf_8_is_refused_with_the_place() -> None:

@@ -269,6 +269,8 @@ def test_a_slip_is_an_error_even_where_no_benchfile_can_be_asked(files: Files) -
 
 def test_an_unknown_key_of_a_template_without_children_is_an_error(files: Files) -> None:
     assert "_t: unknown key 'wieght'; did you mean 'weight'?" in files.error("_t: {wieght: 1}\na: {definition: x}")
+    assert "a: unknown key 'use_deepspeed'" in files.error("a: {command: x, use_deepspeed: 1}")
+    assert files.error('"a\\nb": {command: x}').count("\n") == 0
 
 
 def test_the_same_file_twice_in_a_chain_of_includes_is_told_with_the_chain(files: Files) -> None:
@@ -384,6 +386,13 @@ def test_a_benchmark_in_a_system_file_is_an_error(files: Files) -> None:
         ("[{name: a, ip: i}, {name: a, ip: j}]", "two nodes are named 'a'"),
         ("[{ip: i, main: true}, {ip: j, main: true}]", "2 nodes are main"),
         ("[{name: a}]", "the key 'ip' is missing"),
+        ("[{name: a, ip: i, main: false}, {name: b, ip: j}]", "none of a, b is main"),
+        ("[{name: ../a, ip: i}]", "../a: '../a' can be no name of a node"),
+        ("[{name: '', ip: ''}]", "'' can be no name of a node"),
+        ("[{name: a, ip: '-oProxyCommand=x'}]", "a: '-oProxyCommand=x' can be no address"),
+        ("[{name: a, ip: i, user: '-x y'}]", "a: '-x y' can be no user"),
+        ("[{name: a, ip: i, proxy_jump: 'b c'}]", "a: 'b c' can be no machine to go through"),
+        ("[{name: a, ip: i, base: '~/x'}]", "a: '~/x' is no absolute path"),
         ("[{ip: i, port: 0}]", "expected a port that is at least 1, got 0"),
         ("[{ip: i, prot: 22}]", "unknown key 'prot'; did you mean 'port'?"),
     ],

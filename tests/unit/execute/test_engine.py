@@ -381,3 +381,50 @@ def test_after_so_many_failures_the_rest_is_cancelled_with_the_reason() -> None:
     assert outcomes(done) == {"a": "failed", "b": "failed", "c": "cancelled", "d": "cancelled"}
     assert done.outcomes["d"] == Cancelled(step="d", detail="not started after 2 failures")
     assert not done.interrupted
+
+
+def on_nodes(*steps: Step, limit_s: float = 60.0) -> tuple[Done, dict[str, FakeNode], Records]:
+    """Steps of one group that wait for each other, carried out on the two nodes n0 and n1."""
+    nodes, records = {name: FakeNode(name) for name in ("n0", "n1")}, Records()
+    measure = {"measure": {"barrier": True, "barrier_timeout_s": limit_s}}
+
+    async def run() -> Done:
+        plan = Plan(phase="run", steps=tuple(replace(each, group="g", config=measure) for each in steps))
+        engine = Engine(plan, nodes, records, lambda thing: None, Settings())
+        return await asyncio.wait_for(engine.carry_out(), 30)
+
+    return asyncio.run(run()), nodes, records
+
+
+def test_steps_on_two_nodes_measure_from_the_time_that_both_are_ready_to_the_time_that_both_have_measured() -> None:
+    done, nodes, records = on_nodes(step("a", "sleep", node="n0"), step("b", "sleep", node="n1"))
+    assert done.all_passed
+    assert [node.released for node in nodes.values()] == [["g"], ["g"]]
+    assert all(order.is_spread for node in nodes.values() for order in node.orders)
+    (released,) = [entry for entry in records.entries if entry.get("state") == "released"]
+    assert released["group"] == "g"
+    assert released["within_s"] >= 0
+    assert set(released["clocks"]) == {"n0", "n1"}
+
+
+def test_who_ends_early_on_another_node_is_not_waited_for() -> None:
+    done, nodes, _ = on_nodes(step("a", "sleep", node="n0"), step("b", "false", node="n1"))
+    assert outcomes(done) == {"a": "passed", "b": "failed"}
+    assert nodes["n0"].released == ["g"]
+
+
+def test_who_is_late_on_another_node_fails_the_group_by_its_name() -> None:
+    done, nodes, _ = on_nodes(step("a", "sleep", node="n0"), step("b", "sleep", "late", node="n1"), limit_s=0.01)
+    details = {name: getattr(outcome, "detail", "") for name, outcome in done.outcomes.items()}
+    assert details == {
+        "a": "waited at the start barrier for b, which was not ready within 0.01 s",
+        "b": "not ready within 0.01 s of the first of its group",
+    }
+    assert [node.released for node in nodes.values()] == [[], []]
+
+
+def test_steps_of_one_node_are_released_by_their_agent() -> None:
+    node = FakeNode()
+    carry_out(step("a", group="g"), step("b", group="g"), node=node)
+    assert node.released == []
+    assert not any(order.is_spread for order in node.orders)

@@ -109,6 +109,15 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
             "no space left on the disk",
         ),
         (
+            "error: Failed to initialize cache at `/home/x/.cache/uv`\n"
+            "  cause: failed to create directory `/home/x/.cache/uv`: Permission denied (os error 13)\n",
+            "/home/x/.cache/uv: the cache of uv cannot be made there; UV_CACHE_DIR names another folder",
+        ),
+        (
+            "error: Failed to install: x.whl\n  cause: failed to create `/base/venv/x`: Read-only file system (os error 30)\n",
+            "/base/venv/x: not allowed to write there",
+        ),
+        (
             "ERROR: No matching distribution found for nosuch==1\n",
             "requirement nosuch==1 does not exist on the configured indexes",
         ),

@@ -74,6 +74,14 @@ def test_another_order_is_a_difference() -> None:
     assert text(plan(A, B), plan(B, A)) == "steps: in another order\n"
 
 
+def test_of_the_system_what_changes_by_itself_is_left_out() -> None:
+    def node(memory: int, **details: object) -> dict[str, object]:
+        return {"arch": "cpu", "nodes": [{"name": "here", "memory_MiB": memory, "details": details}]}
+
+    assert text(plan(A, system=node(8, time=1.0)), plan(A, system=node(8, time=2.0))) == "no difference\n"
+    assert text(plan(A, system=node(8)), plan(A, system=node(16))) == "system.here.memory_MiB: 8 -> 16\n"
+
+
 def test_the_system_is_compared_too() -> None:
     assert text(plan(A, system={"arch": "cpu"}), plan(A, system={"arch": "cuda"})) == "system.arch: cpu -> cuda\n"
 

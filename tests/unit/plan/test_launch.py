@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -25,13 +26,18 @@ def node(name: str, ip: str) -> Node:
 
 
 def steps(
-    tmp_path: Path, plan: str, system: str = "", more: str = "num_machines: 2", nodes: int = 2
+    tmp_path: Path,
+    plan: str,
+    system: str = "",
+    more: str = "num_machines: 2",
+    nodes: int = 2,
+    arch: Literal["cuda", "cpu"] = "cuda",
 ) -> tuple[Step, ...]:
     path = tmp_path / "suite.yaml"
-    path.write_text(f"b: {{definition: x, {more}, plan: {{{plan}}}}}\nsystem: {{arch: cuda, {system}}}\n")
+    path.write_text(f"b: {{definition: x, {more}, plan: {{{plan}}}}}\nsystem: {{arch: {arch}, {system}}}\n")
     suite = read_suite([path])
     facts = SystemFacts(
-        arch="cuda", nodes=(node("one", "10.0.0.1"), node("two", "10.0.0.2"), node("three", "10.0.0.3"))[:nodes]
+        arch=arch, nodes=(node("one", "10.0.0.1"), node("two", "10.0.0.2"), node("three", "10.0.0.3"))[:nodes]
     )
     where = Circumstances(
         facts=facts, system=suite.system, dirs=dirs_under("/base", {}), profile=PROFILES["quick"], run_name="r"
@@ -82,6 +88,17 @@ def test_the_same_program_on_several_nodes_is_a_job_on_each(tmp_path: Path) -> N
         assert step.argv[1:-1] == ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     for step in steps(tmp_path, "method: multigpu, launcher: accelerate"):
         assert {"--num_processes=2", "--num_machines=1", "--machine_rank=0"} <= set(step.argv)
+
+
+@pytest.mark.parametrize(
+    ("arch", "more", "is_said"),
+    [("cuda", "", False), ("cpu", "", True), ("cpu", ", multi-gpu: false", False), ("cpu", ", use_fsdp: true", False)],
+)
+def test_accelerate_starts_ranks_on_processors_too(
+    tmp_path: Path, arch: Literal["cuda", "cpu"], more: str, is_said: bool
+) -> None:
+    for step in steps(tmp_path, f"method: multinode, launcher: accelerate{more}", arch=arch):
+        assert ("--multi_gpu" in step.argv) is is_said
 
 
 def test_ranks_are_steps_of_their_own_with_the_variables_of_the_job(tmp_path: Path) -> None:

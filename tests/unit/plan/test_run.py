@@ -119,6 +119,22 @@ def test_what_needs_no_other_node_runs_on_every_one_unless_it_is_told_which(
     assert [step.id[-1] for step in plan.steps] == [{"one": "0", "second": "1"}[name] for name in nodes]
 
 
+@pytest.mark.parametrize(
+    ("more", "waits"),
+    [
+        ("", True),
+        (", num_machines: 1", False),
+        (", plan: {method: njobs, n: 1}", True),
+        (", plan: {method: multigpu}", False),
+        (", num_machines: 2, plan: {method: multinode}", False),
+    ],
+)
+def test_instances_on_several_nodes_pass_one_start_barrier(tmp_path: Path, more: str, waits: bool) -> None:
+    plan = World(tmp_path, f"b: {{definition: x{more}}}", node(count=1), node("second", count=1)).plan()
+    assert {"barrier" in step.config["measure"] for step in plan.steps} == {waits}
+    assert {step.env["OMP_NUM_THREADS"] for step in plan.steps} == {str(node().cpu_count)}
+
+
 def test_a_node_that_there_is_not_is_a_skip_with_those_that_there_are(tmp_path: Path) -> None:
     plan = World(tmp_path, "b: {definition: x, plan: {nodes: [third]}}", node(), node("second")).plan()
     assert [skip.why for skip in plan.skipped] == ["no node is called third; there are one, second"]

@@ -1,0 +1,78 @@
+"""Judges the steps of a run while it goes on, from their records."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import RecordError
+from orchestrator.events.rundir import attempt_stem, open_run, read_batches
+from orchestrator.execute.api import Ended, Passed, Progress, Started
+from orchestrator.plan.model import Plan
+
+if TYPE_CHECKING:
+    from orchestrator.cli.validations import RunChecks
+
+
+class LiveChecks:
+    """Says what checks find as soon as a group of steps is over: from its records, while nothing is being measured."""
+
+    def __init__(self, plan: Plan, path: Path, say: Callable[[str], object]) -> None:
+        self._groups: dict[str, tuple[str, ...]] = {}
+        self._stems: dict[str, str] = {}
+        self._checks: RunChecks | None = None
+        self.on_plan(plan)
+        self._path = path
+        self._say = say
+        self._ended: dict[str, Ended] = {}
+        self._is_first = True
+
+    def on_plan(self, plan: Plan) -> None:
+        """Learn which steps belong together, of the plan or of what is done beyond it."""
+        self._groups |= {step.id: tuple(other.id for other in group) for group in plan.groups() for step in group}
+        self._stems |= {step.id: step.stem or step.id for step in plan.steps}
+        self._checks = None  # the manifest has changed
+
+    def on_progress(self, progress: Progress) -> None:
+        """Take the end of a step into account."""
+        if isinstance(progress, Started) and self._is_first:
+            # While it starts up, and nothing is measured: after the last step somebody would wait for it.
+            self._is_first = False
+            Thread(target=import_readers).start()
+        if not isinstance(progress, Ended):
+            return
+        self._ended[progress.step] = progress
+        group = self._groups.get(progress.step, ())
+        if any(step not in self._ended for step in group):
+            return
+        for step in group:
+            outcome = self._ended.pop(step).outcome
+            if isinstance(outcome, Passed):
+                self._tell(step, outcome.attempt)
+
+    def _tell(self, step: str, attempt: int) -> None:
+        from orchestrator.analysis.validity import seen_by
+        from orchestrator.cli.validations import checks_of
+
+        try:
+            if self._checks is None:
+                self._checks = checks_of(open_run(self._path))
+            checks = self._checks(step)
+            records = self._path / f"{attempt_stem(self._stems[step], attempt)}.data"
+            for _ in seen_by(read_batches(records, step), checks):
+                pass
+            found = [check.verdict() for check in checks]
+        except RecordError:
+            return  # the end of the run says what became of its records
+        for one in found:
+            if one.verdict != "pass":
+                self._say(f"{step}: {one.check}: {one.verdict}: {one.message}")
+
+
+def import_readers() -> None:
+    """Import what looks at the records once they are there."""
+    for name in ("orchestrator.cli.validations", "orchestrator.cli.summaries", "orchestrator.analysis.summary"):
+        importlib.import_module(name)

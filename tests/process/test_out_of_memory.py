@@ -1,0 +1,117 @@
+"""The kernel kills for memory as anybody else does, by SIGKILL; it counts what it kills, and that tells the two apart."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.process.conftest import until
+
+LIMIT_MIB = 64
+HOG = "import time; held = bytearray(1 << 29); held[::4096] = b'x' * len(held[::4096]); print('has it all')"
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A control group that may hold LIMIT_MIB, below our own."""
+    made, why = group_below_ours()
+    if made is None:
+        pytest.skip(f"no control group with a limit of memory can be made here: {why}")
+    yield made
+    until(lambda: is_removed(made), f"{made} is empty")
+
+
+def group_below_ours() -> tuple[Path | None, str]:
+    why = "there is no memory controller"
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            bases, limit, swap = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"], "memory.max", "memory.swap.max"
+        elif "memory" in controllers.split(","):
+            bases, limit, swap = ["/sys/fs/cgroup/memory"], "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
+        else:
+            continue
+        for base in bases:
+            made = Path(base + path.rstrip("/"), f"milabench-test-{os.getpid()}")
+            try:
+                made.mkdir()
+                if not (made / limit).exists():  # the controller is not handed down to it
+                    is_removed(made)
+                    continue
+                (made / limit).write_text(str(LIMIT_MIB << 20))
+                if (made / swap).exists():
+                    (made / swap).write_text("0" if limit == "memory.max" else str(LIMIT_MIB << 20))
+            except OSError as error:
+                why = str(error)
+                is_removed(made)
+                continue
+            return made, ""
+    return None, why
+
+
+def is_removed(made: Path) -> bool:
+    try:
+        made.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def inside(group: Path, command: str) -> tuple[str, ...]:
+    """A shell that goes into the group and then does something."""
+    return "sh", "-c", f"echo $$ > {group}/cgroup.procs || exit 99; {command}", "-", sys.executable, HOG
+
+
+def how(said: dict[str, Any]) -> tuple[Any, ...]:
+    return said["outcome"], said["why"], said["detail"]
+
+
+def was_killed_for_memory(said: dict[str, Any]) -> bool:
+    """By its own group, or where that cannot be asked (version 1) by the machine."""
+    told = (f"the kernel killed it for memory, in a control group that may hold {LIMIT_MIB} MiB", ON_MACHINE)
+    return how(said)[:2] == ("failed", "out-of-memory") and said["detail"] in told
+
+
+ON_MACHINE = "killed while the kernel was killing for memory on this machine"
+KILLED = (
+    "failed",
+    "out-of-memory",
+    f"the kernel killed it for memory, in a control group that may hold {LIMIT_MIB} MiB",
+)
+
+
+def test_the_group_in_which_everything_runs_is_named_with_its_limit(group: Path, agent: Any) -> None:
+    (group / "cgroup.procs").write_text(str(agent.process.pid))
+    assert how(agent.run(sys.executable, "-c", HOG)) == KILLED
+    assert how(agent.run("sh", "-c", "kill -9 $$", step="second"))[:2] == ("failed", "signal")
+
+
+def test_a_step_that_the_kernel_killed_for_memory_is_out_of_memory(agent: Any, group: Path) -> None:
+    assert was_killed_for_memory(agent.run(*inside(group, 'exec "$1" -c "$2"')))
+
+
+def test_so_is_one_whose_shell_tells_that_its_program_was_killed(agent: Any, group: Path) -> None:
+    assert was_killed_for_memory(agent.run(*inside(group, '"$1" -c "$2"; exit $?')))
+
+
+def test_a_kill_by_somebody_else_in_the_same_group_is_none(agent: Any, group: Path) -> None:
+    assert how(agent.run(*inside(group, "kill -9 $$"))) == (
+        *("failed", "signal"),
+        "ended by SIGKILL, perhaps by the kernel for want of memory",
+    )
+
+
+def test_a_later_kill_by_somebody_else_is_not_taken_for_the_kernels(agent: Any, group: Path) -> None:
+    assert was_killed_for_memory(agent.run(*inside(group, 'exec "$1" -c "$2"'), step="first"))
+    assert how(agent.run(*inside(group, "kill -9 $$"), step="second"))[:2] == ("failed", "signal")
+
+
+def test_a_step_whose_child_was_killed_for_memory_and_that_ended_well_has_passed(agent: Any, group: Path) -> None:
+    assert how(agent.run(*inside(group, '"$1" -c "$2"; true'))) == ("passed", None, "")

@@ -1,0 +1,33 @@
+"""Leaves its terminal, and goes on by itself once the folder that it is given holds a file `go`."""
+
+import os, subprocess, sys, threading, time
+from pathlib import Path
+
+from orchestrator.errors import MilabenchError
+from orchestrator.execute.detach import Parted, part
+from orchestrator.execute.interrupts import Asked, Interrupts
+
+folder = Path(sys.argv[1])
+Interrupts().take_over()
+if "threads" in sys.argv:
+    threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+try:
+    side = part()
+except MilabenchError as error:
+    sys.exit(str(error))
+if isinstance(side, Parted):
+    print(side.run, side.code)
+    sys.exit(0)
+try:
+    print("said while tied", file=sys.stderr)
+    (folder / "pid").write_text(str(os.getpid()))
+    while not (folder / "go").exists():
+        time.sleep(0.01)
+    side.hold(folder)
+    print("said while held", file=sys.stderr)
+    side.let_go(folder)
+    print("said alone", file=sys.stderr)
+    subprocess.run(["sh", "-c", "echo said by another >&2"], check=True)
+    (folder / "done").touch()
+except Asked:
+    sys.exit(130)
