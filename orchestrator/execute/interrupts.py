@@ -45,7 +45,7 @@ class Interrupts:
         self._listener: Callable[[], object] | None = None
         self._child: Callable[[int], object] | None = None
         self._is_held = False
-        self._kept = 0
+        self._kept: list[int] = []
         self._asked: float | None = None
         self._is_over = False
 
@@ -77,7 +77,7 @@ class Interrupts:
         elif self._listener is not None:
             self._listener()
         elif self._is_held:
-            self._kept += 1
+            self._kept.append(number)
         elif self._asked is None or number == signal.SIGALRM:
             self._asked = time.monotonic()
             raise Asked
@@ -95,7 +95,7 @@ class Interrupts:
         finally:
             self._is_held = before
         if self._kept and not before:
-            self._kept = 0
+            self._kept.clear()
             self(signal.SIGINT, None)
 
     @contextlib.contextmanager
@@ -103,9 +103,9 @@ class Interrupts:
         """Signals call `listener` meanwhile, those that were held before at once; it may be called at any instant."""
         before, self._listener = self._listener, listener
         try:
-            for _ in range(self._kept):
+            for _ in self._kept:
                 listener()
-            self._kept = 0
+            self._kept.clear()
             yield
         finally:
             self._listener = before
@@ -114,15 +114,15 @@ class Interrupts:
     def left_to(self, child: Callable[[int], object]) -> Iterator[None]:
         """A child has the terminal meanwhile, and what is typed there is for it: Ctrl-C and Ctrl-\\ reach it by themselves.
 
-        What is sent to this process alone, SIGTERM and SIGHUP, is handed on; so is what was held before, as SIGTERM. Signals
-        stay caught, because the child would inherit that they are ignored.
+        What is sent to this process alone, SIGTERM and SIGHUP, is handed on; so is what was held before: it may
+        have come before there was a child. Signals stay caught, because the child would inherit that they are ignored.
         """
         quit_before = signal.signal(signal.SIGQUIT, self) if self._is_ours() else None
         self._child = child
         try:
-            if self._kept:
-                self._kept = 0
-                child(signal.SIGTERM)
+            for number in filter(SIGNALS.__contains__, self._kept):
+                child(number)
+            self._kept.clear()
             yield
         finally:
             self._child = None
