@@ -80,6 +80,8 @@ def command(
     """Hand the command line's values on; see the help text above."""
     from orchestrator.cli.request import requests
 
+    if not run_name:
+        raise click.UsageError("--run-name is empty; give a name, or leave it out")
     now = int(time.time())
     if dry_run:
         if detach and is_on_command_line("detach"):
@@ -186,6 +188,7 @@ def tell(carried: Carried) -> int:
     if counts:
         tell_counts(counts, carried.path)
     if carried.done.interrupted:
+        print("run: interrupted; `milabench resume` goes on with it", file=sys.stderr)
         return INTERRUPTED
     is_whole = bool(counts) and not any(counts[outcome] for outcome in CHANGE_THE_EXIT_CODE)
     return DONE if is_whole and carried.done.all_passed else STEPS_FAILED

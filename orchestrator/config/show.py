@@ -251,8 +251,8 @@ def _split_key(suite: Suite, key: str) -> tuple[str, str]:
     names = [name for name in (*suite.benchmarks, "system") if key == name or key.startswith(name + ".")]
     if not names:
         known = (*suite.benchmarks, "system")
-        way_out = near(key.partition(".")[0], known)
-        raise ConfigError(f"no benchmark is named as in {key!r}" + (f"; {way_out}" if way_out else ""))
+        way_out = near(key.partition(".")[0], known) or "say BENCH.KEY, with a name of `milabench list`, or system.KEY"
+        raise ConfigError(f"no benchmark is named as in {key!r}; {way_out}")
     name = max(names, key=len)
     return name, key[len(name) + 1 :]
 

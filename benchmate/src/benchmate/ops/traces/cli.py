@@ -64,6 +64,8 @@ def record(args: argparse.Namespace, program: list[str]) -> int:
     path = Path(args.output).absolute()
     if not path.parent.is_dir():
         raise OpsError(f"-o {args.output}: no folder {path.parent}")
+    if path.exists() and not path.is_file():
+        raise OpsError(f"-o {args.output}: is there and no file; name another")
     with tempfile.TemporaryDirectory(prefix="trace-") as notes:
         recording = Recording(
             path=str(path),
