@@ -122,7 +122,10 @@ def main() -> NoReturn:
         interrupts.take_over()
         code = _carry_out_the_command_line()
         interrupts.over()
-    except Asked:  # it is raised once, so nothing strikes this line
+    except (Asked, Exception) as error:  # it is raised once, so nothing strikes this line
+        # Some places, Python's own among them, make another error of what was raised in them.
+        if not isinstance(error, Asked) and not interrupts.was_asked:
+            raise
         print("interrupted", file=sys.stderr)
         code = INTERRUPTED
         interrupts.over()

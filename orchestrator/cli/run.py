@@ -187,8 +187,9 @@ def tell(carried: Carried) -> int:
     counts = write_summary(carried.path)
     if counts:
         tell_counts(counts, carried.path)
-    if carried.done.interrupted:
+    if carried.done.is_cut:
         print("run: interrupted; `milabench resume` goes on with it", file=sys.stderr)
+    if carried.done.interrupted:
         return INTERRUPTED
     is_whole = bool(counts) and not any(counts[outcome] for outcome in CHANGE_THE_EXIT_CODE)
     return DONE if is_whole and carried.done.all_passed else STEPS_FAILED

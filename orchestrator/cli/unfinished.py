@@ -86,8 +86,9 @@ def resume(path: Path, tether: Tether | None = None, *, display: str, force: boo
 
 
 def _close(run: Run) -> None:
-    """Write what an orchestrator that died after its last step had yet to write."""
-    if not run.is_ended:
+    """Write what an orchestrator that ended, however it did, after its last step had yet to write."""
+    is_told = run.is_ended and run.journal[-1].get("verdict") == "passed"
+    if not is_told:
         writer = RunWriter(run.path)
         try:
             writer.journal({"run": "ended", "verdict": "passed"})
@@ -95,7 +96,7 @@ def _close(run: Run) -> None:
             raise RecordError(f"{run.path}: cannot be written: {error.strerror}") from None
         finally:
             writer.close()
-    if not (run.path / SUMMARY).exists():
+    if not is_told or not (run.path / SUMMARY).exists():
         write_summary(run.path)
 
 

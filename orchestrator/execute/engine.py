@@ -102,16 +102,20 @@ class Overhead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """A plan that was carried out: an outcome for each of its steps."""
+    """A plan that was carried out: an outcome for each of its steps.
+
+    `interrupted`: somebody asked it to end; `is_cut` when that came before all was done.
+    """
 
     outcomes: Mapping[str, Outcome]
     interrupted: bool
+    is_cut: bool
     overhead: Overhead
 
     @property
     def all_passed(self) -> bool:
         """Whether nothing failed or was cancelled; a skipped step is no failure of its own."""
-        return not self.interrupted and all(isinstance(o, Passed | Skipped) for o in self.outcomes.values())
+        return not self.is_cut and all(isinstance(o, Passed | Skipped) for o in self.outcomes.values())
 
 
 async def execute(
@@ -155,6 +159,7 @@ class Engine:
         self._unrecorded: dict[str, OSError] = {}
         self._has_complained = False
         self._interrupts = 0
+        self._is_whole = True
         self._locking: asyncio.Task[None] | None = None
         self._asides: set[asyncio.Task[None]] = set()
         self._serving: dict[str, asyncio.Future[bool]] = {}
@@ -191,14 +196,18 @@ class Engine:
             wall_s=wall,
         )
         outcomes = {step.id: self._outcomes[step.id] for step in self._plan.steps}
-        done = Done(outcomes=outcomes, interrupted=self._interrupts > 0, overhead=overhead)
-        verdict = "interrupted" if done.interrupted else "passed" if done.all_passed else "failed"
+        is_cut = self._interrupts > 0 and (self._has_cancelled() or not self._is_whole)
+        done = Done(outcomes=outcomes, interrupted=self._interrupts > 0, is_cut=is_cut, overhead=overhead)
+        verdict = "interrupted" if is_cut else "passed" if done.all_passed else "failed"
         self._journal({"run": "ended", "verdict": verdict, "overhead": overhead.to_json()})
         return done
 
     def _more(self) -> Plan | None:
         """What is to be done beyond the plan, by what has been recorded; it belongs to the plan from now on."""
-        if self._settings.more is None or self._interrupts or self._has_cancelled():
+        if self._settings.more is None:
+            return None
+        if self._interrupts or self._has_cancelled():
+            self._is_whole = False  # what is beyond it was not asked for
             return None
         plan = self._settings.more()
         if plan is not None:

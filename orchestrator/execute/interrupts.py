@@ -57,6 +57,11 @@ class Interrupts:
         signal.signal(signal.SIGALRM, self)
         sys.unraisablehook = self._on_unraisable
 
+    @property
+    def was_asked(self) -> bool:
+        """Whether Asked was raised."""
+        return self._asked is not None
+
     def over(self) -> None:
         """How the command ends is decided: no signal changes it while the interpreter takes itself apart."""
         self._is_over = True

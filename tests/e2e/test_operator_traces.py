@@ -85,18 +85,8 @@ def test_a_step_of_two_ranks_is_recorded_summarised_converted_and_replayed(
 def test_benchmates_tests_of_replay_pass_in_an_environment_with_torch(milabench: Milabench, tmp_path: Path) -> None:
     where = milabench(tmp_path, "dev", *SUITE[:2], "ops-add", "--", "python", "-c", "import sys; print(sys.executable)")
     python = where.stdout.strip()
-    add = [
-        sys.executable,
-        "-m",
-        "uv",
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        python,
-        "pytest>=8.3",
-        "hypothesis>=6.100",
-    ]
+    # By pip, which asks where the user's settings say.
+    add = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "pytest>=8.3", "hypothesis>=6.100"]
     subprocess.run(add, check=True)
     tests = str(ROOT / "benchmate" / "tests" / "ops" / "test_traces_replay.py")
     command = [

@@ -80,6 +80,18 @@ def test_resume_of_a_finished_run_says_so(
     assert (run / "journal.jsonl").read_bytes() == before
 
 
+def test_resume_of_a_run_that_was_interrupted_after_its_last_step_says_that_it_passed(
+    milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
+) -> None:
+    assert milabench("run", *suite(tmp_path, a="echo fine")).code == 0
+    (run,) = runs(environ["MILABENCH_BASE"])
+    journal = run / "journal.jsonl"
+    journal.write_text(journal.read_text().replace('"verdict":"passed"', '"verdict":"interrupted"'))
+    assert milabench("resume", str(run)).code == 0
+    assert json.loads(journal.read_text().splitlines()[-1])["verdict"] == "passed"
+    assert json.loads((run / "summary.json").read_text())["verdict"] == "passed"
+
+
 def test_what_failed_is_run_again(milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path) -> None:
     here = suite(tmp_path, shaky=once(tmp_path, "seen"), sound="echo fine")
     assert milabench("run", *here, "--repeat", "2").code == 1

@@ -281,6 +281,18 @@ def test_a_device_that_is_held_is_waited_for_when_told_to() -> None:
     assert isinstance(seen[0], Waiting)
 
 
+def test_an_interrupt_after_the_last_step_changes_nothing_of_what_is_recorded() -> None:
+    records = Records()
+
+    def interrupt(thing: Progress, engine: Engine) -> None:
+        if isinstance(thing, Ended):
+            engine.interrupt()
+
+    done, _ = carry_out(step("a", "echo"), records=records, on=interrupt)
+    assert (done.interrupted, done.is_cut, done.all_passed) == (True, False, True)
+    assert records.entries[-1]["verdict"] == "passed"
+
+
 def test_an_interrupt_while_waiting_for_a_device_cancels_everything() -> None:
     def interrupt(thing: Progress, engine: Engine) -> None:
         if isinstance(thing, Waiting):
