@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from orchestrator import __version__
 from orchestrator.cli.inputs import Inputs
-from orchestrator.cli.live_checks import LiveChecks
+from orchestrator.cli.live_checks import LiveChecks, import_readers_aside
 from orchestrator.cli.reaching import addresses, reach
 from orchestrator.display.choose import Display, choose_display
 from orchestrator.errors import RecordError, Unreachable
@@ -247,7 +247,11 @@ async def _engine(
         lacks=lambda step, stem: lacking_numbers(step.config, writer.path / f"{stem}.data"),
     )
     try:
-        await asyncio.gather(*map(_opened, nodes.values()))
+        opening = asyncio.gather(*map(_opened, nodes.values()))
+        await asyncio.sleep(0)  # this machine's agent is a process now, and takes its time to begin
+        if plan.phase == "run":
+            import_readers_aside()
+        await opening
         return await execute(plan, nodes, writer, progress, settings)
     finally:
         await asyncio.gather(*(node.close() for node in nodes.values()))

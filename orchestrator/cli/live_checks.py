@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -10,11 +11,15 @@ from typing import TYPE_CHECKING
 
 from orchestrator.errors import RecordError
 from orchestrator.events.rundir import attempt_stem, open_run, read_batches
-from orchestrator.execute.api import Ended, Passed, Progress, Started
+from orchestrator.execute.api import Ended, Passed, Progress
 from orchestrator.plan.model import Plan
 
 if TYPE_CHECKING:
     from orchestrator.cli.validations import RunChecks
+
+
+READERS = ("orchestrator.cli.validations", "orchestrator.cli.summaries", "orchestrator.analysis.summary")
+SWITCH_S = 0.0005
 
 
 class LiveChecks:
@@ -28,7 +33,6 @@ class LiveChecks:
         self._path = path
         self._say = say
         self._ended: dict[str, Ended] = {}
-        self._is_first = True
 
     def on_plan(self, plan: Plan) -> None:
         """Learn which steps belong together, of the plan or of what is done beyond it."""
@@ -38,10 +42,6 @@ class LiveChecks:
 
     def on_progress(self, progress: Progress) -> None:
         """Take the end of a step into account."""
-        if isinstance(progress, Started) and self._is_first:
-            # While it starts up, and nothing is measured: after the last step somebody would wait for it.
-            self._is_first = False
-            Thread(target=import_readers).start()
         if not isinstance(progress, Ended):
             return
         self._ended[progress.step] = progress
@@ -72,7 +72,11 @@ class LiveChecks:
                 self._say(f"{step}: {one.check}: {one.verdict}: {one.message}")
 
 
-def import_readers() -> None:
-    """Import what looks at the records once they are there."""
-    for name in ("orchestrator.cli.validations", "orchestrator.cli.summaries", "orchestrator.analysis.summary"):
-        importlib.import_module(name)
+def import_readers_aside() -> None:
+    """Import what looks at the records once they are there, while something else is waited for.
+
+    After the last step somebody would wait for it, and while one is measured it would disturb.
+    """
+    # Whoever waits for the interpreter's lock gets it after this time, by default after 5 ms.
+    sys.setswitchinterval(SWITCH_S)
+    Thread(target=lambda: [importlib.import_module(name) for name in READERS]).start()
