@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -83,20 +84,8 @@ def told_by_nodes(system: SystemConfig, local: Node, base: str, *, accept_new: b
 def node_of(name: str, told: Told) -> Node:
     """What a machine said of itself, as a node."""
     made = parse(told.facts, name=name)
-    return Node(
-        name=name,
-        local=False,
-        storage=told.storage,
-        hostname=made.hostname,
-        cpu_model=made.cpu_model,
-        cpu_count=made.cpu_count,
-        memory_mib=made.memory_mib,
-        os=made.os,
-        kernel=made.kernel,
-        python=made.python,
-        devices=made.devices,
-        details={**made.details, "behind_s": round(told.behind_s, 3)},
-    )
+    details = {**made.details, "behind_s": round(told.behind_s, 3)}
+    return replace(made, local=False, storage=told.storage, details=details)
 
 
 def ask_nodes(system: SystemConfig, local: Node, base: str, *, accept_new: bool = False) -> dict[str, Node]:

@@ -34,16 +34,7 @@ def wrong_after(seed: int, case: Case) -> object:
     """Strikes a run; what is not as it should be then."""
     chance = random.Random(seed)
     number, later_s = chance.choice(SIGNALS), chance.choice((chance.uniform(0, 0.1), chance.uniform(0, LIFE_S)))
-    with (case.base / "said").open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", "run", *SUITE],
-            env=case.environ,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    process = case.begun()
     try:
         deadline = time.monotonic() + CEILING_S
         while not catches(process.pid, signal.SIGTERM) and process.poll() is None:

@@ -92,11 +92,11 @@ class Case:
         assert code == 0, said
         return self.run_folder()
 
-    def wrong_after(self, strike: Strike, expected: object) -> object:
-        """What is not as it should be after a strike and `milabench resume`; nothing where all is well."""
+    def begun(self) -> subprocess.Popen[bytes]:
+        """A run that has just begun, in a session of its own; what it says goes to the file `said`."""
         # Into a file: an agent that hangs keeps a pipe open.
         with (self.base / "said").open("wb") as output:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "orchestrator", "run", *self.suite],
                 env=self.environ,
                 cwd=ROOT,
@@ -105,6 +105,10 @@ class Case:
                 stderr=output,
                 start_new_session=True,
             )
+
+    def wrong_after(self, strike: Strike, expected: object) -> object:
+        """What is not as it should be after a strike and `milabench resume`; nothing where all is well."""
+        process = self.begun()
         try:
             self.hit(strike, process)
             process.wait(CEILING_S)

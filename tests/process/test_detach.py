@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import CEILING_S, PROGRAMS, ROOT, is_gone, until
+from tests.commands import ROOT
+
+from .conftest import CEILING_S, PROGRAMS, is_gone, until
 
 
 @pytest.fixture

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,9 @@ import yaml
 from orchestrator.execute.machine import Machine
 from orchestrator.execute.ssh import Address
 from orchestrator.plan.model import Step
+from tests.commands import ROOT, Said, milabench_in
 from tests.ssh.hosts import Host, Hosts, on_loopback, why_no_sshd
 
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
 SUITE = ROOT / "tests" / "suite" / "odd.yaml"
 CEILING_S = 40.0  # generous: it is only reached when something is broken
@@ -88,15 +86,6 @@ def machine(request: pytest.FixtureRequest, hosts: Hosts) -> Machine:
     return Machine(address(hosts, hosts.hosts[0], transport=request.param))
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command answered."""
-
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
     """The user's variables: an empty home, and a base that is new."""
@@ -115,21 +104,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def milabench(environ: dict[str, str]) -> Callable[..., Said]:
     """Runs `milabench ARGUMENTS` to its end."""
-
-    def run(*argv: str, **more: str) -> Said:
-        done = subprocess.run(
-            [sys.executable, "-m", "orchestrator", *argv],
-            env={**environ, **more},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Said(done.returncode, done.stdout, done.stderr)
-
-    return run
+    return milabench_in(environ)
 
 
 @pytest.fixture

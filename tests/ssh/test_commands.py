@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.ssh.conftest import Said
+from tests.commands import Said
 from tests.ssh.hosts import Hosts
 
 System = Callable[[dict[str, Any]], Path]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.ssh.conftest import Said
+from tests.commands import Said
 from tests.ssh.hosts import Hosts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.ssh.conftest import ROOT, Said
+from tests.commands import ROOT, Said
 from tests.ssh.hosts import Hosts
 
 SUITE = str(ROOT / "tests" / "suite" / "jobs_on_two_nodes.yaml")

@@ -18,7 +18,8 @@ import pytest
 
 from orchestrator.execute.api import Failed, Frame, Order, Passed, Progress, Started
 from orchestrator.execute.machine import Machine, node_marker, remote_node
-from tests.ssh.conftest import PROGRAMS, Said, address, carrying, python, step, until, until_async
+from tests.commands import Said
+from tests.ssh.conftest import PROGRAMS, address, carrying, python, step, until, until_async
 from tests.ssh.hosts import Hosts, sessions
 
 TREE = (sys.executable, str(PROGRAMS / "tree.py"), "wait")

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.commands import ROOT, Said, milabench_in
+
 SUITE = ROOT / "tests" / "suite" / "odd.yaml"
 HERE = ("--use-current-env", "--config", str(SUITE))
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a command answered."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
@@ -46,21 +35,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def milabench(environ: dict[str, str]) -> Callable[..., Said]:
     """Runs `milabench ARGUMENTS` to its end."""
-
-    def run(*argv: str, cwd: Path = ROOT, **more: str) -> Said:
-        done = subprocess.run(
-            [sys.executable, "-m", "orchestrator", *argv],
-            env={**environ, **more},
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Said(done.returncode, done.stdout, done.stderr)
-
-    return run
+    return milabench_in(environ)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT, Said
+from tests.commands import ROOT, Said
+
 from .test_resume import carrying, start
 from .test_run import CEILING_S, until
 from .written import once, runs, suite

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from .conftest import ROOT, Said
+from tests.commands import ROOT, Said
+
 from .written import ends, once, runs, suite
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import HERE, Said
+from tests.commands import Said
+
+from .conftest import HERE
 
 
 def only_line(said: Said) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT, Said
+from tests.commands import ROOT, Said
 
 Milabench = Callable[..., Said]
 QUICKSTART = "config/quickstart.yaml"

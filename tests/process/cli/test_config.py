@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from .conftest import ROOT, Said
+from tests.commands import ROOT, Said
 
 Milabench = Callable[..., Said]
 QUICKSTART = ("--config", "config/quickstart.yaml")

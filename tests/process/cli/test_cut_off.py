@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Said
+from tests.commands import Said
+
 from .written import once, runs, suite
 
 PLACES = 20

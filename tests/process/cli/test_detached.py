@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from .conftest import ROOT, Said
+from tests.commands import ROOT, Said
+
 from .test_about_runs import going
 from .test_resume import carrying
 from .test_run import CEILING_S, until

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import HERE, ROOT, Said
+from tests.commands import ROOT, Said
+
+from .conftest import HERE
 
 
 def test_a_command_runs_in_the_benchmarks_folder_with_its_variables(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.process.cli.conftest import ROOT, Said
+from tests.commands import ROOT, Said
 from tests.process.conftest import is_gone, until
 
 KNOWN = json.loads((ROOT / "tests" / "golden" / "known_answers.json").read_text())["seed003"]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from .conftest import Said
+from tests.commands import Said
 
 
 def test_words_and_files_are_those_of_whoever_types_them(milabench: Callable[..., Said], tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import ROOT, Said
+from tests.commands import ROOT, Said
 
 SUITES = ROOT / "tests" / "suite"
 CLUSTER = ("--config", str(SUITES / "imaginary.yaml"), "--system", str(SUITES / "two_nodes_of_8.yaml"), "--repeat", "1")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from orchestrator.plan.model import digest
+from tests.commands import Said
 
-from .conftest import Said
 from .test_resume import start
 from .test_run import CEILING_S, until
 from .written import ends, once, runs, suite

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import ROOT, Said
+
 from .conftest import HERE as ODD
-from .conftest import ROOT, Said
 from .test_run import CEILING_S, marked, until
 from .written import ends, journal, once, runs, suite
 

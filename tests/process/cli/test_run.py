@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import HERE, ROOT, Said
+from tests.commands import ROOT, Said
+
+from .conftest import HERE
 
 CEILING_S = 180
 

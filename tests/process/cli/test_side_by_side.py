@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from .conftest import HERE, ROOT, Said
+from tests.commands import ROOT, Said
+
+from .conftest import HERE
 
 TWO = (*HERE, "--override", "system.gpu.count=2")
 BUSY = {"memory_MiB": [512, 1024], "load": 0.9, "power_W": 300, "throttle": 4, "temperature": 55, "sm_clock_MHz": 1500}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from .conftest import ROOT, Said
+from tests.commands import ROOT, Said
 
 SIZED = ("--use-current-env", "--config", str(ROOT / "tests" / "suite" / "sized.yaml"))
 QUIET = ("--display", "none", "--wait")

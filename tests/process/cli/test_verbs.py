@@ -7,7 +7,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from .conftest import HERE, Said
+from tests.commands import Said
+
+from .conftest import HERE
 
 
 def test_help_and_version_import_nothing_heavy(milabench: Callable[..., Said]) -> None:

@@ -10,8 +10,7 @@ import pytest
 from orchestrator.cli.detaching import tell
 from orchestrator.errors import Unreachable
 from orchestrator.execute.detach import Parted
-
-from .conftest import Said
+from tests.commands import Said
 
 RUN = Path("results/runs/run.2026-03-14_12-00-00")
 

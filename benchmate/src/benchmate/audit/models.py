@@ -110,7 +110,8 @@ def _of_user(module: str, name: str, batch: int, device: str) -> Callable[[], An
         raise ModelError(
             f"model {module}:{name}: expected a function, or a pair of a function and its arguments, got {type(made).__name__}"
         )
-    return made  # type: ignore[no-any-return]
+    call: Callable[[], Any] = made
+    return call
 
 
 def _onnx(path: Path, batch: int, device: str) -> Callable[[], Any]:

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 import benchmate
 from benchmate.ops import exec_modes, registry, sampling
+from benchmate.ops.ending import exit_code
 from benchmate.ops.errors import OpsError
 from benchmate.ops.generate import FILLS
 from benchmate.ops.options import FORMATS, ExecutionPass, Options, Profiler, parse_modes
@@ -31,18 +32,7 @@ def main(argv: Sequence[str]) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
     _log_to_stderr(args.log_level if _is_first_rank() else "ERROR")
-    try:
-        return _carried_out(args, parser)
-    except OpsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        # Who reads has seen enough (`--expand | head`); nothing more can be told, at exit neither.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+    return exit_code(lambda: _carried_out(args, parser))
 
 
 def _carried_out(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmate.ops.errors import OperatorFailed, OpsError
+from benchmate.ops.ending import exit_code
+from benchmate.ops.errors import OpsError
 from benchmate.ops.traces.record import VARIABLE, Recording, own_path, profile_path, variable
 
 EPILOG = """\
@@ -26,21 +27,7 @@ def main(argv: Sequence[str]) -> int:
     """Run a command; returns the exit code."""
     argv, program = _split(argv)
     args = _parser().parse_args(argv)
-    try:
-        return int(COMMANDS[args.command](args, program))
-    except OpsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OperatorFailed as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        # Who reads has seen enough; nothing more can be told, at exit neither.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+    return exit_code(lambda: int(COMMANDS[args.command](args, program)))
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:

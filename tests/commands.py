@@ -1,0 +1,39 @@
+"""Runs `milabench` as a user does, in a process of its own, and keeps what it answered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+
+def milabench_in(environ: Mapping[str, str]) -> Callable[..., Said]:
+    """What runs `milabench ARGUMENTS` to its end with these variables; none of its ends may be a traceback."""
+
+    def run(*argv: str, cwd: Path = ROOT, **more: str) -> Said:
+        done = subprocess.run(
+            [sys.executable, "-m", "orchestrator", *argv],
+            env={**environ, **more},
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    return run
