@@ -25,7 +25,7 @@ def milabench_in(environ: Mapping[str, str]) -> Callable[..., Said]:
 
     def run(*argv: str, cwd: Path = ROOT, **more: str) -> Said:
         done = subprocess.run(
-            [sys.executable, "-m", "orchestrator", *argv],
+            [sys.executable, "-m", "milabench", *argv],
             env={**environ, **more},
             cwd=cwd,
             capture_output=True,

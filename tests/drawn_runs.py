@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from orchestrator.events.model import Event
-from orchestrator.events.rundir import Run
+from milabench.events.model import Event
+from milabench.events.rundir import Run
 from tests.recorded_run import SYSTEM, Recorded, data, record
 
 HOSTILE = "<script>alert(1)<script>\"'&"

@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from orchestrator.events import rundir, wire
-from orchestrator.events.model import Data, End, Event, Line, Message, Start
+from milabench.events import rundir, wire
+from milabench.events.model import Data, End, Event, Line, Message, Start
 
 NOON = datetime(2026, 3, 14, 12, 0, 0)
 SYSTEM: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.bench.api import Benchmark, PyPI
+from milabench.bench.api import Benchmark, PyPI
 
 benchmark = Benchmark(
     source=PyPI(

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.measure import Measurement, measure
-from orchestrator.events.wire import decode
+from milabench.analysis.measure import Measurement, measure
+from milabench.events.wire import decode
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed; the end-to-end tests bring it"

@@ -186,7 +186,7 @@ class Place:
     def words(self, verb: str, *more: str) -> list[str]:
         """A command line."""
         own = [] if verb in ("cleanup", "report", "resume") else ["--config", str(self.folder / "suite.yaml")]
-        return [sys.executable, "-m", "orchestrator", verb, *own, "--base", str(self.folder / "the base"), *more]
+        return [sys.executable, "-m", "milabench", verb, *own, "--base", str(self.folder / "the base"), *more]
 
     def milabench(self, verb: str, *more: str) -> subprocess.CompletedProcess[str]:
         """A command carried out."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from orchestrator.cli.compare import command as compare
-from orchestrator.cli.report import command as report
+from milabench.cli.compare import command as compare
+from milabench.cli.report import command as report
 from tests import chromium
 from tests.drawn_runs import HOSTILE, NAMES, system
 

@@ -54,7 +54,7 @@ class Place:
         # mpirun logs in by itself.
         login = f"ssh -i {self.cluster.key} -o UserKnownHostsFile={self.cluster.known_hosts} -o BatchMode=yes"
         override = ["-s", f"mpirun.env.OMPI_MCA_plm_rsh_agent={login}"]
-        return [sys.executable, "-m", "orchestrator", verb, *given, *override, *more]
+        return [sys.executable, "-m", "milabench", verb, *given, *override, *more]
 
     def environ(self) -> dict[str, str]:
         """The user's variables."""

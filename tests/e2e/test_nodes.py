@@ -31,7 +31,7 @@ def milabench(verb: str, system: Path, base: Path) -> str:
     words = [verb, "--config", "tests/suite/odd.yaml", "--select", "good", "--system", str(system), "--base", str(base)]
     env = {**os.environ, "MILABENCH_LOCK_DIR": str(base.parent / "locks"), "MILABENCH_WAIT": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "orchestrator", *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "milabench", *words], cwd=ROOT, env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stderr
@@ -68,7 +68,7 @@ def test_environments_that_could_only_be_moved_are_refused_with_the_node(hosts: 
     system.write_text(yaml.safe_dump(made))
     words = ["install", "--config", "tests/suite/odd.yaml", "--select", "good", "--system", str(system)]
     done = subprocess.run(
-        [sys.executable, "-m", "orchestrator", *words, "--base", str(tmp_path / "here")],
+        [sys.executable, "-m", "milabench", *words, "--base", str(tmp_path / "here")],
         cwd=ROOT,
         capture_output=True,
         text=True,

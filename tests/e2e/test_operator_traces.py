@@ -43,7 +43,7 @@ def milabench(tmp_path_factory: pytest.TempPathFactory) -> Milabench:
     environ = {**kept, "MILABENCH_BASE": str(base), "MILABENCH_WAIT": "1", "OMP_NUM_THREADS": "1"}
 
     def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "orchestrator", *argv]
+        command = [sys.executable, "-m", "milabench", *argv]
         environ["PYTHONPATH"] = str(ROOT)
         return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, check=False)
 

@@ -21,7 +21,7 @@ def test_operators_of_a_suite_are_metrics_with_a_headline(tmp_path: Path) -> Non
     environ = {**kept, "MILABENCH_BASE": str(tmp_path), "MILABENCH_WAIT": "1"}
 
     def milabench(*argv: str) -> str:
-        command = [sys.executable, "-m", "orchestrator", *argv]
+        command = [sys.executable, "-m", "milabench", *argv]
         done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout

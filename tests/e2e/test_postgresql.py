@@ -59,7 +59,7 @@ def server() -> Iterator[str]:
 
 def milabench(base: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "MILABENCH_BASE": str(base)}
-    command = [sys.executable, "-m", "orchestrator", *argv]
+    command = [sys.executable, "-m", "milabench", *argv]
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
 

@@ -44,7 +44,7 @@ class Place:
     def milabench(self, *argv: str, expect: int = 0) -> subprocess.CompletedProcess[str]:
         """Run the command to its end."""
         done = subprocess.run(
-            [sys.executable, "-m", "orchestrator", *argv],
+            [sys.executable, "-m", "milabench", *argv],
             env=self.environ,
             cwd=ROOT,
             capture_output=True,
@@ -205,7 +205,7 @@ def running(place: Place) -> Iterator[subprocess.Popen[bytes]]:
     """A run of digits that would take long."""
     argv = ("run", *QUICKSTART, "--select", "digits", "--override", "digits.voir.options.stop=1000000")
     process = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", *argv], env=place.environ, cwd=ROOT, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "milabench", *argv], env=place.environ, cwd=ROOT, stderr=subprocess.DEVNULL
     )
     try:
         until(lambda: len(place.processes()) > 0, "the benchmark's process")

@@ -24,8 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from orchestrator.events.rundir import RunWriter, create  # noqa: E402
-from orchestrator.events.wire import dump  # noqa: E402
+from milabench.events.rundir import RunWriter, create  # noqa: E402
+from milabench.events.wire import dump  # noqa: E402
 
 NOON = datetime(2026, 3, 14, 12)
 BATCH = 20_000
@@ -50,18 +50,18 @@ def main() -> None:
 
 
 def report_sizes(base: Path, most: int, files: int) -> float:
-    nothing = cost("orchestrator.cli.report")
+    nothing = cost("milabench.cli.report")
     before: tuple[int, float] | None = None
     for records in (100_000, 1_000_000, 10_000_000):
         if records > most:
             break
         path = run_of(base, f"n{records}", records=records, benchmarks=files)
         size = sum(file.stat().st_size for file in path.iterdir()) / 2**20
-        first = cost("orchestrator", "report", str(path))
-        again = cost("orchestrator", "report", str(path))
-        page = cost("orchestrator", "report", str(path), "--format", "html")
+        first = cost("milabench", "report", str(path))
+        again = cost("milabench", "report", str(path))
+        page = cost("milabench", "report", str(path), "--format", "html")
         (path / "summary.json").unlink()
-        anew = cost("orchestrator", "report", str(path), "--format", "html")
+        anew = cost("milabench", "report", str(path), "--format", "html")
         more = f", {(first[2] - before[1]) * 2**20 / (records - before[0]):.1f} bytes more a record" if before else ""
         told = f"{first[0]:.2f} s ({first[1]:.2f} s of processor), {first[2]:.0f} MiB{more}; again {again[0]:.2f} s"
         told += f"; as a page {page[0]:.2f} s ({page[1]:.2f}), both {anew[0]:.2f} s ({anew[1]:.2f}), {anew[2]:.0f} MiB"
@@ -78,8 +78,8 @@ def compare_many(base: Path) -> None:
         for run in range(RUNS)
     ]
     names = [str(path) for path in paths]
-    cost("orchestrator", "report", *names)
-    wall, processor, memory = cost("orchestrator", "compare", *names)
+    cost("milabench", "report", *names)
+    wall, processor, memory = cost("milabench", "compare", *names)
     print(
         f"compare of {RUNS} runs of {BENCHMARKS} benchmarks: {wall:.2f} s ({processor:.2f} s of processor), {memory:.0f} MiB"
     )

@@ -28,13 +28,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from orchestrator.events.attempts import attempts  # noqa: E402
-from orchestrator.events.rundir import RunWriter, create, open_run, stems  # noqa: E402
-from orchestrator.execute.api import Started  # noqa: E402
-from orchestrator.execute.engine import Done, execute  # noqa: E402
-from orchestrator.execute.nodes import local_node  # noqa: E402
-from orchestrator.plan.model import Plan, Step  # noqa: E402
-from orchestrator.plan.resume import left  # noqa: E402
+from milabench.events.attempts import attempts  # noqa: E402
+from milabench.events.rundir import RunWriter, create, open_run, stems  # noqa: E402
+from milabench.execute.api import Started  # noqa: E402
+from milabench.execute.engine import Done, execute  # noqa: E402
+from milabench.execute.nodes import local_node  # noqa: E402
+from milabench.plan.model import Plan, Step  # noqa: E402
+from milabench.plan.resume import left  # noqa: E402
 
 PROCESSES = 8
 RECORDS = 100_000  # of each process
@@ -166,7 +166,7 @@ def around_one_second(base: Path) -> None:
     argv = [
         sys.executable,
         "-m",
-        "orchestrator",
+        "milabench",
         "run",
         "--use-current-env",
         "--config",

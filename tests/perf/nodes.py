@@ -23,11 +23,11 @@ from typing import Any
 
 import asyncssh
 
-from orchestrator.events.rundir import create
-from orchestrator.execute.engine import Settings, execute
-from orchestrator.execute.machine import Machine, remote_node
-from orchestrator.execute.ssh import Address
-from orchestrator.plan.model import Plan, Step
+from milabench.events.rundir import create
+from milabench.execute.engine import Settings, execute
+from milabench.execute.machine import Machine, remote_node
+from milabench.execute.ssh import Address
+from milabench.plan.model import Plan, Step
 
 RECORD = b'{"event":"data","data":{"task":"train","rate":%d,"units":"items/s","elapsed":0.001,"n":1},"pipe":"data","t":1.0}\n'
 

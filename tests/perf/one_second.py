@@ -40,7 +40,7 @@ def main(runs: int) -> None:
         environ = {**os.environ, "MILABENCH_LOCK_DIR": folder}
         environ.pop("PYTHONDONTWRITEBYTECODE", None)
         run = ("run", "--use-current-env", "--config", str(suite), "--base", folder, "--display", "none")
-        command = (sys.executable, "-m", "orchestrator", *run)
+        command = (sys.executable, "-m", "milabench", *run)
         cost(command, environ)  # once for the byte code
         pairs = [(cost((sys.executable, "-c", "pass"), environ), cost(command, environ)) for _ in range(runs)]
     bare = statistics.median(wall for (wall, _), _ in pairs)

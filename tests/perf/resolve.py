@@ -80,7 +80,7 @@ def written(folder: Path, jobs: int) -> Path:
 
 def ours(path: Path) -> dict[str, Any]:
     """CPU seconds for reading and resolving the suite, imports left out, and the peak memory of the process in MiB."""
-    from orchestrator.config.read import read_suite
+    from milabench.config.read import read_suite
 
     started = time.process_time()
     suite = read_suite([path], env={}, detected_arch="cuda")
@@ -91,13 +91,13 @@ def ours(path: Path) -> dict[str, Any]:
 
 def planned(path: Path) -> dict[str, Any]:
     """CPU seconds for the plan of the suite, and for its hash, on one node with one accelerator."""
-    from orchestrator.bench.api import Benchmark
-    from orchestrator.config.read import read_suite
-    from orchestrator.facts.model import Device, Node, SystemFacts
-    from orchestrator.plan.circumstances import Circumstances, Ready
-    from orchestrator.plan.dirs import dirs_under
-    from orchestrator.plan.profile import PROFILES
-    from orchestrator.plan.run import plan_run
+    from milabench.bench.api import Benchmark
+    from milabench.config.read import read_suite
+    from milabench.facts.model import Device, Node, SystemFacts
+    from milabench.plan.circumstances import Circumstances, Ready
+    from milabench.plan.dirs import dirs_under
+    from milabench.plan.profile import PROFILES
+    from milabench.plan.run import plan_run
 
     suite = read_suite([path], env={}, detected_arch="cuda")
     node = Node(cpu_count=8, devices=(Device(index=0, uuid="0", name="accelerator", arch="cuda"),))

@@ -34,7 +34,7 @@ def cost(*argv: str) -> tuple[float, float]:
 def main() -> None:
     """Print a row for each command."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    milabench = (sys.executable, "-m", "orchestrator")
+    milabench = (sys.executable, "-m", "milabench")
     bare, _ = cost(sys.executable, "-c", "pass")
     rows = {
         "milabench --help": (*milabench, "--help"),

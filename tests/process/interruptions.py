@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from orchestrator.errors import RecordError
-from orchestrator.events.rundir import open_run
+from milabench.errors import RecordError
+from milabench.events.rundir import open_run
 from tests.process.kill_points import AT_ONCE, CEILING_S, ROOT, SUITE, Case
 
 PROGRAM = ROOT / "tests" / "programs" / "interrupted_at.py"

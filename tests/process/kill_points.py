@@ -97,7 +97,7 @@ class Case:
         # Into a file: an agent that hangs keeps a pipe open.
         with (self.base / "said").open("wb") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", "orchestrator", "run", *self.suite],
+                [sys.executable, "-m", "milabench", "run", *self.suite],
                 env=self.environ,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
@@ -186,7 +186,7 @@ class Case:
     def milabench(self, *argv: str) -> tuple[int, str]:
         """The exit code of a command, and what it said."""
         done = subprocess.run(
-            [sys.executable, "-m", "orchestrator", *argv],
+            [sys.executable, "-m", "milabench", *argv],
             env=self.environ,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.execute.agent import container_name, containers_of, left_behind, sweep
+from milabench.execute.agent import container_name, containers_of, left_behind, sweep
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 

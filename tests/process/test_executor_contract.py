@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.execute.api import Cancelled, Executor, Failed, Frame, Order, Passed, Progress, Started, Waiting
-from orchestrator.execute.fake import FakeLocks, FakeNode
-from orchestrator.execute.nodes import local_node
-from orchestrator.plan.model import Step
+from milabench.execute.api import Cancelled, Executor, Failed, Frame, Order, Passed, Progress, Started, Waiting
+from milabench.execute.fake import FakeLocks, FakeNode
+from milabench.execute.nodes import local_node
+from milabench.plan.model import Step
 
 Make = Callable[[], Executor]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-AGENT = ROOT / "orchestrator" / "execute" / "agent.py"
+AGENT = ROOT / "orchestrator" / "milabench" / "execute" / "agent.py"
 
 NVML = r"""
 #include <stdlib.h>
@@ -234,7 +234,7 @@ def test_a_step_sees_the_devices_of_its_plan_whatever_was_inherited(
 
 
 def test_doctor_names_a_lost_device(library: str) -> None:
-    command = [sys.executable, "-m", "orchestrator", "doctor", "--use-current-env", "--json"]
+    command = [sys.executable, "-m", "milabench", "doctor", "--use-current-env", "--json"]
     suite = ["--config", str(ROOT / "tests" / "suite" / "odd.yaml"), "--select", "good"]
     done = subprocess.run(
         [*command, *suite],

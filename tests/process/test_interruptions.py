@@ -25,7 +25,7 @@ def test_a_signal_while_an_event_loop_is_made_or_closed_ends_in_order(tmp_path: 
 def test_an_event_loop_is_run_only_where_signals_are_held() -> None:
     found = {
         path.name
-        for path in (ROOT / "orchestrator").rglob("*.py")
+        for path in (ROOT / "orchestrator" / "milabench").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in ("run", "Runner", "new_event_loop", "run_until_complete")
         if isinstance(node.value, ast.Name) and node.value.id == "asyncio"
@@ -33,7 +33,7 @@ def test_an_event_loop_is_run_only_where_signals_are_held() -> None:
     assert found == {"interrupts.py"}
 
 
-BEGIN = "import os, signal, sys, time\nfrom orchestrator.execute.interrupts import Interrupts, interrupts, run_held\n"
+BEGIN = "import os, signal, sys, time\nfrom milabench.execute.interrupts import Interrupts, interrupts, run_held\n"
 
 
 def ran(code: str) -> tuple[int, str, str]:
@@ -84,7 +84,7 @@ def test_none_matters_once_the_end_is_decided() -> None:
 
 def test_asking_for_long_leaves_a_tidying_up_that_hangs() -> None:
     code = (
-        "import orchestrator.execute.interrupts as module\nmodule.PATIENCE_S = 0.0\n"
+        "import milabench.execute.interrupts as module\nmodule.PATIENCE_S = 0.0\n"
         "try:\n    os.kill(os.getpid(), signal.SIGTERM)\n"
         "except KeyboardInterrupt:\n    os.kill(os.getpid(), signal.SIGTERM)\n    print('hung')\n"
     )

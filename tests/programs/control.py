@@ -4,12 +4,12 @@ import json, sys
 from datetime import datetime
 from pathlib import Path
 
-from orchestrator.events.rundir import create
-from orchestrator.execute.api import Ended, Frame, Notice, Started, Waiting
-from orchestrator.execute.engine import Settings, execute, name_of
-from orchestrator.execute.interrupts import Interrupts, run_held
-from orchestrator.execute.nodes import local_node
-from orchestrator.plan.model import Plan, Step
+from milabench.events.rundir import create
+from milabench.execute.api import Ended, Frame, Notice, Started, Waiting
+from milabench.execute.engine import Settings, execute, name_of
+from milabench.execute.interrupts import Interrupts, run_held
+from milabench.execute.nodes import local_node
+from milabench.plan.model import Plan, Step
 
 
 def tell(*words):

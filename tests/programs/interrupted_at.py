@@ -42,7 +42,7 @@ def forked(base, argv, is_closing, at, number):
         closing = closing or (frame.f_code.co_name == "close" and path.endswith("/asyncio/runners.py"))
         return local if "/asyncio/" in path else None
 
-    from orchestrator.cli import main
+    from milabench.cli import main
 
     sys.settrace(trace)
     try:
@@ -57,7 +57,7 @@ def main(folder, seed, count, *argv):
     os.waitpid(forked(folder / "undisturbed", argv, False, -1, signal.SIGTERM), 0)
     lines, closed_in, modules = json.loads((folder / "undisturbed" / "told").read_text())
     for name in modules:
-        if name.startswith(("orchestrator", "asyncio", "click", "rich", "omegaconf", "yaml")):
+        if name.startswith(("milabench", "asyncio", "click", "rich", "omegaconf", "yaml")):
             importlib.import_module(name)
     places = [(False, 0, MADE_IN), (False, 0, MADE_IN), (True, 0, closed_in // 2), (False, MADE_IN, lines // 2)]
     strikes = sorted({(where[0], chance.randrange(*where[1:]) + 1) for _ in range(int(count) // 4) for where in places})

@@ -3,9 +3,9 @@
 import os, subprocess, sys, threading, time
 from pathlib import Path
 
-from orchestrator.errors import MilabenchError
-from orchestrator.execute.detach import Parted, part
-from orchestrator.execute.interrupts import Asked, Interrupts
+from milabench.errors import MilabenchError
+from milabench.execute.detach import Parted, part
+from milabench.execute.interrupts import Asked, Interrupts
 
 folder = Path(sys.argv[1])
 Interrupts().take_over()

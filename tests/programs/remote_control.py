@@ -5,14 +5,14 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from orchestrator.events.rundir import create
-from orchestrator.execute.api import Ended, Frame, Started
-from orchestrator.execute.engine import Settings, execute, name_of
-from orchestrator.execute.interrupts import Interrupts, run_held
-from orchestrator.execute.machine import Machine, remote_node
-from orchestrator.execute.runlock import this_orchestrator
-from orchestrator.execute.ssh import Address
-from orchestrator.plan.model import Plan, Step
+from milabench.events.rundir import create
+from milabench.execute.api import Ended, Frame, Started
+from milabench.execute.engine import Settings, execute, name_of
+from milabench.execute.interrupts import Interrupts, run_held
+from milabench.execute.machine import Machine, remote_node
+from milabench.execute.runlock import this_orchestrator
+from milabench.execute.ssh import Address
+from milabench.plan.model import Plan, Step
 
 
 def tell(*words):

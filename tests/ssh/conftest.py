@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.execute.machine import Machine
-from orchestrator.execute.ssh import Address
-from orchestrator.plan.model import Step
+from milabench.execute.machine import Machine
+from milabench.execute.ssh import Address
+from milabench.plan.model import Step
 from tests.commands import ROOT, Said, milabench_in
 from tests.ssh.hosts import Host, Hosts, on_loopback, why_no_sshd
 

@@ -42,7 +42,7 @@ class Commands:
     def run(self, words: list[str]) -> int:
         """The exit code of `milabench WORDS`."""
         # Not with us in the terminal's group, whose Ctrl-C it would hear a second time.
-        self._running = subprocess.Popen([sys.executable, "-m", "orchestrator", *words], cwd=ROOT, process_group=0)
+        self._running = subprocess.Popen([sys.executable, "-m", "milabench", *words], cwd=ROOT, process_group=0)
         if self.is_asked_to_end:  # a moment ago
             self._running.send_signal(signal.SIGINT)
         try:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import Unreachable
-from orchestrator.execute.boot import agent_file
-from orchestrator.execute.cluster import Reach
-from orchestrator.execute.machine import Machine, open_all
+from milabench.errors import Unreachable
+from milabench.execute.boot import agent_file
+from milabench.execute.cluster import Reach
+from milabench.execute.machine import Machine, open_all
 from tests.ssh.conftest import address
 from tests.ssh.hosts import Hosts, keygen, sessions
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from orchestrator.events.rundir import create, open_run
-from orchestrator.execute import ssh
-from orchestrator.execute.api import Frame, Progress
-from orchestrator.execute.engine import Done, Settings, execute
-from orchestrator.execute.machine import Machine, node_marker, remote_node
-from orchestrator.plan.model import Plan
+from milabench.events.rundir import create, open_run
+from milabench.execute import ssh
+from milabench.execute.api import Frame, Progress
+from milabench.execute.engine import Done, Settings, execute
+from milabench.execute.machine import Machine, node_marker, remote_node
+from milabench.plan.model import Plan
 from tests.ssh.conftest import address, carrying, python, step, until, until_async
 from tests.ssh.hosts import Host, Hosts, crash, cut, heal, in_namespaces, why_no_namespaces
 from tests.ssh.test_life_and_death import TREE, marker, said

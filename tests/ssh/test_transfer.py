@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import pytest
 
-from orchestrator.errors import Unreachable
-from orchestrator.execute.machine import Machine
-from orchestrator.execute.transfer import Desk, Sent, storages
+from milabench.errors import Unreachable
+from milabench.execute.machine import Machine
+from milabench.execute.transfer import Desk, Sent, storages
 from tests.ssh.conftest import address, until_async
 from tests.ssh.hosts import Hosts, sessions
 

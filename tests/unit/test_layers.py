@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# package -> the packages of orchestrator that it may import, besides itself and errors
+# package -> the packages of milabench that it may import, besides itself and errors
 MAY_IMPORT = {
     "errors": set(),
     "config": set(),
@@ -46,8 +46,8 @@ ONLY_HERE |= {"sqlite3": {"history"}, "psycopg": {"history"}, "pyarrow": {"histo
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    for path in sorted((ROOT / "orchestrator").rglob("*.py")):
-        yield path.relative_to(ROOT / "orchestrator").as_posix(), path
+    for path in sorted((ROOT / "orchestrator" / "milabench").rglob("*.py")):
+        yield path.relative_to(ROOT / "orchestrator" / "milabench").as_posix(), path
 
 
 MODULES = list(modules())
@@ -74,7 +74,7 @@ def test_a_module_imports_only_what_its_layer_may(name: str, path: Path) -> None
         return
     allowed = MAY_IMPORT[package] | {package, "errors"}
     reached = {
-        parts[1] for found in imports(path) if (parts := found.split("."))[0] == "orchestrator" and len(parts) > 1
+        parts[1] for found in imports(path) if (parts := found.split("."))[0] == "milabench" and len(parts) > 1
     } - {"__version__"}
     assert reached <= allowed, f"{name} imports {sorted(reached - allowed)}"
 
@@ -101,18 +101,18 @@ def test_the_control_plane_never_imports_the_instruments(name: str, path: Path) 
 
 def test_the_instruments_never_import_the_control_plane() -> None:
     for path in (ROOT / "benchmate").rglob("*.py"):
-        assert "orchestrator" not in {found.split(".")[0] for found in imports(path)}, path
+        assert "milabench" not in {found.split(".")[0] for found in imports(path)}, path
 
 
 def test_benchmarks_import_only_what_they_may() -> None:
     for path in (ROOT / "benchmarks").rglob("*.py"):
-        reached = {found.split(".")[0] for found in imports(path)} & {"orchestrator", "benchmate"}
-        allowed = {"orchestrator"} if path.name == "benchfile.py" else {"benchmate"}
+        reached = {found.split(".")[0] for found in imports(path)} & {"milabench", "benchmate"}
+        allowed = {"milabench"} if path.name == "benchfile.py" else {"benchmate"}
         assert reached <= allowed, path
 
 
 def test_the_agent_is_one_file_of_the_standard_library() -> None:
     import sys
 
-    path = ROOT / "orchestrator" / "execute" / "agent.py"
+    path = ROOT / "orchestrator" / "milabench" / "execute" / "agent.py"
     assert {found.split(".")[0] for found in imports(path)} <= set(sys.stdlib_module_names)

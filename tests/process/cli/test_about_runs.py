@@ -133,7 +133,7 @@ def test_logs_are_followed_until_the_step_ends(
     line = f"while ! test -e {tmp_path}/go; do sleep 0.05; done; echo last"
     with going(environ, tmp_path, line=line):
         following = subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", "logs", "-f", "long"],
+            [sys.executable, "-m", "milabench", "logs", "-f", "long"],
             env=environ,
             cwd=ROOT,
             stdout=subprocess.PIPE,

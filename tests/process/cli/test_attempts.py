@@ -85,7 +85,7 @@ def test_a_failed_step_comes_with_why_its_log_and_a_line_that_reruns_it_from_any
     # Without the variable that named the base: the line says it itself.
     kept = {name: value for name, value in environ.items() if name != "MILABENCH_BASE"}
     done = subprocess.run(
-        [sys.executable, "-m", "orchestrator", *words[1:]],
+        [sys.executable, "-m", "milabench", *words[1:]],
         env={**kept, "PYTHONPATH": str(ROOT)},
         cwd="/",
         capture_output=True,

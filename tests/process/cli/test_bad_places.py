@@ -55,7 +55,7 @@ def test_a_base_that_is_read_only_is_one_line(milabench: Callable[..., Said], tm
 def test_closed_and_full_streams_end_no_run(
     milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
 ) -> None:
-    words = [sys.executable, "-m", "orchestrator", "run", *suite(tmp_path, a="echo fine"), "--display", "plain"]
+    words = [sys.executable, "-m", "milabench", "run", *suite(tmp_path, a="echo fine"), "--display", "plain"]
     closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
     assert subprocess.run([*closed, *words], env=environ, cwd=ROOT, check=False).returncode == 0
     (run,) = runs(environ["MILABENCH_BASE"])

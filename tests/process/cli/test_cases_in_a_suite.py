@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 BENCHFILE = """
-    from orchestrator.bench.api import Benchmark
+    from milabench.bench.api import Benchmark
 
     benchmark = Benchmark(script="main.py", voirfile=None, prepare=None)
 """

@@ -82,9 +82,9 @@ def test_a_glance_finds_the_names_that_reading_finds(milabench: Milabench, tmp_p
 def test_nothing_heavy_is_imported_to_complete(environ: dict[str, str]) -> None:
     program = (
         "import sys, runpy, atexit\n"
-        "heavy = ('asyncio', 'asyncssh', 'rich', 'yaml', 'omegaconf', 'orchestrator.execute.api', 'orchestrator.config.read')\n"
+        "heavy = ('asyncio', 'asyncssh', 'rich', 'yaml', 'omegaconf', 'milabench.execute.api', 'milabench.config.read')\n"
         "atexit.register(lambda: print([m for m in heavy if m in sys.modules]))\n"
-        "runpy.run_module('orchestrator', run_name='__main__')"
+        "runpy.run_module('milabench', run_name='__main__')"
     )
     words = f"milabench run --config {QUICKSTART} --select f"
     done = subprocess.run(
@@ -111,7 +111,7 @@ def test_bash_itself_completes_with_the_script(milabench: Milabench, environ: di
     if (bash := shutil.which("bash")) is None:
         pytest.skip("bash is not installed")
     command = tmp_path / "milabench"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m orchestrator "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m milabench "$@"\n')
     command.chmod(0o755)
     script = milabench("completion", "bash").out.replace("complete -o", "complete 2>/dev/null -o")
     ask = (

@@ -19,7 +19,7 @@ from .test_resume import carrying
 from .test_run import CEILING_S, until
 from .written import ends, journal, runs, suite
 
-MILABENCH = (sys.executable, "-m", "orchestrator")
+MILABENCH = (sys.executable, "-m", "milabench")
 # Makes what is its standard input the terminal of a session of its own, as a login does.
 IN_A_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"

@@ -90,7 +90,7 @@ class Terminal:
         self._master, slave = pty.openpty()
         self.shown = ""
         self.process = subprocess.Popen(
-            [sys.executable, "-c", IN_A_TERMINAL, sys.executable, "-m", "orchestrator", "dev", *HERE, "good", *argv],
+            [sys.executable, "-c", IN_A_TERMINAL, sys.executable, "-m", "milabench", "dev", *HERE, "good", *argv],
             env={**environ, "SHELL": "/bin/sh", "PS1": "ready> ", "ENV": "", "TERM": "dumb"},
             cwd=ROOT,
             stdin=slave,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.plan.model import digest
+from milabench.plan.model import digest
 from tests.commands import Said
 
 from .test_resume import start

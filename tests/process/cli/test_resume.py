@@ -21,7 +21,7 @@ from .written import ends, journal, once, runs, suite
 
 def start(environ: dict[str, str], *argv: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", *argv],
+        [sys.executable, "-m", "milabench", *argv],
         env=environ,
         cwd=ROOT,
         stdin=subprocess.DEVNULL,

@@ -110,7 +110,7 @@ def test_a_child_that_outlives_its_benchmark_is_ended(prepared: Callable[..., Sa
 def running(environ: dict[str, str], *argv: str) -> Iterator[subprocess.Popen[str]]:
     """`milabench` while it measures `long`."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", *argv],
+        [sys.executable, "-m", "milabench", *argv],
         env=environ,
         cwd=ROOT,
         stdout=subprocess.PIPE,

@@ -18,7 +18,7 @@ def test_help_and_version_import_nothing_heavy(milabench: Callable[..., Said]) -
 
     probe = (
         "import sys; sys.argv = ['milabench', '--help']\n"
-        "from orchestrator.cli import main\n"
+        "from milabench.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print(sorted({'yaml', 'omegaconf', 'rich', 'asyncssh', 'unearth', 'asyncio'} & set(sys.modules)))"
     )

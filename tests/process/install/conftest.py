@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.execute.venv import find_uv
+from milabench.execute.venv import find_uv
 from tests.process.install.places import BACKEND, Index, Place, wheel
 
 

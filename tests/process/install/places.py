@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.execute.installed import benchmate_digest
-from orchestrator.execute.venv import InstallOptions, Progress, VenvOutcome, install_venvs
-from orchestrator.plan.dirs import Dirs, dirs_under
-from orchestrator.plan.requirements import RequirementFile
-from orchestrator.plan.venvs import VenvRequest, VenvSpec, plan_venvs
+from milabench.execute.installed import benchmate_digest
+from milabench.execute.venv import InstallOptions, Progress, VenvOutcome, install_venvs
+from milabench.plan.dirs import Dirs, dirs_under
+from milabench.plan.requirements import RequirementFile
+from milabench.plan.venvs import VenvRequest, VenvSpec, plan_venvs
 
 # A build backend that needs nothing, so that building needs no network either.
 BACKEND = """

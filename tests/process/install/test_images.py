@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import EnvironmentFailed
-from orchestrator.execute.images import fetch_here, missing_images
-from orchestrator.plan.image import Image, image_of, in_one_line
+from milabench.errors import EnvironmentFailed
+from milabench.execute.images import fetch_here, missing_images
+from milabench.plan.image import Image, image_of, in_one_line
 
 ENGINE = """#!/bin/sh
 echo "$@" >> calls

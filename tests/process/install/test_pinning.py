@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import EnvironmentFailed
-from orchestrator.execute.current_env import check_current_env
-from orchestrator.execute.installed import installed_packages
-from orchestrator.execute.pinning import Pinned, benchmate_requirements, pin_locks
-from orchestrator.plan.pin import PinInput, pin_specs
-from orchestrator.plan.requirements import RequirementFile, parse
+from milabench.errors import EnvironmentFailed
+from milabench.execute.current_env import check_current_env
+from milabench.execute.installed import installed_packages
+from milabench.execute.pinning import Pinned, benchmate_requirements, pin_locks
+from milabench.plan.pin import PinInput, pin_specs
+from milabench.plan.requirements import RequirementFile, parse
 from tests.process.install.places import Place
 
 

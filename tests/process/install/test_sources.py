@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.bench.api import Git, PyPI, Source
-from orchestrator.errors import EnvironmentFailed
-from orchestrator.execute import sources
-from orchestrator.execute.sources import (
+from milabench.bench.api import Git, PyPI, Source
+from milabench.errors import EnvironmentFailed
+from milabench.execute import sources
+from milabench.execute.sources import (
     SourceBroken,
     SourceOutcome,
     SourceReady,

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import EnvironmentFailed
-from orchestrator.execute.installed import is_ready, store_folder
-from orchestrator.execute.venv import VenvBroken, VenvOutcome, VenvReady
+from milabench.errors import EnvironmentFailed
+from milabench.execute.installed import is_ready, store_folder
+from milabench.execute.venv import VenvBroken, VenvOutcome, VenvReady
 from tests.process.install.places import Index, Place, wheel
 
 
@@ -186,10 +186,10 @@ INTERRUPTED = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from orchestrator.execute.venv import InstallOptions, install_venvs
-from orchestrator.plan.dirs import dirs_under
-from orchestrator.plan.requirements import RequirementFile
-from orchestrator.plan.venvs import VenvRequest, plan_venvs
+from milabench.execute.venv import InstallOptions, install_venvs
+from milabench.plan.dirs import dirs_under
+from milabench.plan.requirements import RequirementFile
+from milabench.plan.venvs import VenvRequest, plan_venvs
 file = RequirementFile(name="r", text="x==1")
 request = VenvRequest(bench="b", group="g", variant="cpu", requirements=(file,))
 python = "%d.%d" % sys.version_info[:2]

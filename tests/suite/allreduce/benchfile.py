@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from orchestrator.bench.api import Benchmark
+from milabench.bench.api import Benchmark
 
 benchmark = Benchmark(script="main.py", prepare=None)

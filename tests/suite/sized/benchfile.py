@@ -1,5 +1,5 @@
 """A program with a largest batch size."""
 
-from orchestrator.bench.api import Benchmark
+from milabench.bench.api import Benchmark
 
 benchmark = Benchmark(script="main.py", voirfile=None, prepare=None)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from orchestrator.acceptance.bounds import Wanted, decide
+from milabench.acceptance.bounds import Wanted, decide
 
 
 def wanted(value: float, *, is_minimum: bool = True, confidence: float | None = 0.95, to_fail: float = 0.95) -> Wanted:

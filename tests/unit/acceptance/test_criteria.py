@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.acceptance.criteria import BenchCriteria, Bound, parse_criteria, schema
-from orchestrator.errors import ConfigError
+from milabench.acceptance.criteria import BenchCriteria, Bound, parse_criteria, schema
+from milabench.errors import ConfigError
 
 WHOLE = b"""
 title: new nodes

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.acceptance.criteria import parse_criteria
-from orchestrator.acceptance.document import render
-from orchestrator.acceptance.judge import Acceptance, Check, judge, replicate_values
-from orchestrator.analysis.summary import Summary, summarise
+from milabench.acceptance.criteria import parse_criteria
+from milabench.acceptance.document import render
+from milabench.acceptance.judge import Acceptance, Check, judge, replicate_values
+from milabench.analysis.summary import Summary, summarise
 from tests.recorded_run import Recorded, data, rates, record
 
 

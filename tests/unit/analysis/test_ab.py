@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.ab import AB, launches
-from orchestrator.analysis.summary import Summary, summarise
-from orchestrator.report import markdown, text
+from milabench.analysis.ab import AB, launches
+from milabench.analysis.summary import Summary, summarise
+from milabench.report import markdown, text
 from tests.recorded_run import Recorded, rates, record
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.baseline import Baseline, Expected, baseline, from_json, outliers, robust, samples
-from orchestrator.analysis.summary import Summary, summarise
-from orchestrator.errors import RecordError
+from milabench.analysis.baseline import Baseline, Expected, baseline, from_json, outliers, robust, samples
+from milabench.analysis.summary import Summary, summarise
+from milabench.errors import RecordError
 from tests.recorded_run import SYSTEM, Recorded, data, rates, record
 
 

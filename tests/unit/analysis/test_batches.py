@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.columns import Runs
-from orchestrator.analysis.measure import Measurement, measure
-from orchestrator.analysis.parts import quantiles
-from orchestrator.analysis.spread import quantile
-from orchestrator.checks.rate import RateCheck
-from orchestrator.events.observations import Observations
-from orchestrator.events.rundir import read_batches, read_events
+from milabench.analysis.columns import Runs
+from milabench.analysis.measure import Measurement, measure
+from milabench.analysis.parts import quantiles
+from milabench.analysis.spread import quantile
+from milabench.checks.rate import RateCheck
+from milabench.events.observations import Observations
+from milabench.events.rundir import read_batches, read_events
 
 
 def observation(place: int, elapsed_ns: int, **more: Any) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.cases import cases_of, differing
-from orchestrator.analysis.compare import Comparison, System, compare
-from orchestrator.analysis.measure import measure
-from orchestrator.analysis.summary import BenchSummary, Summary, summarise
-from orchestrator.events.model import Data
+from milabench.analysis.cases import cases_of, differing
+from milabench.analysis.compare import Comparison, System, compare
+from milabench.analysis.measure import measure
+from milabench.analysis.summary import BenchSummary, Summary, summarise
+from milabench.events.model import Data
 from tests.recorded_run import Recorded, data, record
 
 TIMES = {"mm": 2.0, "bmm": 8.0, "conv": 4.0}

@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from orchestrator.analysis import changepoints
-from orchestrator.analysis.changepoints import Segment, change_points, partition, segments
+from milabench.analysis import changepoints
+from milabench.analysis.changepoints import Segment, change_points, partition, segments
 
 # Annual flow of the Nile at Aswan, 1871 to 1970 (Cobb 1978): its level fell after 1898, the 28th value.
 NILE = [

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.ab import AB, Pair
-from orchestrator.analysis.compare import Comparison, Contrast, System, compare
-from orchestrator.analysis.jobmix import Costs, costs_of
-from orchestrator.analysis.measure import Throughput, Totals
-from orchestrator.analysis.pairs import paired
-from orchestrator.analysis.relative import compat, relative_to, reweighted
-from orchestrator.analysis.score import Score
-from orchestrator.analysis.spread import geometric_mean, log_stdev
-from orchestrator.analysis.summary import BenchSummary, Failure, Process, Summary, scored, summarise
-from orchestrator.analysis.why import differences
-from orchestrator.report.comparing import index_table
+from milabench.analysis.ab import AB, Pair
+from milabench.analysis.compare import Comparison, Contrast, System, compare
+from milabench.analysis.jobmix import Costs, costs_of
+from milabench.analysis.measure import Throughput, Totals
+from milabench.analysis.pairs import paired
+from milabench.analysis.relative import compat, relative_to, reweighted
+from milabench.analysis.score import Score
+from milabench.analysis.spread import geometric_mean, log_stdev
+from milabench.analysis.summary import BenchSummary, Failure, Process, Summary, scored, summarise
+from milabench.analysis.why import differences
+from milabench.report.comparing import index_table
 from tests.recorded_run import Recorded, rates, record
 
 STEADY = (1.0, 1.01, 0.99, 1.005, 0.995)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.summary import summarise
-from orchestrator.errors import RecordError
-from orchestrator.events.attempts import attempts
-from orchestrator.events.model import Event
-from orchestrator.events.replay import replay
-from orchestrator.events.rundir import open_run
-from orchestrator.report import csv, json, markdown, text
+from milabench.analysis.summary import summarise
+from milabench.errors import RecordError
+from milabench.events.attempts import attempts
+from milabench.events.model import Event
+from milabench.events.replay import replay
+from milabench.events.rundir import open_run
+from milabench.report import csv, json, markdown, text
 from tests.recorded_run import Recorded, message, rates, record
 
 LEAST_BYTES = 4096

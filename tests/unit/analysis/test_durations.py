@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.durations import Known, Wanted, estimate, spans
-from orchestrator.events.rundir import Run
+from milabench.analysis.durations import Known, Wanted, estimate, spans
+from milabench.events.rundir import Run
 
 
 def planned(

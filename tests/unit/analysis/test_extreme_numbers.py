@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.compare import System, compare
-from orchestrator.analysis.logs import REDUCTIONS
-from orchestrator.analysis.summary import BenchSummary, Summary, summarise
-from orchestrator.analysis.traces import traces
-from orchestrator.cli.validations import checks_of
-from orchestrator.events.numbers import LARGEST, number, positive, strict, whole
-from orchestrator.events.rundir import Run, open_run
-from orchestrator.report import csv, html, junit, markdown, text
-from orchestrator.report import json as as_json
+from milabench.analysis.compare import System, compare
+from milabench.analysis.logs import REDUCTIONS
+from milabench.analysis.summary import BenchSummary, Summary, summarise
+from milabench.analysis.traces import traces
+from milabench.cli.validations import checks_of
+from milabench.events.numbers import LARGEST, number, positive, strict, whole
+from milabench.events.rundir import Run, open_run
+from milabench.report import csv, html, junit, markdown, text
+from milabench.report import json as as_json
 from tests.recorded_run import Recorded, rates, record
 
 EXTREMES = ("1e308", "-1e308", "5e-324", "0", "1e999", "NaN", "1" + "0" * 400)

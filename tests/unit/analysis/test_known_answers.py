@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis import levels, mlperf, outlying, spread, two_samples, verdict
-from orchestrator.analysis.measure import measure
-from orchestrator.analysis.score import Entry, compat_score, score, weights_that_turn
-from orchestrator.events.model import Data
-from orchestrator.events.readings import DeviceReadings, energy_of
+from milabench.analysis import levels, mlperf, outlying, spread, two_samples, verdict
+from milabench.analysis.measure import measure
+from milabench.analysis.score import Entry, compat_score, score, weights_that_turn
+from milabench.events.model import Data
+from milabench.events.readings import DeviceReadings, energy_of
 
 
 @pytest.fixture(scope="module")

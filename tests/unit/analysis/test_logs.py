@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.analysis.logs import REDUCTIONS, LogFold, LogMetric, LogSeries, metrics_of, number_in
-from orchestrator.config.schema import REDUCTIONS as OF_SUITES
+from milabench.analysis.logs import REDUCTIONS, LogFold, LogMetric, LogSeries, metrics_of, number_in
+from milabench.config.schema import REDUCTIONS as OF_SUITES
 
 LOG = """\
 INFO:root:Epoch[0] Batch [49]	Speed: 829.012392 samples/sec	accuracy=0.172578

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.measure import measure
-from orchestrator.events.model import Data, Error, Event, Message, Other
+from milabench.analysis.measure import measure
+from milabench.events.model import Data, Error, Event, Message, Other
 
 
 def data(**values: Any) -> Event:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.memory import MemoryFold, Usage
-from orchestrator.events.model import Data
+from milabench.analysis.memory import MemoryFold, Usage
+from milabench.events.model import Data
 
 
 def fold(*records: dict[str, Any]) -> MemoryFold:

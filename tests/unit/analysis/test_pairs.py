@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.ab import AB, ab_of
-from orchestrator.analysis.pairs import Paired, judged, paired
-from orchestrator.analysis.summary import summarise
-from orchestrator.analysis.verdict import MARGIN
-from orchestrator.events.model import Event
-from orchestrator.report.model import pair_rows
+from milabench.analysis.ab import AB, ab_of
+from milabench.analysis.pairs import Paired, judged, paired
+from milabench.analysis.summary import summarise
+from milabench.analysis.verdict import MARGIN
+from milabench.events.model import Event
+from milabench.report.model import pair_rows
 from tests.recorded_run import Recorded, data, rates, record
 
 WOBBLE = (0.004, -0.004, 0.002, -0.002, 0.0)

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from orchestrator.analysis.intervals import t_quantile
-from orchestrator.analysis.pairs import paired
-from orchestrator.analysis.replicates import MOST, PILOT, Pilot, processes_for, processes_for_ratio, replicates, within
+from milabench.analysis.intervals import t_quantile
+from milabench.analysis.pairs import paired
+from milabench.analysis.replicates import MOST, PILOT, Pilot, processes_for, processes_for_ratio, replicates, within
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from orchestrator.analysis.score import Entry, score
+from milabench.analysis.score import Entry, score
 
 
 def entry(value: float | None, weight: float | None = 1.0, **more: float) -> Entry:

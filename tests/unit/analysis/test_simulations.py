@@ -6,10 +6,10 @@ import math
 import random
 from collections.abc import Sequence
 
-from orchestrator.analysis.score import Entry, counting, estimate
-from orchestrator.analysis.spread import log_stdev, mean
-from orchestrator.analysis.two_samples import Estimate, paired, welch
-from orchestrator.analysis.verdict import tail
+from milabench.analysis.score import Entry, counting, estimate
+from milabench.analysis.spread import log_stdev, mean
+from milabench.analysis.two_samples import Estimate, paired, welch
+from milabench.analysis.verdict import tail
 
 TRIALS = 3000
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis import intervals, spread
+from milabench.analysis import intervals, spread
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.efficiency import energies, joules_per_item
-from orchestrator.analysis.measure import measure
-from orchestrator.analysis.spread import lag1
-from orchestrator.analysis.steady import agree, busy_s, change_point, drift, mser5, steadiness
-from orchestrator.analysis.stored import from_json
-from orchestrator.analysis.summary import summarise
-from orchestrator.events.model import Data
+from milabench.analysis.efficiency import energies, joules_per_item
+from milabench.analysis.measure import measure
+from milabench.analysis.spread import lag1
+from milabench.analysis.steady import agree, busy_s, change_point, drift, mser5, steadiness
+from milabench.analysis.stored import from_json
+from milabench.analysis.summary import summarise
+from milabench.events.model import Data
 from tests.recorded_run import Recorded, record
 
 TRIALS = 200

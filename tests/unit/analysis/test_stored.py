@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.stored import from_json
-from orchestrator.analysis.summary import summarise
-from orchestrator.errors import RecordError
-from orchestrator.events.model import Meta
+from milabench.analysis.stored import from_json
+from milabench.analysis.summary import summarise
+from milabench.errors import RecordError
+from milabench.events.model import Meta
 from tests.recorded_run import Recorded, data, message, rates, record
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.summary import BenchSummary, Summary, summarise
-from orchestrator.events.rundir import open_run
+from milabench.analysis.summary import BenchSummary, Summary, summarise
+from milabench.events.rundir import open_run
 from tests.recorded_run import Recorded, data, message, rates, record
 
 
@@ -161,7 +161,7 @@ def test_a_passed_step_without_a_rate_says_so(tmp_path: Path) -> None:
 
 
 def test_a_failed_step_without_a_detail_tells_its_first_error(tmp_path: Path) -> None:
-    from orchestrator.events.model import Error
+    from milabench.events.model import Error
 
     error = Error(step="", type="ValueError", message="bad batch\nsecond line")
     run = record(tmp_path, Recorded(events=(error, message("hello")), outcome="failed", why="exit"))

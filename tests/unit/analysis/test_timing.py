@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.timing import CellKey, TimingAudit, timing_audit
-from orchestrator.report.timing import render
+from milabench.analysis.timing import CellKey, TimingAudit, timing_audit
+from milabench.report.timing import render
 
 KNOWN = json.loads((Path(__file__).parents[2] / "golden" / "known_answers.json").read_text())
 MS = 1_000_000

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.summary import summarise
-from orchestrator.analysis.traces import BUCKETS, QUANTILES, Tracing, curve, trace, traces
-from orchestrator.events.model import Event
-from orchestrator.events.observations import Observations
+from milabench.analysis.summary import summarise
+from milabench.analysis.traces import BUCKETS, QUANTILES, Tracing, curve, trace, traces
+from milabench.events.model import Event
+from milabench.events.observations import Observations
 from tests.drawn_runs import HOT, STEPS, system
 from tests.recorded_run import Recorded, data, rates, record
 

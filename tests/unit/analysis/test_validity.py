@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.measure import Window
-from orchestrator.analysis.summary import summarise
-from orchestrator.analysis.validity import overlap, reasons_of
-from orchestrator.checks.choose import checks_for
-from orchestrator.checks.names import NAMES
-from orchestrator.events.model import Data, Verdict
-from orchestrator.events.rundir import open_run
+from milabench.analysis.measure import Window
+from milabench.analysis.summary import summarise
+from milabench.analysis.validity import overlap, reasons_of
+from milabench.checks.choose import checks_for
+from milabench.checks.names import NAMES
+from milabench.events.model import Data, Verdict
+from milabench.events.rundir import open_run
 from tests.recorded_run import Recorded, rates, record
 
 

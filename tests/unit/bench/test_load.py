@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.bench.api import Benchmark, PyPI
-from orchestrator.bench.load import load
-from orchestrator.errors import ConfigError
+from milabench.bench.api import Benchmark, PyPI
+from milabench.bench.load import load
+from milabench.errors import ConfigError
 
-IMPORT = "from orchestrator.bench.api import Benchmark, Git, PyPI\n"
+IMPORT = "from milabench.bench.api import Benchmark, Git, PyPI\n"
 
 
 def benchfile(folder: Path, text: str) -> Path:

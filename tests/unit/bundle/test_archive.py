@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.bundle import archive
-from orchestrator.errors import RecordError
+from milabench.bundle import archive
+from milabench.errors import RecordError
 
 
 def entry(name: str, mode: int = stat.S_IFREG | 0o644) -> zipfile.ZipInfo:

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from orchestrator.bundle.archive import Packed
-from orchestrator.bundle.manifest import Manifest, compared, from_bytes, links
-from orchestrator.errors import RecordError
+from milabench.bundle.archive import Packed
+from milabench.bundle.manifest import Manifest, compared, from_bytes, links
+from milabench.errors import RecordError
 
 FILES = tuple(
     Packed(path=name, size=len(name), sha256=hashlib.sha256(name.encode()).hexdigest()) for name in ("a", "b", "c")

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.checks.api import verdicts
-from orchestrator.checks.error import ErrorCheck
-from orchestrator.checks.loss import LossCheck
-from orchestrator.checks.rate import RateCheck
-from orchestrator.events.model import Config, Data, Error, Event, Line, Message, Other, Verdict
+from milabench.checks.api import verdicts
+from milabench.checks.error import ErrorCheck
+from milabench.checks.loss import LossCheck
+from milabench.checks.rate import RateCheck
+from milabench.events.model import Config, Data, Error, Event, Line, Message, Other, Verdict
 
 
 def data(**values: Any) -> Event:

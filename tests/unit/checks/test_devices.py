@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.checks.choose import checks_for
-from orchestrator.checks.names import NAMES, chosen
-from orchestrator.errors import UsageError
-from orchestrator.events.model import Data, Event, Meta, Verdict
+from milabench.checks.choose import checks_for
+from milabench.checks.names import NAMES, chosen
+from milabench.errors import UsageError
+from milabench.events.model import Data, Event, Meta, Verdict
 
 WINDOW = Data(step="s", data={"task": "train", "window": {"start": 10.0, "stop": 20.0, "start_ns": 1, "stop_ns": 2}})
 

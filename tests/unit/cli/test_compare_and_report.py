@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from orchestrator.cli import compare, report
-from orchestrator.cli.summaries import summary_of
-from orchestrator.errors import ConfigError, NothingSelected, RecordError, UsageError
-from orchestrator.events.rundir import Run, open_run
+from milabench.cli import compare, report
+from milabench.cli.summaries import summary_of
+from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
+from milabench.events.rundir import Run, open_run
 from tests.recorded_run import Recorded, rates, record
 
 Invoke = Callable[..., Result]

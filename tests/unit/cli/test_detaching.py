@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.detaching import tell
-from orchestrator.errors import Unreachable
-from orchestrator.execute.detach import Parted
+from milabench.cli.detaching import tell
+from milabench.errors import Unreachable
+from milabench.execute.detach import Parted
 from tests.commands import Said
 
 RUN = Path("results/runs/run.2026-03-14_12-00-00")

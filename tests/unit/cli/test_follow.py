@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.follow import Clock, View
-from orchestrator.display.choose import Silent
-from orchestrator.events.rundir import RunWriter, open_run
-from orchestrator.plan.model import Plan
+from milabench.cli.follow import Clock, View
+from milabench.display.choose import Silent
+from milabench.events.rundir import RunWriter, open_run
+from milabench.plan.model import Plan
 
 
 class Told(Silent):

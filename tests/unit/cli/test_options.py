@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from orchestrator.cli.options import fraction_of, seconds_of
+from milabench.cli.options import fraction_of, seconds_of
 
 CONTEXT, OPTION = click.Context(click.Command("run")), click.Option(["--value"])
 

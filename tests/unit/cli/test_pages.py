@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from orchestrator.acceptance.criteria import BENCH_KEYS, FILE_KEYS, parse_criteria
-from orchestrator.history.rows import TABLES
+from milabench.acceptance.criteria import BENCH_KEYS, FILE_KEYS, parse_criteria
+from milabench.history.rows import TABLES
 
 
 def test_the_criteria_file_of_the_page_can_be_read_and_shows_every_key(root: Path) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.events.rundir import Run
-from orchestrator.execute.runlock import hold_run, this_orchestrator
+from milabench.events.rundir import Run
+from milabench.execute.runlock import hold_run, this_orchestrator
 from tests.recorded_run import SYSTEM, Recorded, rates, record
 
 Milabench = Callable[..., Any]
@@ -168,7 +168,7 @@ def test_numbers_that_are_not_the_records_are_found_though_every_hash_fits(
 ) -> None:
     run(base, "a")
     with monkeypatch.context() as patch:  # a bundle by somebody who wrote other numbers into it
-        from orchestrator.analysis.summary import Summary
+        from milabench.analysis.summary import Summary
 
         honest = Summary.to_json
         patch.setattr(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.read import read_suite
-from orchestrator.errors import ConfigError
-from orchestrator.plan.argv import render_argv
+from milabench.config.read import read_suite
+from milabench.errors import ConfigError
+from milabench.plan.argv import render_argv
 
 BROKEN = Path(__file__).resolve().parents[2] / "suite" / "broken"
 

@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.document import Document, decoded, parse_document, resolve_scalar
-from orchestrator.config.located import Source, plain
-from orchestrator.errors import ConfigError
+from milabench.config.document import Document, decoded, parse_document, resolve_scalar
+from milabench.config.located import Source, plain
+from milabench.errors import ConfigError
 
 SOURCE = Source("s.yaml", "/")
 
@@ -137,7 +137,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
 def test_the_pure_parser_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "a: &x {b: [1, 1e3, 'yes', yes], c: ~}\nd: *x\ne: !delete\nf: |\n  two\n  lines\n"
     fast = plain(read(text).root)
-    monkeypatch.setattr("orchestrator.config.document.LOADER", yaml.SafeLoader)
+    monkeypatch.setattr("milabench.config.document.LOADER", yaml.SafeLoader)
     assert plain(read(text).root) == fast
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.expr import check, evaluate, unmet
-from orchestrator.errors import ConfigError
+from milabench.config.expr import check, evaluate, unmet
+from milabench.errors import ConfigError
 
 NAMES: dict[str, Any] = {
     "gpu": {"count": 8, "capacity": "80 GiB"},

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from orchestrator.config import interpolate
-from orchestrator.config.interpolate import Interpolator, escaped
-from orchestrator.config.located import Mark, Source, located, plain
-from orchestrator.config.read import read_suite
-from orchestrator.errors import ConfigError
+from milabench.config import interpolate
+from milabench.config.interpolate import Interpolator, escaped
+from milabench.config.located import Mark, Source, located, plain
+from milabench.config.read import read_suite
+from milabench.errors import ConfigError
 
 MARK = Mark(Source("s.yaml", "/"), 1, 1)
 SYSTEM = {"arch": "cuda", "nodes": [{"ip": "10.0.0.1"}]}

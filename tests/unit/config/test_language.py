@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.parse import capacity_mib
-from orchestrator.config.read import read_suite
-from orchestrator.config.schema import BENCHMARK, BenchmarkConfig, GitDefinition, PyPIDefinition, Suite
-from orchestrator.errors import ConfigError
+from milabench.config.parse import capacity_mib
+from milabench.config.read import read_suite
+from milabench.config.schema import BENCHMARK, BenchmarkConfig, GitDefinition, PyPIDefinition, Suite
+from milabench.errors import ConfigError
 
 
 class Files:
@@ -405,7 +405,7 @@ def test_reading_a_suite_imports_no_omegaconf_unless_something_is_interpolated(t
     suite = tmp_path / "s.yaml"
     suite.write_text("a: {definition: x}")
     program = (
-        "import sys; from pathlib import Path; from orchestrator.config.read import read_suite; "
+        "import sys; from pathlib import Path; from milabench.config.read import read_suite; "
         f"read_suite([Path({str(suite)!r})]); "
         "print([name for name in ('omegaconf', 'rich', 'asyncssh') if name in sys.modules])"
     )

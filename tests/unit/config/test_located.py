@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.located import (
+from milabench.config.located import (
     DELETED,
     Located,
     Mark,

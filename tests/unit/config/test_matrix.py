@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.matrix import combinations, runs
-from orchestrator.config.read import read_suite
-from orchestrator.config.schema import Multirun, Suite
-from orchestrator.errors import ConfigError
+from milabench.config.matrix import combinations, runs
+from milabench.config.read import read_suite
+from milabench.config.schema import Multirun, Suite
+from milabench.errors import ConfigError
 
 
 def suite(tmp_path: Path, text: str, **more: int) -> Suite:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.read import read_suite
-from orchestrator.config.schema import Suite
-from orchestrator.config.select import select, words
-from orchestrator.errors import NothingSelected, UsageError
+from milabench.config.read import read_suite
+from milabench.config.schema import Suite
+from milabench.config.select import select, words
+from milabench.errors import NothingSelected, UsageError
 
 TEXT = """
 _template: {definition: d, tags: [vision]}

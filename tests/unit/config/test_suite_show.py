@@ -12,13 +12,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.document import parse_document
-from orchestrator.config.interpolate import escaped
-from orchestrator.config.located import Source, plain
-from orchestrator.config.read import read_suite
-from orchestrator.config.schema import BENCHMARK, Suite
-from orchestrator.config.show import complete_benchmark, explain, json_schema, plain_benchmark, to_yaml
-from orchestrator.errors import ConfigError
+from milabench.config.document import parse_document
+from milabench.config.interpolate import escaped
+from milabench.config.located import Source, plain
+from milabench.config.read import read_suite
+from milabench.config.schema import BENCHMARK, Suite
+from milabench.config.show import complete_benchmark, explain, json_schema, plain_benchmark, to_yaml
+from milabench.errors import ConfigError
 
 SUITES = Path(__file__).resolve().parents[2] / "suite"
 

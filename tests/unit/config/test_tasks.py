@@ -7,10 +7,10 @@ from textwrap import dedent, indent
 
 import pytest
 
-from orchestrator.analysis.logs import REDUCTIONS
-from orchestrator.config.schema import REDUCTIONS as OF_SUITES
-from orchestrator.config.tasks import METHODS, Task, TaskMetric, as_benchmark, edited, parse_tasks, verbatim, workers_of
-from orchestrator.errors import ConfigError
+from milabench.analysis.logs import REDUCTIONS
+from milabench.config.schema import REDUCTIONS as OF_SUITES
+from milabench.config.tasks import METHODS, Task, TaskMetric, as_benchmark, edited, parse_tasks, verbatim, workers_of
+from milabench.errors import ConfigError
 
 FILE = r"""
 [speeds]

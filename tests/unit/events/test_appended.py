@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import RecordError
-from orchestrator.events.appended import Appended
+from milabench.errors import RecordError
+from milabench.events.appended import Appended
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from orchestrator.events.fanout import Fanout
+from milabench.events.fanout import Fanout
 
 
 def test_a_sink_that_fails_is_dropped_said_once_and_the_others_go_on() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.events.model import Data
-from orchestrator.events.readings import DeviceReadings, Readings, energy_of
+from milabench.events.model import Data
+from milabench.events.readings import DeviceReadings, Readings, energy_of
 
 
 def device(*samples: tuple[float, dict[str, Any]]) -> DeviceReadings:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from orchestrator.events.model import Event, Message
-from orchestrator.events.replay import merge
+from milabench.events.model import Event, Message
+from milabench.events.replay import merge
 
 
 def said(step: str, *times: float | None) -> list[Event]:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.errors import NothingSelected, RecordError
-from orchestrator.events import rundir, wire
-from orchestrator.events.model import Data, Event, Line, Other
+from milabench.errors import NothingSelected, RecordError
+from milabench.events import rundir, wire
+from milabench.events.model import Data, Event, Line, Other
 
 NOON = datetime(2026, 3, 14, 12, 0, 0)
 

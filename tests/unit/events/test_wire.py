@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.events import wire
-from orchestrator.events.model import (
+from milabench.events import wire
+from milabench.events.model import (
     Config,
     Data,
     End,

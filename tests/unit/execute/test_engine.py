@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import Unreachable
-from orchestrator.execute.api import (
+from milabench.errors import Unreachable
+from milabench.execute.api import (
     Cancelled,
     Emit,
     Ended,
@@ -24,9 +24,9 @@ from orchestrator.execute.api import (
     Started,
     Waiting,
 )
-from orchestrator.execute.engine import Done, Engine, Settings, name_of
-from orchestrator.execute.fake import FakeLocks, FakeNode
-from orchestrator.plan.model import Plan, Step
+from milabench.execute.engine import Done, Engine, Settings, name_of
+from milabench.execute.fake import FakeLocks, FakeNode
+from milabench.plan.model import Plan, Step
 
 
 class Records:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.execute.indexes import Indexes, indexes, mask, parse_pip_config, uv_env, uv_options
+from milabench.execute.indexes import Indexes, indexes, mask, parse_pip_config, uv_env, uv_options
 
 LISTED = """\
 :env:.find-links='/env/wheels'

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.execute.installer import Pip, Uv, meaning, pulls_cuda
-from orchestrator.plan.requirements import RequirementFile
-from orchestrator.plan.venvs import VenvSpec
+from milabench.execute.installer import Pip, Uv, meaning, pulls_cuda
+from milabench.plan.requirements import RequirementFile
+from milabench.plan.venvs import VenvSpec
 
 
 def spec(text: str, variant: str = "cpu") -> VenvSpec:

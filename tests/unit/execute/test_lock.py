@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import EnvironmentFailed, Unreachable
-from orchestrator.execute.lock import FILE, hold
+from milabench.errors import EnvironmentFailed, Unreachable
+from milabench.execute.lock import FILE, hold
 
 
 def test_a_held_folder_is_refused_with_its_holder(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.execute.runlock import hold_run, holder_of, orchestrator_of, this_orchestrator
+from milabench.execute.runlock import hold_run, holder_of, orchestrator_of, this_orchestrator
 
 
 @pytest.mark.parametrize("detached", [False, True])

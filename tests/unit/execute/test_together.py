@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestrator.execute.together import Gathering, gathering
-from orchestrator.plan.model import Step
+from milabench.execute.together import Gathering, gathering
+from milabench.plan.model import Step
 
 
 def step(name: str, node: str, limit_s: float | None = 10.0, *, barrier: bool = True) -> Step:

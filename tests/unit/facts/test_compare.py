@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.facts.compare import NodeFinding, compare
-from orchestrator.facts.model import Device, Node
+from milabench.facts.compare import NodeFinding, compare
+from milabench.facts.model import Device, Node
 
 ROOM = {"free_mib": 100 * 1024, "total_mib": 200 * 1024}
 

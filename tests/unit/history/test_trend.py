@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.history.trend import trends
+from milabench.history.trend import trends
 
 
 def row(place: int, value: float | None = 100.0, **more: Any) -> dict[str, Any]:

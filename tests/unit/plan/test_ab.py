@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestrator.plan.ab import Interleaved, interleaved, of_side
-from orchestrator.plan.model import Plan, SkippedBench, Step
+from milabench.plan.ab import Interleaved, interleaved, of_side
+from milabench.plan.model import Plan, SkippedBench, Step
 
 
 def plan(*benches: str, repeats: int = 8, argv: tuple[str, ...] = ("run",), skipped: tuple[str, ...] = ()) -> Plan:

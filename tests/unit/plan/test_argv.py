@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.read import read_suite
-from orchestrator.config.schema import BenchmarkConfig
-from orchestrator.errors import ConfigError
-from orchestrator.plan.argv import AUTO_BATCH, AUTO_CPU, placeholders, render_argv, render_env, render_text
+from milabench.config.read import read_suite
+from milabench.config.schema import BenchmarkConfig
+from milabench.errors import ConfigError
+from milabench.plan.argv import AUTO_BATCH, AUTO_CPU, placeholders, render_argv, render_env, render_text
 
 NAMES: dict[str, Any] = {
     "arch": "cuda",

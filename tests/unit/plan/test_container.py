@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.read import read_suite
-from orchestrator.config.schema import Suite
-from orchestrator.errors import ConfigError
-from orchestrator.facts.model import Arch, Device
-from orchestrator.plan.container import Container, container_of, inside, outermost
-from orchestrator.plan.model import Step
+from milabench.config.read import read_suite
+from milabench.config.schema import Suite
+from milabench.errors import ConfigError
+from milabench.facts.model import Arch, Device
+from milabench.plan.container import Container, container_of, inside, outermost
+from milabench.plan.model import Step
 
 DEVICES = tuple(Device(index=index, uuid=f"GPU-{index}", name="X9", arch="cuda", memory_mib=1000) for index in (2, 3))
 STEP = Step(

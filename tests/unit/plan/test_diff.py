@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.plan.diff import diff_text, is_plan, plan_diff
-from orchestrator.plan.model import Plan, SkippedBench, Step
+from milabench.plan.diff import diff_text, is_plan, plan_diff
+from milabench.plan.model import Plan, SkippedBench, Step
 
 A = Step(id="a", bench="a", phase="run", argv=("run", "--batch-size", "8", "--lr", "1"), env={"X": "1", "Y": "2"})
 B = replace(A, id="b", bench="b")

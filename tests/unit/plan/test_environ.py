@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.plan.environ import secret_names, without_secrets
+from milabench.plan.environ import secret_names, without_secrets
 
 
 def test_secrets_are_known_by_their_names() -> None:

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import json
 
-from orchestrator.bench.api import Git, PyPI
-from orchestrator.plan.install import InstallPlan, plan_install
-from orchestrator.plan.model import SkippedBench
-from orchestrator.plan.requirements import RequirementFile
-from orchestrator.plan.venvs import VenvRequest
+from milabench.bench.api import Git, PyPI
+from milabench.plan.install import InstallPlan, plan_install
+from milabench.plan.model import SkippedBench
+from milabench.plan.requirements import RequirementFile
+from milabench.plan.venvs import VenvRequest
 
 TRL = PyPI("trl", "1.16.0", file="trl-1.16.0-py3-none-any.whl", sha256="0" * 64)
 REPO = Git("https://example.org/team/code.git", "a" * 40)

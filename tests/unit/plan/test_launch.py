@@ -7,15 +7,15 @@ from typing import Literal
 
 import pytest
 
-from orchestrator.bench.api import Benchmark
-from orchestrator.config.read import read_suite
-from orchestrator.errors import ConfigError
-from orchestrator.facts.model import Device, Node, SystemFacts
-from orchestrator.plan.circumstances import Circumstances, Ready
-from orchestrator.plan.dirs import dirs_under
-from orchestrator.plan.model import Step
-from orchestrator.plan.profile import PROFILES
-from orchestrator.plan.run import plan_run
+from milabench.bench.api import Benchmark
+from milabench.config.read import read_suite
+from milabench.errors import ConfigError
+from milabench.facts.model import Device, Node, SystemFacts
+from milabench.plan.circumstances import Circumstances, Ready
+from milabench.plan.dirs import dirs_under
+from milabench.plan.model import Step
+from milabench.plan.profile import PROFILES
+from milabench.plan.run import plan_run
 
 
 def node(name: str, ip: str) -> Node:

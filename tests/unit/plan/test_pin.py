@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from orchestrator.plan.pin import PinInput, PinSpec, lock_text, pin_command, pin_specs
-from orchestrator.plan.requirements import parse
+from milabench.plan.pin import PinInput, PinSpec, lock_text, pin_command, pin_specs
+from milabench.plan.requirements import parse
 
 A = PinInput(bench="a", requirements="a/requirements.in", lock="a/requirements.{variant}.txt")
 B = PinInput(bench="b", requirements="b/requirements.in", lock="b/requirements.{variant}.txt")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config.read import read_suite
-from orchestrator.facts.model import Arch, Device, Node, SystemFacts
-from orchestrator.plan.environ import placed_environment
-from orchestrator.plan.placement import Placement, system_facts
+from milabench.config.read import read_suite
+from milabench.facts.model import Arch, Device, Node, SystemFacts
+from milabench.plan.environ import placed_environment
+from milabench.plan.placement import Placement, system_facts
 
 HERE = Node(
     hostname="host",

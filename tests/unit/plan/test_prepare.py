@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from orchestrator.bench.api import Benchmark
-from orchestrator.plan.model import SkippedBench, Step
-from orchestrator.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
+from milabench.bench.api import Benchmark
+from milabench.plan.model import SkippedBench, Step
+from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
 
 FILES = {"prepare.py": b"print(1)"}
 

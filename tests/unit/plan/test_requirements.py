@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.plan.requirements import Lock, Pin, broken_constraints, disagreements, lacking, merge, parse, render
+from milabench.plan.requirements import Lock, Pin, broken_constraints, disagreements, lacking, merge, parse, render
 
 LOCK = """\
 # python: 3.11

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from orchestrator.bench.api import Benchmark, Git
-from orchestrator.config.read import read_suite
-from orchestrator.errors import ConfigError
-from orchestrator.facts.model import Arch, Device, Node, SystemFacts
-from orchestrator.plan.circumstances import COMMAND, Circumstances, Ready
-from orchestrator.plan.dirs import dirs_under
-from orchestrator.plan.model import Plan
-from orchestrator.plan.names import sizing_notes
-from orchestrator.plan.profile import PROFILES
-from orchestrator.plan.run import plan_run, preparation_of
-from orchestrator.plan.show import plan_text
-from orchestrator.plan.sizing import Observation, Sizer, SizerOptions
+from milabench.bench.api import Benchmark, Git
+from milabench.config.read import read_suite
+from milabench.errors import ConfigError
+from milabench.facts.model import Arch, Device, Node, SystemFacts
+from milabench.plan.circumstances import COMMAND, Circumstances, Ready
+from milabench.plan.dirs import dirs_under
+from milabench.plan.model import Plan
+from milabench.plan.names import sizing_notes
+from milabench.plan.profile import PROFILES
+from milabench.plan.run import plan_run, preparation_of
+from milabench.plan.show import plan_text
+from milabench.plan.sizing import Observation, Sizer, SizerOptions
 
 PROGRAM = Benchmark(script="main.py", voirfile=None, prepare=None)
 FETCHED = Benchmark(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.errors import ConfigError
-from orchestrator.plan.sizing import (
+from milabench.errors import ConfigError
+from milabench.plan.sizing import (
     Observation,
     Sizer,
     SizerOptions,

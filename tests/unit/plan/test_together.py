@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.config.read import read_suite
-from orchestrator.config.schema import BenchmarkConfig
-from orchestrator.errors import ConfigError
-from orchestrator.plan.together import Instruments, barrier, monitor_command
+from milabench.config.read import read_suite
+from milabench.config.schema import BenchmarkConfig
+from milabench.errors import ConfigError
+from milabench.plan.together import Instruments, barrier, monitor_command
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.errors import ConfigError
-from orchestrator.plan.requirements import RequirementFile
-from orchestrator.plan.venvs import VenvRequest, VenvSpec, plan_venvs
+from milabench.errors import ConfigError
+from milabench.plan.requirements import RequirementFile
+from milabench.plan.venvs import VenvRequest, VenvSpec, plan_venvs
 
 
 def request(

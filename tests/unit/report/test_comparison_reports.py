@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.compare import Comparison, System, compare
-from orchestrator.analysis.jobmix import costs_of
-from orchestrator.analysis.summary import summarise
-from orchestrator.analysis.why import Difference, differences
-from orchestrator.report import csv as csv_report
-from orchestrator.report import json as json_report
-from orchestrator.report import junit, text
+from milabench.analysis.compare import Comparison, System, compare
+from milabench.analysis.jobmix import costs_of
+from milabench.analysis.summary import summarise
+from milabench.analysis.why import Difference, differences
+from milabench.report import csv as csv_report
+from milabench.report import json as json_report
+from milabench.report import junit, text
 from tests.recorded_run import Recorded, rates, record
 from tests.unit.report.test_reports import rounded
 
@@ -62,7 +62,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, tuple[D
 def test_a_comparison_is_what_the_golden_file_shows(
     found: tuple[Comparison, tuple[Difference, ...]], form: str, root: Path
 ) -> None:
-    told = rounded(importlib.import_module(f"orchestrator.report.{form}").render_comparison(*found))
+    told = rounded(importlib.import_module(f"milabench.report.{form}").render_comparison(*found))
     golden = root / "tests" / "golden" / f"compare.{ENDINGS[form]}"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(told)

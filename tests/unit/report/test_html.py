@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.compare import System, compare
-from orchestrator.analysis.measure import Throughput
-from orchestrator.analysis.score import score
-from orchestrator.analysis.summary import BenchSummary, Process, Summary, summarise
-from orchestrator.analysis.traces import Curve, DeviceTrace, RankTrace, Trace, traces
-from orchestrator.analysis.why import differences
-from orchestrator.events.rundir import Run
-from orchestrator.report import html
-from orchestrator.report.html.details import chosen, fineness
-from orchestrator.report.html.markup import Markup, el
+from milabench.analysis.compare import System, compare
+from milabench.analysis.measure import Throughput
+from milabench.analysis.score import score
+from milabench.analysis.summary import BenchSummary, Process, Summary, summarise
+from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace, traces
+from milabench.analysis.why import differences
+from milabench.events.rundir import Run
+from milabench.report import html
+from milabench.report.html.details import chosen, fineness
+from milabench.report.html.markup import Markup, el
 from tests.drawn_runs import HOSTILE, NAMES, system
 from tests.recorded_run import Recorded, data, rates, record
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.analysis.summary import Summary, summarise
-from orchestrator.events.model import Event, Meta
-from orchestrator.events.rundir import Run
-from orchestrator.report import csv as csv_report
-from orchestrator.report import json as json_report
-from orchestrator.report import model, text
+from milabench.analysis.summary import Summary, summarise
+from milabench.events.model import Event, Meta
+from milabench.events.rundir import Run
+from milabench.report import csv as csv_report
+from milabench.report import json as json_report
+from milabench.report import model, text
 from tests.recorded_run import Recorded, data, message, rates, record
 
 ENDINGS = {"text": "txt", "markdown": "md", "json": "json", "csv": "csv", "junit": "junit.xml"}
@@ -78,7 +78,7 @@ def rounded(report: str) -> str:
 
 @pytest.mark.parametrize("form", list(ENDINGS))
 def test_a_report_is_what_the_golden_file_shows(summary: Summary, form: str, root: Path) -> None:
-    found = rounded(importlib.import_module(f"orchestrator.report.{form}").render([summary]))
+    found = rounded(importlib.import_module(f"milabench.report.{form}").render([summary]))
     golden = root / "tests" / "golden" / f"report.{ENDINGS[form]}"
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(found)

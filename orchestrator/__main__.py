@@ -1,5 +1,0 @@
-"""`python -m orchestrator` is `milabench`."""
-
-from orchestrator.cli import program
-
-program()

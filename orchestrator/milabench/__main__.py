@@ -1,0 +1,5 @@
+"""`python -m milabench` is `milabench`."""
+
+from milabench.cli import program
+
+program()

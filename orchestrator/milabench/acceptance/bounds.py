@@ -1,0 +1,107 @@
+"""Whether replicates show that a number keeps a bound: at a confidence, one-sided, on logarithms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from milabench.analysis.intervals import t_quantile
+from milabench.analysis.replicates import MOST, processes_for, processes_for_ratio
+from milabench.analysis.spread import geometric_mean, log_stdev, mean, stdev
+from milabench.analysis.two_samples import Estimate, welch
+
+Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+LEAST = 3  # replicates, below which an interval says nothing; docs/methodology.md, 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A number to reach (`is_minimum`) or to stay below.
+
+    `confidence` is how sure it must be kept, None when what was measured decides; `to_fail` how sure it must be missed.
+    """
+
+    value: float
+    is_minimum: bool
+    confidence: float | None
+    to_fail: float
+
+    def is_kept_by(self, value: float) -> bool:
+        """Whether one number keeps the bound; the last bits of logarithms and back decide nothing."""
+        if math.isclose(value, self.value, rel_tol=1e-12):
+            return True
+        return (value > self.value) == self.is_minimum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """`value` is what was measured, or its ratio to the reference; `sure` says in words what the verdict stands on.
+
+    `bounds` are the one-sided bounds that a PASS and a FAIL stand on; `missing` is what an undecided one lacks.
+    """
+
+    verdict: Verdict
+    value: float
+    sure: str = ""
+    bounds: tuple[float, float] | None = None
+    missing: str = ""
+
+
+def decide(values: Sequence[float], base: Sequence[float], wanted: Wanted) -> Decision:
+    """Hold replicates' numbers, or their ratio to those of a reference (`base`, else empty), against a bound.
+
+    All numbers are above zero, and there is one at least.
+    """
+    centre = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
+    if wanted.confidence is None:
+        return Decision(verdict="PASS" if wanted.is_kept_by(centre) else "FAIL", value=centre)
+    fewest = min(len(values), len(base) or len(values))
+    if fewest < LEAST:
+        missing = f"replicates: {fewest} of at least {LEAST}; run it with --repeat {LEAST}"
+        return Decision(verdict="INCONCLUSIVE", value=centre, missing=missing)
+    estimate = _estimate(values, base)
+    towards = -1 if wanted.is_minimum else 1
+    kept = math.exp(estimate.d + towards * _reach(estimate, wanted.confidence))
+    missed = math.exp(estimate.d - towards * _reach(estimate, wanted.to_fail))
+    words = ("at least", "at most") if wanted.is_minimum else ("at most", "at least")
+    verdict: Verdict = "PASS" if wanted.is_kept_by(kept) else "INCONCLUSIVE" if wanted.is_kept_by(missed) else "FAIL"
+    return Decision(
+        verdict=verdict,
+        value=centre,
+        sure=f"{words[1]} {missed:.4g} at {wanted.to_fail:.3g} confidence, n={len(values)}"
+        if verdict == "FAIL"
+        else f"{words[0]} {kept:.4g} at {wanted.confidence:.3g} confidence, n={len(values)}",
+        bounds=(kept, missed),
+        missing=_more(values, base, abs(estimate.d - math.log(wanted.value)), wanted.confidence)
+        if verdict == "INCONCLUSIVE"
+        else "",
+    )
+
+
+def _more(values: Sequence[float], base: Sequence[float], away: float, confidence: float) -> str:
+    """How many replicates would decide, if they went on as these did."""
+    precision, level = math.expm1(away), 2 * confidence - 1
+    if precision <= 0:
+        return "nothing that replicates could give: it is exactly what is asked"
+    if base:
+        spread = max(log_stdev(values) or 0.0, log_stdev(base) or 0.0)
+        needed, sides = processes_for_ratio(spread, precision, level=level), " on both sides"
+    else:
+        needed, sides = processes_for(log_stdev(values) or 0.0, precision, level=level), ""
+    most = "more than" if needed >= MOST else "about"
+    return f"replicates: {most} {max(needed, LEAST)}{sides} would decide if they are like these"
+
+
+def _estimate(values: Sequence[float], base: Sequence[float]) -> Estimate:
+    """The mean logarithm, or its difference to the reference's, with its standard error."""
+    logs = [math.log(value) for value in values]
+    if base:
+        return welch([math.log(value) for value in base], logs)
+    return Estimate(d=mean(logs), error=stdev(logs) / math.sqrt(len(logs)), freedom=len(logs) - 1)
+
+
+def _reach(estimate: Estimate, confidence: float) -> float:
+    """How far a one-sided bound lies from the estimate."""
+    return t_quantile(confidence, estimate.freedom) * estimate.error if estimate.error else 0.0

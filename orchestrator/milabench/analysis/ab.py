@@ -1,0 +1,145 @@
+"""An A/B run: two suites that were measured in turn, compared pair by pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from milabench.analysis.cases import cases_of, differing
+from milabench.analysis.pairs import Paired, judged, paired
+from milabench.analysis.shapes import mapping
+from milabench.analysis.spread import geometric_mean
+from milabench.analysis.verdict import MARGIN
+
+if TYPE_CHECKING:
+    from milabench.analysis.summary import BenchSummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One benchmark on both sides.
+
+    `a` and `b` are the benchmark's names on the two sides. `result` is None, and `why` says why, when no pair has a number
+    on both sides. `is_same`: both sides plan the same steps, so that what differs is noise. `reasons` are why a side is suspect.
+    """
+
+    bench: str
+    a: str
+    b: str
+    result: Paired | None
+    why: str = ""
+    units: str = ""
+    is_same: bool = False
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def noise(self) -> float | None:
+        """Of the same on both sides: the smallest relative difference that may be called one; docs/methodology.md, 1.0."""
+        if not self.is_same or self.result is None or self.result.ci95 is None:
+            return None
+        return max(MARGIN, *(math.exp(abs(math.log(bound))) - 1 for bound in self.result.ci95))
+
+    def to_json(self) -> dict[str, Any]:
+        """One of `ab.pairs`; docs/protocol.md, section 6."""
+        found = self.result
+        return {
+            "bench": self.bench,
+            "pairs": 0 if found is None else found.pairs,
+            "ratio": None if found is None else found.ratio,
+            "ci95": None if found is None or found.ci95 is None else list(found.ci95),
+            "verdict": "INCONCLUSIVE" if found is None else found.verdict,
+            "units": self.units,
+            "why": self.why,
+            "same_steps": self.is_same,
+            "noise": self.noise,
+            "p_holm": None if found is None else found.p_holm,
+            "reasons": list(self.reasons),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AB:
+    """What an A/B run came to: the suite of each side, and every benchmark that both have."""
+
+    suites: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """`ab` of a summary; docs/protocol.md, section 6."""
+        return {"suites": list(self.suites), "pairs": [each.to_json() for each in self.pairs]}
+
+
+def ab_of(manifest: Mapping[str, Any], benches: Iterable[BenchSummary]) -> AB | None:
+    """The comparison that a run was made for; None for a run of one suite."""
+    told = mapping(manifest.get("ab"))
+    if not told:
+        return None
+    known = {bench.bench: bench for bench in benches}
+    sides, suites = mapping(told.get("pairs")), told.get("suites")
+    return AB(
+        suites=tuple(map(str, suites)) if isinstance(suites, list) else (),
+        pairs=_of_one_family([_pair(name, mapping(each), known) for name, each in sorted(sides.items())]),
+    )
+
+
+def _of_one_family(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    """The pairs with the verdicts that all of them together allow; those with a remark instead have none."""
+    verdicts = iter(judged([pair.result for pair in pairs if pair.result is not None and not pair.why]))
+    return tuple(
+        replace(pair, result=next(verdicts)) if pair.result is not None and not pair.why else pair for pair in pairs
+    )
+
+
+def _pair(name: str, told: Mapping[str, Any], known: Mapping[str, BenchSummary]) -> Pair:
+    is_same = bool(told.get("same_steps"))
+    names = str(told.get("A")), str(told.get("B"))
+    a, b = known.get(names[0]), known.get(names[1])
+    if a is None or b is None or a.perf is None or b.perf is None:
+        without = [side for side, bench in (("A", a), ("B", b)) if bench is None or bench.perf is None]
+        return Pair(
+            bench=name,
+            a=names[0],
+            b=names[1],
+            result=None,
+            why=f"no number on {' and '.join(without)}",
+            is_same=is_same,
+        )
+    apart = (
+        f"A is in {a.units}, B in {b.units}"
+        if (a.units, a.direction) != (b.units, b.direction)
+        else differing(cases_of(a.metrics), cases_of(b.metrics))
+    )
+    if apart:
+        return Pair(bench=name, a=names[0], b=names[1], result=None, why=apart, is_same=is_same)
+    found = paired(name, launches(a), launches(b), lower_is_better=a.direction == "lower")
+    why = "" if found is not None else "no pair has a number on both sides"
+    if found is not None and a.direction == "none":
+        found, why = replace(found, verdict="INCONCLUSIVE"), "neither more nor less of it is better"
+    return Pair(
+        bench=name,
+        a=names[0],
+        b=names[1],
+        result=found,
+        why=why,
+        units=a.units,
+        is_same=is_same,
+        reasons=tuple(sorted({*a.reasons, *b.reasons})),
+    )
+
+
+def launches(bench: BenchSummary) -> dict[int, float]:
+    """What the instances of each launch reached together, by replicate; a launch without all of them is left out."""
+    rates: dict[int, list[float]] = {}
+    for process in bench.processes:
+        rates.setdefault(process.repeat, []).append(process.throughput.value)
+    whole = (each for each in rates.items() if len(each[1]) == bench.instances)
+    scale = 1 / bench.instances if bench.direction == "lower" else bench.instances
+    return {repeat: geometric_mean(found) * scale for repeat, found in whole}
+
+
+def pair_ratios(bench_a: BenchSummary, bench_b: BenchSummary) -> list[float]:
+    """B over A, pair by pair: what the precision of an A/B run is about."""
+    a, b = launches(bench_a), launches(bench_b)
+    return [b[repeat] / a[repeat] for repeat in sorted(a.keys() & b.keys())]

@@ -1,0 +1,38 @@
+"""Which cases a number stands for: a geometric mean over some of them says nothing beside one over others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from milabench.analysis.shapes import mapping
+from milabench.events.text import one_line
+
+_NAMED = 3  # cases, of which the names are told
+
+
+def cases_of(metrics: Iterable[Mapping[str, Any]], steps: Sequence[str] | None = None) -> frozenset[str]:
+    """What main metrics are of, by name, case, part and parameters, whichever rank told them; of all steps, or of these.
+
+    Empty for a benchmark whose number is a rate. `metrics` are those of a summary.
+    """
+    return frozenset(
+        _name(metric)
+        for metric in metrics
+        if metric.get("main") is True and (steps is None or metric.get("step") in steps)
+    )
+
+
+def differing(ours: frozenset[str], theirs: frozenset[str]) -> str:
+    """In words, what only one of two numbers is of; empty where they are of the same, or one of them does not say."""
+    if not ours or not theirs or ours == theirs:
+        return ""
+    only = sorted(ours ^ theirs)
+    more = f" and {len(only) - _NAMED} more" if len(only) > _NAMED else ""
+    return f"{len(only)} of {len(ours | theirs)} cases are not in both: {'; '.join(only[:_NAMED])}{more}"
+
+
+def _name(metric: Mapping[str, Any]) -> str:
+    params = [f"{key}={value}" for key, value in sorted(mapping(metric.get("params")).items())]
+    parts = (metric.get("metric"), metric.get("case"), metric.get("part"), *params)
+    return one_line(" ".join(str(part) for part in parts if part))

@@ -1,0 +1,110 @@
+"""Where the level of a history changes: every place at once, by optimal partitioning (Jackson et al. 2005).
+
+The segmentation that minimises the squared distances from the segments' means, over the noise's variance, plus a penalty for
+each change. The search is exact: PELT (Killick et al. 2012) finds the same and only leaves out more. `steady.change_point`
+answers another question: whether one window of thousands of steps has one change; a history is some dozens of runs with several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from milabench.analysis.spread import geometric_mean, median
+
+LEAST_SEGMENT = 3  # fewer runs are outliers, not a level
+LEAST_HISTORY = 2 * LEAST_SEGMENT
+LEAST_CHANGE = 0.01  # relative; below it nobody acts, as in docs/methodology.md, 1.0, noise floor
+_MAD_TO_SD = 1.4826  # of a normal distribution
+# Penalty in units of the noise's variance: _PENALTY ln n (1 + _SHORT / n). Chosen by simulation, so that at most 5 % of the
+# histories without a change, of 6 to 200 runs, are said to have one; the second factor pays for a noise known from few runs.
+_PENALTY = 3.0
+_SHORT = 10.0
+_LEAST_NOISE = 1e-4  # of a logarithm: equal values are not infinitely sure
+_REACH = 3.0  # standard deviations from the median of its neighbours beyond which a value is brought in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """Runs `start` to `stop` (not included) of a history, and their level, the geometric mean of their values."""
+
+    start: int
+    stop: int
+    level: float
+
+
+def segments(values: Sequence[float]) -> tuple[Segment, ...]:
+    """The levels of a history of values above zero, in order; one when nothing changes, none without a value.
+
+    Changes below 1 % do not count, and neither does anything in a history of less than six values.
+    """
+    if not values:
+        return ()
+    logs = [math.log(value) for value in values]
+    places = change_points(logs) if len(values) >= LEAST_HISTORY else []
+    while True:
+        bounds = [0, *places, len(values)]
+        found = [
+            Segment(start=start, stop=stop, level=geometric_mean(values[start:stop]))
+            for start, stop in pairwise(bounds)
+        ]
+        steps = [abs(math.log(later.level / earlier.level)) for earlier, later in pairwise(found)]
+        if not steps or min(steps) >= math.log1p(LEAST_CHANGE):
+            return tuple(found)
+        places.pop(steps.index(min(steps)))
+
+
+def change_points(values: Sequence[float]) -> list[int]:
+    """The places at which a new level begins; single outliers are brought in first and make none."""
+    sigma = max(noise(values), _LEAST_NOISE)
+    n = len(values)
+    penalty = _PENALTY * math.log(n) * (1 + _SHORT / n) if n > 1 else math.inf
+    return partition([value / sigma for value in _without_outliers(values, sigma)], penalty)
+
+
+def noise(values: Sequence[float]) -> float:
+    """Standard deviation of the noise around levels that change seldom: from the median of the neighbours' differences."""
+    if len(values) < 2:
+        return 0.0
+    return _MAD_TO_SD * median([abs(later - earlier) for earlier, later in pairwise(values)]) / math.sqrt(2)
+
+
+def partition(values: Sequence[float], penalty: float, least: int = LEAST_SEGMENT) -> list[int]:
+    """The beginnings, but for the first, of the segments with the least cost: sum of squared residuals plus `penalty` each.
+
+    No segment is shorter than `least`. O(n^2).
+    """
+    n = len(values)
+    sums, squares = [0.0], [0.0]
+    for value in values:
+        sums.append(sums[-1] + value)
+        squares.append(squares[-1] + value * value)
+
+    def cost(start: int, stop: int) -> float:
+        total = sums[stop] - sums[start]
+        return squares[stop] - squares[start] - total * total / (stop - start)
+
+    best = [-penalty] + [math.inf] * n
+    came_from = [0] * (n + 1)
+    for stop in range(least, n + 1):
+        for start in range(stop - least + 1):
+            reached = best[start] + cost(start, stop) + penalty
+            if reached < best[stop]:
+                best[stop], came_from[stop] = reached, start
+    places: list[int] = []
+    stop = n
+    while stop and came_from[stop]:
+        stop = came_from[stop]
+        places.append(stop)
+    return places[::-1]
+
+
+def _without_outliers(values: Sequence[float], sigma: float) -> list[float]:
+    """Each value within reach of the median of itself and two neighbours on both sides (Hampel's filter)."""
+    kept = []
+    for place, value in enumerate(values):
+        centre = median(values[max(0, place - 2) : place + 3])
+        kept.append(min(max(value, centre - _REACH * sigma), centre + _REACH * sigma))
+    return kept

@@ -1,0 +1,709 @@
+"""Systems side by side: per benchmark a ratio with its interval and a verdict, over all of them an index.
+
+The first system is the one that the others are compared with. Above 1 is better in every ratio, also where less is better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from milabench.analysis.ab import launches
+from milabench.analysis.cases import cases_of, differing
+from milabench.analysis.efficiency import energies, joules_per_item
+from milabench.analysis.intervals import Interval, log_t_interval
+from milabench.analysis.jobmix import Costs, JobMix, Task, job_mix
+from milabench.analysis.measure import Direction
+from milabench.analysis.replicates import MOST, processes_for_ratio
+from milabench.analysis.score import Entry, counting, estimate, score, weights_that_turn
+from milabench.analysis.spread import geometric_mean, log_stdev, mean
+from milabench.analysis.summary import BenchSummary, Failure, Summary, Validity
+from milabench.analysis.two_samples import Estimate, fieller, hodges_lehmann, least_p, mann_whitney_p, welch
+from milabench.analysis.verdict import (
+    MARGIN,
+    Verdict,
+    benjamini_hochberg,
+    difference_p,
+    equivalence_p,
+    holm,
+    verdict_of,
+)
+
+Per = Literal["system", "instance"]
+
+_LEAST = 3  # launches a side, below which there is no interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System:
+    """What is compared: a run under the `name` it is called by, its summary, what it costs, its manifest for what differs."""
+
+    name: str
+    summary: Summary
+    costs: Costs = field(default_factory=Costs)
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """What one system reached in one benchmark.
+
+    `values` has one number for each launch: the geometric mean of its instances, times the instances where whole systems
+    are compared, in `units`. `value` is their geometric mean with its `ci95` (None below three launches), `spread` the
+    standard deviation of their logarithms. `devices` is how many devices (of a processor: instances) and `nodes` how many
+    machines one launch holds; `by_device` has what each accelerator reached, where instances run on one each.
+    `joules_per_item` is what an item of work took by board sensors. `counts` says whether the
+    number may stand in an index: it passed as planned and is not invalid; `why_not` says in words why it does not.
+    """
+
+    system: str
+    outcome: str
+    units: str = ""
+    direction: Direction = "higher"
+    value: float | None = None
+    ci95: Interval | None = None
+    values: tuple[float, ...] = ()
+    spread: float | None = None
+    spread_within: float | None = None
+    spread_devices: float | None = None
+    instances: int = 0
+    devices: int = 0
+    nodes: int = 0
+    by_device: tuple[float, ...] = ()
+    joules_per_item: float | None = None
+    validity: Validity | None = None
+    reasons: tuple[str, ...] = ()
+    memory_peak_mib: float | None = None
+    energy_j: float | None = None
+    first_step_s: float | None = None
+    counts: bool = False
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """One system over the first one in one benchmark; above 1 it is better.
+
+    `ci95` and `ci90` are of the ratio, after Welch on logarithms with `freedom` after Satterthwaite; None below three launches
+    on a side. `p` is that of the difference being within the margin, `p_holm` corrected for all contrasts of the comparison,
+    `p_bh` for screening; `p_equal_holm`, corrected too, that of its being beyond the margin. `needed` is about how many
+    launches on each side would decide, when the verdict is INCONCLUSIVE and that can be said; else `note` says why not.
+    `efficiency` is the scaling efficiency where the sides differ in devices: the ratio of whole systems over that of devices.
+    `ci95_devices` is what the interval would be for other devices of these kinds: devices are the sample, and not launches on
+    these (None below three on a side).
+    `cross_check` is the interval of the ratio of means after Fieller, `shift` the Hodges-Lehmann ratio, `rank_p` the exact
+    Mann-Whitney p-value, `least_rank_p` the lowest that it can be at this size. `is_suspect`: one of the numbers is.
+    """
+
+    system: str
+    ratio: float
+    ci95: Interval | None = None
+    ci90: Interval | None = None
+    freedom: float | None = None
+    p: float | None = None
+    p_holm: float | None = None
+    p_bh: float | None = None
+    p_equal_holm: float | None = None
+    verdict: Verdict = "INCONCLUSIVE"
+    needed: int | None = None
+    efficiency: float | None = None
+    ci95_devices: Interval | None = None
+    cross_check: Interval | None = None
+    shift: float | None = None
+    rank_p: float | None = None
+    least_rank_p: float | None = None
+    is_suspect: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One benchmark: `sides` in the order of the systems, `contrasts` for all but the first (None where there is no ratio).
+
+    `weight` is that of the first system's suite, or of the weight profile. `margin` is the relative difference below which
+    nothing is called faster or slower here: the comparison's, or the noise of an A/A run if that is more.
+    """
+
+    bench: str
+    units: str
+    direction: Direction
+    weight: float | None
+    margin: float
+    sides: tuple[Side, ...]
+    contrasts: tuple[Contrast | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """The weighted geometric mean of the ratios of one system over the first one, and how far it can be trusted.
+
+    `complete` (k, K): k of the K benchmarks that should count do, the same for both. `ci95` is conditional on this suite.
+    `without` is the index when each benchmark in turn is left out. `weights_within` is the largest relative change of all
+    weights, each for itself, under which the system stays on its side of 1: 0.5 is "for all weights within 50 %"; 1 is
+    "whatever the weights". `holds` says in words how the ranking depends on weights. `margin` is the relative difference below
+    which it is not called faster or slower: the weighted mean of its benchmarks' margins. `suspects` of its numbers are suspect.
+    """
+
+    system: str
+    value: float | None
+    ci95: Interval | None
+    complete: tuple[int, int]
+    is_weighted: bool
+    verdict: Verdict = "INCONCLUSIVE"
+    without: Mapping[str, float] = field(default_factory=dict)
+    weights_within: float | None = None
+    holds: str = ""
+    margin: float = MARGIN
+    suspects: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """One system, for the head of a page: `summary` has its machines, software, profile and how its run ended.
+
+    `failures` are steps that should have passed, `skipped` (benchmark or
+    step, why) what was left out on purpose, `suspects` (benchmark, validity, reasons) numbers that are shown with a mark.
+    """
+
+    name: str
+    summary: Summary
+    failures: tuple[Failure, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    suspects: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Everything that a comparison says; reports only write it down.
+
+    `excluded` are benchmarks that are in no index: name and why. `warnings` are what a reader must know before the first
+    number (different suites, versions or profiles; a run still going). `has_work`: the work of the job mix was declared, not
+    what the first system does in an hour for each unit of weight. `sentence` is the summary in one sentence that may be quoted.
+    """
+
+    systems: tuple[Facts, ...]
+    rows: tuple[Row, ...]
+    indices: tuple[Index, ...]
+    job_mix: tuple[JobMix, ...] = ()
+    excluded: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+    margin: float = 0.01
+    per: Per = "system"
+    has_work: bool = False
+    sentence: str = ""
+
+
+def compare(
+    systems: Sequence[System],
+    *,
+    margin: float = MARGIN,
+    per: Per = "system",
+    weights: Mapping[str, float] | None = None,
+    work: Mapping[str, float] | None = None,
+) -> Comparison:
+    """Compare systems with the first of them; ValueError below two.
+
+    `margin` is the relative difference below which nothing is called faster or slower. `weights` replaces the suite's: what it
+    does not name weighs nothing. `work` declares the items of each benchmark in the job mix.
+    """
+    if len(systems) < 2:
+        raise ValueError("one system cannot be compared")
+    found = {system.name: {bench.bench: bench for bench in system.summary.benchmarks} for system in systems}
+    names = sorted({bench for benches in found.values() for bench in benches})
+    rows = [
+        _row(
+            name,
+            _of_the_same_cases(
+                [_side(system.name, found[system.name].get(name), per) for system in systems],
+                [found[system.name].get(name) for system in systems],
+            ),
+            _weight(name, [found[system.name].get(name) for system in systems], weights),
+            max(margin, *(_noise(system.summary, name) for system in systems)),
+        )
+        for name in names
+    ]
+    rows = _judged(rows)
+    indices = _judged_indices(
+        [_index(place, system.name, rows, margin) for place, system in enumerate(systems[1:])], rows
+    )
+    mixes = _job_mixes(systems, rows, indices, work)
+    comparison = Comparison(
+        systems=tuple(_facts(system) for system in systems),
+        rows=tuple(rows),
+        indices=tuple(indices),
+        job_mix=mixes,
+        excluded=tuple(_excluded(rows)),
+        warnings=tuple(_warnings(systems, rows)),
+        margin=margin,
+        per=per,
+        has_work=work is not None,
+    )
+    return replace(comparison, sentence=_sentence(comparison))
+
+
+def _weight(name: str, benches: Iterable[BenchSummary | None], weights: Mapping[str, float] | None) -> float | None:
+    if weights is not None:
+        return weights.get(name, 0.0)
+    return next((bench.weight for bench in benches if bench is not None and bench.weight is not None), None)
+
+
+def _noise(summary: Summary, name: str) -> float:
+    """The least difference that is none but noise, where the run measured the same on both sides; else 0."""
+    pairs = summary.ab.pairs if summary.ab is not None else ()
+    return max((pair.noise or 0.0 for pair in pairs if name in (pair.bench, pair.a, pair.b)), default=0.0)
+
+
+def _side(system: str, bench: BenchSummary | None, per: Per) -> Side:
+    if bench is None:
+        return Side(system=system, outcome="absent", why_not="is not in this run")
+    # The system's values are what the instances of a launch reached together.
+    times = 1.0 if per == "system" else _one_instance(bench)
+    values = () if bench.perf is None else tuple(value * times for value in launches(bench).values())
+    why_not = _why_not(bench)
+    return Side(
+        system=system,
+        outcome=bench.outcome,
+        units=bench.units,
+        direction=bench.direction,
+        value=geometric_mean(values) if values else None,
+        ci95=log_t_interval(values),
+        values=values,
+        spread=log_stdev(values),
+        spread_within=bench.spread_within,
+        spread_devices=bench.spread_devices,
+        instances=bench.instances,
+        devices=bench.ngpu or bench.instances,
+        nodes=bench.nodes,
+        by_device=_by_device(bench),
+        joules_per_item=_joules(bench),
+        validity=bench.validity,
+        reasons=bench.reasons,
+        memory_peak_mib=bench.memory_peak_mib,
+        energy_j=bench.energy_j,
+        first_step_s=bench.first_step_s,
+        counts=not why_not,
+        why_not=why_not,
+    )
+
+
+def _by_device(bench: BenchSummary) -> tuple[float, ...]:
+    """What each accelerator reached; nothing where a job spans several, or slots share a processor."""
+    places: dict[str, list[float]] = {}
+    for process in bench.processes:
+        if process.place.partition("/")[2].startswith("D"):
+            places.setdefault(process.place, []).append(process.throughput.value)
+    is_one_each = bench.perf is not None and 0 < bench.ngpu == len(places)
+    return tuple(geometric_mean(values) for values in places.values()) if is_one_each else ()
+
+
+def _of_the_same_cases(sides: Sequence[Side], benches: Sequence[BenchSummary | None]) -> list[Side]:
+    """The sides; what is a mean over other cases than the first side's does not count."""
+    cases = [frozenset() if bench is None else cases_of(bench.metrics) for bench in benches]
+    apart = [
+        differing(cases[0], each) if sides[0].counts and side.counts else ""
+        for side, each in zip(sides, cases, strict=True)
+    ]
+    return [
+        replace(side, counts=False, why_not=f"is of other cases than {sides[0].system}: {why}") if why else side
+        for side, why in zip(sides, apart, strict=True)
+    ]
+
+
+def _one_instance(bench: BenchSummary) -> float:
+    """By what the rate of all instances together becomes that of one."""
+    return 1 / max(1, bench.instances) if bench.direction == "higher" else bench.instances
+
+
+def _why_not(bench: BenchSummary) -> str:
+    if bench.outcome != "passed":
+        first = next((f"{one.why}: {one.detail}" if one.detail else one.why for one in bench.failures), "")
+        first = first or next((one.detail for one in bench.skipped), "")
+        return f"{bench.outcome}: {first}" if first and first != bench.outcome else bench.outcome
+    if bench.perf is None:
+        return (
+            "has no single number: its units differ"
+            if bench.validity == "invalid"
+            else "was not measured: no observation"
+        )
+    if bench.validity == "invalid":
+        return f"invalid: {', '.join(bench.reasons)}"
+    return "neither more nor less of it is better" if bench.direction == "none" else ""
+
+
+def _joules(bench: BenchSummary) -> float | None:
+    told = energies(bench)
+    found = [joules_per_item(process, told) for process in bench.processes]
+    known = [value for value in found if value is not None]
+    return mean(known) if known and len(known) == len(found) else None
+
+
+def _row(name: str, sides: Sequence[Side], weight: float | None, margin: float) -> Row:
+    first = sides[0]
+    told = next((side for side in sides if side.units), first)
+    return Row(
+        bench=name,
+        units=told.units,
+        direction=told.direction,
+        weight=weight,
+        margin=margin,
+        sides=tuple(sides),
+        contrasts=tuple(_contrast(first, side) for side in sides[1:]),
+    )
+
+
+def _contrast(first: Side, other: Side) -> Contrast | None:
+    """The ratio of two sides with its intervals; the verdict is given when all contrasts are known."""
+    if not (first.counts and other.counts) or first.units != other.units or first.direction != other.direction:
+        return None
+    assert first.value is not None and other.value is not None
+    sign = -1.0 if first.direction == "lower" else 1.0
+    found = Contrast(
+        system=other.system,
+        ratio=math.exp(sign * math.log(other.value / first.value)),
+        is_suspect="suspect" in (first.validity, other.validity),
+        efficiency=_efficiency(first, other, sign),
+    )
+    least = min(len(first.values), len(other.values))
+    if least < _LEAST:
+        return replace(
+            found, note=f"{least} on a side; there is no interval below {_LEAST} launches on each", needed=_LEAST
+        )
+    a, b = ([sign * math.log(value) for value in side.values] for side in (first, other))
+    told = welch(a, b)
+    return replace(
+        found,
+        ci95=_exp(told.interval(0.95)),
+        ci90=_exp(told.interval(0.90)),
+        ci95_devices=_for_other_devices(first, other, sign, told.d),
+        freedom=told.freedom,
+        cross_check=fieller([math.exp(value) for value in a], [math.exp(value) for value in b]),
+        shift=math.exp(hodges_lehmann(a, b)),
+        rank_p=mann_whitney_p(a, b),
+        least_rank_p=least_p(len(a), len(b)),
+        note=""
+        if len({*a}) > 1 or len({*b}) > 1
+        else "every launch gave the same number: its digits are too few to see a spread",
+    )
+
+
+def _for_other_devices(first: Side, other: Side, sign: float, d: float) -> Interval | None:
+    """The interval of the ratio when the devices are a sample of their kind; as wide as Welch's on the devices' means."""
+    if min(len(first.by_device), len(other.by_device)) < _LEAST:
+        return None
+    told = welch(*([sign * math.log(value) for value in side.by_device] for side in (first, other)))
+    low, high = told.interval()
+    return _exp((d + low - told.d, d + high - told.d))
+
+
+def _exp(interval: Interval) -> Interval:
+    return math.exp(interval[0]), math.exp(interval[1])
+
+
+def _efficiency(first: Side, other: Side, sign: float) -> float | None:
+    """Whole systems' ratio over their devices' ratio, where they hold different numbers of devices."""
+    if not first.devices or not other.devices or first.devices == other.devices:
+        return None
+    assert first.value is not None and other.value is not None
+    return math.exp(sign * math.log(other.value / first.value)) * first.devices / other.devices
+
+
+def _judged(rows: Sequence[Row]) -> list[Row]:
+    """The rows with verdicts, all contrasts of all systems being one family."""
+    places = [
+        (at, column)
+        for at, row in enumerate(rows)
+        for column, contrast in enumerate(row.contrasts)
+        if contrast is not None and contrast.ci95 is not None
+    ]
+    told = [_logs(rows[at], column) for at, column in places]
+    margins = [rows[at].margin for at, _ in places]
+    differences = [difference_p(*one, margin) for one, margin in zip(told, margins, strict=True)]
+    corrected, screened = holm(differences), benjamini_hochberg(differences)
+    equal = holm([equivalence_p(*one, margin) for one, margin in zip(told, margins, strict=True)])
+    judged: dict[tuple[int, int], Contrast] = {}
+    for place, one, p, p_holm, p_bh, p_equal in zip(places, told, differences, corrected, screened, equal, strict=True):
+        contrast = rows[place[0]].contrasts[place[1]]
+        assert contrast is not None
+        verdict = verdict_of(*one, p_difference=p_holm, p_equivalence=p_equal)
+        known = replace(contrast, p=p, p_holm=p_holm, p_bh=p_bh, p_equal_holm=p_equal, verdict=verdict)
+        judged[place] = (
+            _of_these_devices(known)
+            if verdict != "INCONCLUSIVE"
+            else _undecided(known, rows[place[0]], place[1], len(told))
+        )
+    return [
+        replace(row, contrasts=tuple(judged.get((at, column), one) for column, one in enumerate(row.contrasts)))
+        for at, row in enumerate(rows)
+    ]
+
+
+def _logs(row: Row, column: int) -> tuple[float, float, float]:
+    """(logarithm of the ratio, its standard error, degrees of freedom)."""
+    sign = -1.0 if row.direction == "lower" else 1.0
+    a, b = ([sign * math.log(value) for value in side.values] for side in (row.sides[0], row.sides[column + 1]))
+    told = welch(a, b)
+    return told.d, told.error, told.freedom
+
+
+def _of_these_devices(contrast: Contrast) -> Contrast:
+    """With a remark where the devices that happened to be measured may be what makes the difference."""
+    interval = contrast.ci95_devices
+    if contrast.verdict not in ("FASTER", "SLOWER") or interval is None or not interval[0] <= 1 <= interval[1]:
+        return contrast
+    told = f"[{interval[0]:.4f}, {interval[1]:.4f}]"
+    return replace(contrast, note=f"true of these devices; for others of their kinds the 95 % interval is {told}")
+
+
+def _undecided(contrast: Contrast, row: Row, column: int, family: int) -> Contrast:
+    """With how many launches a side it would be decided, if difference and spread stayed as they are.
+
+    For the family's strictest test; half of such repetitions would still fall short, so that it is a beginning, no promise.
+    """
+    first, other = row.sides[0], row.sides[column + 1]
+    spread = math.sqrt(((first.spread or 0.0) ** 2 + (other.spread or 0.0) ** 2) / 2)
+    gap = abs(math.log(contrast.ratio)) - math.log1p(row.margin)
+    level = 1 - (0.05 if gap > 0 else 0.10) / family
+    needed = processes_for_ratio(spread, math.expm1(abs(gap)), level=level) if gap and spread else MOST
+    needed = max(needed, min(len(first.values), len(other.values)) + 1)
+    if needed >= MOST:
+        return replace(contrast, note="the difference is so near to the margin that no number of launches would decide")
+    return replace(contrast, needed=needed)
+
+
+def _entries(rows: Iterable[Row], column: int) -> list[Entry]:
+    entries = []
+    for row in rows:
+        contrast = row.contrasts[column]
+        first, other = row.sides[0], row.sides[column + 1]
+        entries.append(
+            Entry(
+                value=None if contrast is None else contrast.ratio,
+                weight=row.weight,
+                log_spread=other.spread,
+                n=len(other.values),
+                under_spread=first.spread,
+                under_n=len(first.values),
+                is_suspect=contrast is not None and contrast.is_suspect,
+            )
+        )
+    return entries
+
+
+def _index(column: int, system: str, rows: Sequence[Row], margin: float) -> Index:
+    entries = _entries(rows, column)
+    found = score(entries)
+    counted, _, _ = counting(entries)
+    names = {id(entry): row.bench for entry, row in zip(entries, rows, strict=True)}
+    margins = {id(entry): row.margin for entry, row in zip(entries, rows, strict=True)}
+    without = {}
+    for left_out, _ in counted:
+        rest = [(entry, weight) for entry, weight in counted if entry is not left_out]
+        if rest:
+            without[names[id(left_out)]] = geometric_mean([e.value or 1.0 for e, _ in rest], [w for _, w in rest])
+    turn = weights_that_turn([math.log(e.value or 1.0) for e, _ in counted], [w for _, w in counted])
+    return Index(
+        system=system,
+        value=found.value,
+        ci95=found.ci95,
+        complete=found.complete,
+        is_weighted=found.is_weighted,
+        without=without,
+        weights_within=turn,
+        holds=_holds(turn, len(counted)),
+        margin=_margin_of([(margins[id(entry)], weight) for entry, weight in counted], margin),
+        suspects=found.suspects,
+    )
+
+
+def _margin_of(counted: Sequence[tuple[float, float]], margin: float) -> float:
+    """By how much an index may differ where no benchmark differs by more than its own (margin, weight)."""
+    if all(each <= margin for each, _ in counted):
+        return margin
+    return geometric_mean([1 + each for each, _ in counted], [weight for _, weight in counted]) - 1
+
+
+def _holds(turn: float | None, counted: int) -> str:
+    if turn is None or not counted:
+        return ""
+    if counted == 1:
+        return "only one benchmark counts: weights change nothing"
+    if turn >= 1:
+        return "the ranking holds whatever the weights"
+    least = math.floor(100 * turn)
+    if turn >= 0.5:
+        return f"the ranking holds for all weights within {least} %"
+    return f"the ranking turns when weights change by more than {least} %"
+
+
+def _judged_indices(indices: Sequence[Index], rows: Sequence[Row]) -> list[Index]:
+    """The indices with verdicts; several systems are one family."""
+    told = [estimate(counting(_entries(rows, column))[0]) for column in range(len(indices))]
+    known = [(one, index.margin) for one, index in zip(told, indices, strict=True) if one is not None]
+    differences = iter(holm([difference_p(one.d, one.error, one.freedom, margin) for one, margin in known]))
+    equal = iter(holm([equivalence_p(one.d, one.error, one.freedom, margin) for one, margin in known]))
+    return [
+        index if one is None else replace(index, verdict=_index_verdict(one, next(differences), next(equal)))
+        for index, one in zip(indices, told, strict=True)
+    ]
+
+
+def _index_verdict(one: Estimate, p_difference: float, p_equivalence: float) -> Verdict:
+    return verdict_of(one.d, one.error, one.freedom, p_difference=p_difference, p_equivalence=p_equivalence)
+
+
+def _job_mixes(
+    systems: Sequence[System], rows: Sequence[Row], indices: Sequence[Index], work: Mapping[str, float] | None
+) -> tuple[JobMix, ...]:
+    """What the same work takes everywhere: of the benchmarks that count on every system and have work."""
+    is_weighted = any(row.weight for row in rows)
+    common = [row for row in rows if row.contrasts and all(contrast is not None for contrast in row.contrasts)]
+    mixes = []
+    for place, system in enumerate(systems):
+        tasks = []
+        for row in common:
+            first, side = row.sides[0], row.sides[place]
+            weight = (row.weight or 0.0) if is_weighted else 1.0
+            amount = work.get(row.bench, 0.0) if work is not None else weight * 3600 * _rate(first)
+            if amount > 0:
+                tasks.append(
+                    Task(
+                        work=amount,
+                        rate=_rate(side),
+                        log_spread=side.spread,
+                        n=len(side.values),
+                        joules_per_item=side.joules_per_item if side.direction == "higher" else None,
+                    )
+                )
+        mix = job_mix(system.name, tasks, system.costs)
+        if mix is not None:
+            mixes.append(mix)
+    if not mixes:
+        return ()
+    return (mixes[0], *(_relative(mix, mixes[0], index) for mix, index in zip(mixes[1:], indices, strict=True)))
+
+
+def _rate(side: Side) -> float:
+    assert side.value is not None
+    return side.value if side.direction == "higher" else 1 / side.value
+
+
+def _relative(mix: JobMix, first: JobMix, index: Index) -> JobMix:
+    """With the index per watt and per money over the first system's: mean power, and money an hour, during the mix."""
+    per_watt = per_money = None
+    if index.value is not None and mix.energy_kwh and first.energy_kwh and mix.energy_from == first.energy_from:
+        per_watt = index.value * (first.energy_kwh / first.time_h) / (mix.energy_kwh / mix.time_h)
+    if index.value is not None and mix.cost and first.cost and mix.currency == first.currency:
+        per_money = index.value * (first.cost / first.time_h) / (mix.cost / mix.time_h)
+    return replace(mix, per_watt=per_watt, per_money=per_money)
+
+
+def _facts(system: System) -> Facts:
+    benches = sorted(system.summary.benchmarks, key=lambda bench: bench.bench)
+    return Facts(
+        name=system.name,
+        summary=system.summary,
+        failures=tuple(failure for bench in benches for failure in bench.failures),
+        skipped=tuple((skip.step or bench.bench, skip.detail) for bench in benches for skip in bench.skipped),
+        suspects=tuple(
+            (bench.bench, bench.validity, bench.reasons)
+            for bench in benches
+            if bench.validity in ("suspect", "invalid") and bench.validity is not None
+        ),
+    )
+
+
+def _excluded(rows: Iterable[Row]) -> Iterable[tuple[str, str]]:
+    for row in rows:
+        reasons = [f"{side.system} {side.why_not}" for side in row.sides if side.why_not]
+        counting_sides = [side for side in row.sides if side.counts]
+        if len({(side.units, side.direction) for side in counting_sides}) > 1:
+            reasons.append("its units differ: " + ", ".join(f"{side.system} {side.units}" for side in counting_sides))
+        if reasons:
+            yield row.bench, "; ".join(reasons)
+
+
+def _warnings(systems: Sequence[System], rows: Sequence[Row]) -> Iterable[str]:
+    for system in systems:
+        summary = system.summary
+        if not summary.is_ended:
+            yield f"{system.name}: the run was cut off, or is still going: what is said of it is what is known so far"
+        if not summary.benchmarks:
+            yield f"{system.name}: has no benchmark at all"
+        if summary.profile == "quick":
+            yield f"{system.name}: measured with the quick profile: every number is an indication only"
+        sides = [side for row in rows for side in row.sides if side.system == system.name and side.counts]
+        if sides and max(len(side.values) for side in sides) < _LEAST:
+            yield f"{system.name}: fewer than {_LEAST} launches of every benchmark: nothing is known about its spread"
+        devices = max((side.devices for side in sides), default=0)
+        if devices in (1, 2):
+            known = "one device: nothing" if devices == 1 else "two devices: hardly anything"
+            yield f"{system.name}: {known} is known about how such devices differ from each other"
+    for what, values in (
+        ("profiles", [system.summary.profile for system in systems]),
+        ("versions of milabench", [system.summary.version for system in systems]),
+    ):
+        if len(set(values)) > 1:
+            yield f"{what} differ: " + ", ".join(
+                f"{system.name} {value or 'not recorded'}" for system, value in zip(systems, values, strict=True)
+            )
+    lacking = [row.bench for row in rows if any(side.outcome == "absent" for side in row.sides)]
+    if lacking:
+        yield f"the suites differ: {len(lacking)} of {len(rows)} benchmarks are not in every run"
+
+
+def _sentence(comparison: Comparison) -> str:
+    """What a person may quote: with the interval, what was not decided, and what is missing."""
+    first = comparison.systems[0].name
+    return "; ".join(_claim(index, first, comparison, column) for column, index in enumerate(comparison.indices)) + "."
+
+
+def _claim(index: Index, first: str, comparison: Comparison, column: int) -> str:
+    counted, wanted = index.complete
+    if index.value is None:
+        return (
+            f"{index.system} and {first} have no benchmark in common that counts, so nothing can be said of their speed"
+        )
+    over = (
+        f"over {counted} of {wanted} benchmarks"
+        if counted < wanted
+        else f"over {counted} benchmark{'s' * (counted != 1)}"
+    )
+    mark = (
+        ", some numbers suspect"
+        if any((c := row.contrasts[column]) and c.is_suspect for row in comparison.rows)
+        else ""
+    )
+    if index.ci95 is None:
+        return (
+            f"{index.system} was {index.value:.3g} times as fast as {first} {over}, but with fewer than {_LEAST} launches of a"
+            f" benchmark on a side nobody knows how far that can be trusted{mark}"
+        )
+    low, high = index.ci95
+    interval, within = f"95 % interval {low:.3f} to {high:.3f}", f"{100 * index.margin:.3g}%"
+    told = {
+        "FASTER": f"{index.system} is {index.value:.3f} times as fast as {first}",
+        "SLOWER": f"{index.system} is slower than {first}, at {index.value:.3f} of its speed",
+        "EQUIVALENT": f"{index.system} and {first} are equally fast within {within}, ratio {index.value:.3f}",
+        "DIFFERENT-BUT-SMALL": f"{index.system} and {first} differ by less than {within}, ratio {index.value:.3f}",
+        "INCONCLUSIVE": f"it is not decided whether {index.system} is faster than {first}, ratio {index.value:.3f}",
+    }[index.verdict]
+    counts = [row.contrasts[column] for row in comparison.rows]
+    verdicts = [contrast.verdict for contrast in counts if contrast is not None]
+    tally = ", ".join(
+        f"{verdicts.count(verdict)} {word}"
+        for verdict, word in (
+            ("FASTER", "faster"),
+            ("SLOWER", "slower"),
+            ("EQUIVALENT", "equivalent"),
+            ("DIFFERENT-BUT-SMALL", "different but by little"),
+            ("INCONCLUSIVE", "not decided"),
+        )
+        if verdict in verdicts
+    )
+    failed = [
+        row.bench for row in comparison.rows if row.sides[column + 1].outcome in ("failed", "cancelled", "missing")
+    ]
+    broken = f"; {', '.join(failed)} failed on {index.system}" if failed else ""
+    return f"{told} {over} ({interval}; {tally}{mark}{broken})"

@@ -1,0 +1,190 @@
+"""How long groups of steps took in earlier runs, and what a plan will take by that."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from milabench.analysis.shapes import mapping
+from milabench.analysis.spread import median
+from milabench.events.attempts import attempts
+from milabench.events.rundir import Run
+
+# What tells the replicates, the sides and the runs of one content apart, or follows from the rest.
+_NOT_THE_CONTENT = ("id", "stem", "hash", "bench", "repeat", "group", "monitor")
+
+Steps = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One attempt at a group of steps that has ended: seconds from the first start to the last end, and whether all passed."""
+
+    steps: Steps
+    seconds: float
+    is_passed: bool
+
+
+def spans(run: Run) -> Iterator[Span]:
+    """What each attempt at each group took, by the journal."""
+    tried = attempts(run.journal)
+    for steps in groups_of(mapping(run.manifest.get("plan")).get("steps")):
+        found = [{each.number: each for each in tried.get(str(step.get("id")), ())} for step in steps]
+        for number in sorted(set.intersection(*(set(each) for each in found))):
+            members = [each[number] for each in found]
+            began = [each.began for each in members if each.began is not None]
+            ended = [each.ended for each in members if each.ended is not None]
+            if len(began) == len(ended) == len(members):
+                is_passed = all(each.outcome == "passed" for each in members)
+                yield Span(steps=steps, seconds=max(0.0, max(ended) - min(began)), is_passed=is_passed)
+
+
+def groups_of(steps: Any) -> list[Steps]:
+    """The steps of a plan's JSON that run together, group by group; none of what is no list of steps."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for step in map(mapping, steps if isinstance(steps, list | tuple) else ()):
+        found.setdefault(str(step.get("group") or step.get("id")), []).append(step)
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What a replicate of a benchmark took in a run: the median of `n`, in seconds; `is_same`: of exactly these steps."""
+
+    run: str
+    seconds: float
+    n: int
+    is_same: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchEstimate:
+    """How often a benchmark is run, on how many devices, and what one replicate took before; None when it never passed."""
+
+    bench: str
+    replicates: int
+    devices: int
+    known: Known | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a plan will take, as far as earlier runs tell."""
+
+    benches: tuple[BenchEstimate, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of the benchmarks that are known."""
+        return sum(each.replicates * each.known.seconds for each in self.benches if each.known is not None)
+
+    @property
+    def device_hours(self) -> float:
+        """The seconds of each benchmark on each of its devices, in hours."""
+        known = (each for each in self.benches if each.known is not None)
+        return sum(each.replicates * each.devices * each.known.seconds for each in known if each.known) / 3600
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The runs that it was taken from."""
+        return tuple(dict.fromkeys(each.known.run for each in self.benches if each.known is not None))
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The benchmarks of which no earlier run tells."""
+        return tuple(each.bench for each in self.benches if each.known is None)
+
+    def to_json(self) -> dict[str, Any]:
+        """`estimate` of `milabench plan run --json`; docs/protocol.md, section 6."""
+        return {
+            "seconds": self.seconds,
+            "device_hours": self.device_hours,
+            "unknown": list(self.unknown),
+            "benchmarks": [
+                {
+                    "bench": each.bench,
+                    "replicates": each.replicates,
+                    "devices": each.devices,
+                    "seconds_each": each.known.seconds if each.known is not None else None,
+                    "run": each.known.run if each.known is not None else None,
+                    "n": each.known.n if each.known is not None else 0,
+                    "same_steps": each.known.is_same if each.known is not None else False,
+                }
+                for each in self.benches
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A benchmark of a plan: how often it is run, and the steps of one replicate, as the plan's JSON has them."""
+
+    bench: str
+    replicates: int
+    steps: Steps
+
+
+def estimate(wanted: Sequence[Wanted], runs: Iterable[Run]) -> Estimate:
+    """What benchmarks will take by `runs`, the newest first, of which no more are read than needed.
+
+    The newest run in which exactly these steps passed tells; else the newest in which a benchmark of this name passed
+    with this profile.
+    """
+    known: dict[str, Known] = {}
+    names = {_alike(each.steps) for each in wanted}
+    for run in runs:
+        same, alike = _passed(run, names)
+        for each in wanted:
+            before = known.get(each.bench)
+            if found := same.get(_content(each.steps)):
+                if before is None or not before.is_same:
+                    known[each.bench] = Known(run=run.name, seconds=median(found), n=len(found), is_same=True)
+            elif before is None and (found := alike.get(_alike(each.steps))):
+                known[each.bench] = Known(run=run.name, seconds=median(found), n=len(found), is_same=False)
+        if len(known) == len(wanted) and all(each.is_same for each in known.values()):
+            break
+    return Estimate(
+        benches=tuple(
+            BenchEstimate(
+                bench=each.bench,
+                replicates=each.replicates,
+                devices=len(
+                    {(step.get("node"), device) for step in each.steps for device in step.get("devices") or ()}
+                ),
+                known=known.get(each.bench),
+            )
+            for each in wanted
+        )
+    )
+
+
+def _passed(
+    run: Run, names: Collection[tuple[str, str]]
+) -> tuple[dict[str, list[float]], dict[tuple[str, str], list[float]]]:
+    """The seconds of the groups that passed in a run: by their content, and by benchmark and profile."""
+    contents: dict[Any, str] = {}  # the same for all replicates of a run
+    same: dict[str, list[float]] = {}
+    alike: dict[tuple[str, str], list[float]] = {}
+    for span in spans(run):
+        name, bench = _alike(span.steps), span.steps[0].get("bench")
+        if span.is_passed and name in names:
+            if bench not in contents:
+                contents[bench] = _content(span.steps)
+            same.setdefault(contents[bench], []).append(span.seconds)
+            alike.setdefault(name, []).append(span.seconds)
+    return same, alike
+
+
+def _content(steps: Steps) -> str:
+    """A digest of all that decides what the steps of a group do."""
+    kept = [{key: value for key, value in step.items() if key not in _NOT_THE_CONTENT} for step in steps]
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def _alike(steps: Steps) -> tuple[str, str]:
+    """The benchmark, without the side of an A/B run, and the profile: what takes about as long whatever else changed."""
+    config = mapping(steps[0].get("config"))
+    return str(config.get("name") or steps[0].get("bench")), str(mapping(config.get("measure")).get("profile"))

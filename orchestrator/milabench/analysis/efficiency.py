@@ -1,0 +1,40 @@
+"""What a unit of work takes: joules for an item."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from milabench.analysis.summary import BenchSummary, Process
+from milabench.events.numbers import number
+
+
+def energies(bench: BenchSummary) -> dict[str, float]:
+    """Joules of each step's devices in its measured window, as far as they were told; board sensors, not wall."""
+    told: dict[str, float] = {}
+    for metric in bench.metrics:
+        value = number(metric.get("value"))
+        if metric.get("metric") == "energy" and metric.get("units") == "J" and value is not None:
+            step = str(metric.get("step"))
+            told[step] = told.get(step, 0.0) + value
+    return told
+
+
+def joules_per_item(process: Process, told: Mapping[str, float]) -> float | None:
+    """The energy of a replicate's steps, by step in `told` (`energies`), over the items done meanwhile, in J.
+
+    Both are those of the whole window, what was warm-up still included. None unless every step told its energy and the
+    items are known; a process that never left its warm-up has no window.
+    """
+    rate = process.throughput
+    items = math.fsum([*(total.items for total in rate.totals), rate.left_out])
+    if not items or rate.basis == "warm-up" or any(step not in told for step in process.steps):
+        return None
+    joules = math.fsum(told[step] for step in process.steps)
+    return joules / items if joules > 0 else None
+
+
+def item_of(units: str) -> str:
+    """`image` for `images/s`: what a rate counts, in the singular."""
+    item = units.removesuffix("/s")
+    return item.removesuffix("s") if item.endswith("s") else item or "item"

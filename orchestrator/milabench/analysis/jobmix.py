@@ -1,0 +1,124 @@
+"""What a declared amount of work takes on a system: time, energy, money; added up, never averaged (Hoefler and Belli 2015)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from milabench.analysis.intervals import Interval, t_quantile
+from milabench.events.numbers import number
+
+HOURS_PER_YEAR = 8766.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What a system costs: its `price` is written off over `years` of use; `electricity` is money for a kWh at the meter.
+
+    `power_w` is what the system draws at work, for where no energy was measured; `pue` is what the building draws for each
+    watt of the system, 1 when it is not known.
+    """
+
+    price: float | None = None
+    years: float | None = None
+    power_w: float | None = None
+    pue: float = 1.0
+    electricity: float | None = None
+    currency: str = ""
+
+
+def costs_of(told: Mapping[str, Any]) -> Costs:
+    """The costs in a manifest or a file of them; what is no number above zero is not known."""
+
+    def above_zero(name: str) -> float | None:
+        value = number(told.get(name))
+        return value if value is not None and value > 0 else None
+
+    return Costs(
+        price=above_zero("price"),
+        years=above_zero("years"),
+        power_w=above_zero("power_W"),
+        pue=above_zero("pue") or 1.0,
+        electricity=above_zero("electricity"),
+        currency=str(told.get("currency") or ""),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One benchmark's part of a mix: items to do, the rate (items a second) with its spread over `n` launches, J an item."""
+
+    work: float
+    rate: float
+    log_spread: float | None
+    n: int
+    joules_per_item: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobMix:
+    """What the same declared amount of work takes on one system, over the benchmarks that count on all systems.
+
+    `time_h` with `time_ci95` (delta method; None when a benchmark has fewer than three launches); `energy_kwh` as measured by
+    board sensors, else from the declared power (`energy_from`); `cost` in `currency`: the share of the price by time, and
+    the energy with PUE. `per_watt` and `per_money` are the index over the first system, per watt and per money; None where
+    what they need is not known, and `missing` names it.
+    """
+
+    system: str
+    time_h: float
+    time_ci95: Interval | None = None
+    energy_kwh: float | None = None
+    energy_from: Literal["measured", "declared", ""] = ""
+    cost: float | None = None
+    currency: str = ""
+    per_watt: float | None = None
+    per_money: float | None = None
+    missing: tuple[str, ...] = ()
+
+
+def job_mix(system: str, tasks: Sequence[Task], costs: Costs) -> JobMix | None:
+    """Time, energy and cost of some work; None without a task."""
+    if not tasks:
+        return None
+    hours = [task.work / task.rate / 3600 for task in tasks]
+    time_h = math.fsum(hours)
+    measured = [task.joules_per_item * task.work for task in tasks if task.joules_per_item is not None]
+    energy: float | None = None
+    source: Literal["measured", "declared", ""] = ""
+    if len(measured) == len(tasks):
+        energy, source = math.fsum(measured) / 3.6e6, "measured"
+    elif costs.power_w is not None:
+        energy, source = costs.power_w / 1000 * time_h, "declared"
+    needs = {"price": costs.price, "years": costs.years, "electricity": costs.electricity, "power_W": energy}
+    missing = tuple(name for name, value in needs.items() if value is None)
+    cost = None
+    if costs.price is not None and costs.years is not None and costs.electricity is not None and energy is not None:
+        written_off = costs.price * time_h / (costs.years * HOURS_PER_YEAR)
+        cost = written_off + energy * costs.pue * costs.electricity
+    return JobMix(
+        system=system,
+        time_h=time_h,
+        time_ci95=_interval(time_h, hours, tasks),
+        energy_kwh=energy,
+        energy_from=source,
+        cost=cost,
+        currency=costs.currency,
+        missing=missing,
+    )
+
+
+def _interval(time_h: float, hours: Sequence[float], tasks: Sequence[Task]) -> Interval | None:
+    parts = []
+    for part, task in zip(hours, tasks, strict=True):
+        if task.log_spread is None or task.n < 3:
+            return None
+        parts.append(((part / time_h) ** 2 * task.log_spread**2 / task.n, task.n - 1))
+    variance = math.fsum(part for part, _ in parts)
+    if not variance:
+        return time_h, time_h
+    freedom = variance**2 / math.fsum(part**2 / degrees for part, degrees in parts)
+    half = t_quantile(0.975, freedom) * math.sqrt(variance)
+    return time_h * math.exp(-half), time_h * math.exp(half)

@@ -1,0 +1,232 @@
+"""Metrics that a program only prints: patterns over its lines of output -> series of numbers -> one number each.
+
+Lines come one at a time and only numbers are kept, so that a log may be of any length.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from milabench.analysis.spread import lag1, quantile, stdev, variation
+from milabench.events.numbers import LARGEST, SMALLEST
+
+Direction = Literal["higher", "lower", "none"]
+
+# Digits with separators of thousands, a fraction, an exponent.
+_UNSIGNED = r"(?:(?:\d{1,3}(?:[,_]\d{3})+(?!\d)|\d+)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+_NUMBER = re.compile(
+    rf"[-+]?(?:{_UNSIGNED}|(?<![A-Za-z_])(?:nan|inf(?:inity)?)(?![A-Za-z_]))",
+    re.IGNORECASE,
+)
+_WHOLE = re.compile(_UNSIGNED)
+_PLAIN = re.compile(r"\d+(?:\.\d*)?")
+_HELD_CHARACTERS = 1 << 16  # a line that does not end is searched after so many
+_SEPARATORS = str.maketrans("", "", "_,")
+_EXACT_DIGITS = 1200  # enough for a sum of any floats, from the largest's first digit to the smallest's last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogMetric:
+    """A number to find: the first group of the pattern, all of it where there is none; `reduce` is a key of REDUCTIONS.
+
+    What the reduction gives is multiplied by `scale`.
+    """
+
+    name: str
+    pattern: re.Pattern[str]
+    reduce: str = "last"
+    scale: float = 1.0
+    units: str = ""
+    direction: Direction = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSeries:
+    """All numbers found for a metric, in order; `unread` matches held no number, or several."""
+
+    metric: LogMetric
+    values: Sequence[float]
+    unread: int = 0
+
+    @property
+    def value(self) -> float | None:
+        """The one number; None where nothing was found, or what was found makes no finite number."""
+        if not self.values and self.metric.reduce != "count":
+            return None
+        found = REDUCTIONS[self.metric.reduce](self.values) * self.metric.scale
+        return found if math.isfinite(found) else None
+
+    @property
+    def spread(self) -> float | None:
+        """Coefficient of variation of the numbers; None below two of them, or where one is not finite."""
+        return variation(self.values) if all(map(math.isfinite, self.values)) else None
+
+    @property
+    def lag1(self) -> float | None:
+        """Their autocorrelation; None where it cannot be told."""
+        return lag1(self.values) if all(map(math.isfinite, self.values)) else None
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it, in a line; empty when nothing is."""
+        name, pattern = self.metric.name, self.metric.pattern.pattern
+        if not self.values and self.unread:
+            return f"metric {name}: {pattern!r} matched, but around no single number; put a group around the number"
+        if self.value is None and not self.values:
+            return f"metric {name}: no line of the output matched {pattern!r}"
+        if self.value is None:
+            return f"metric {name}: {self.metric.reduce} of {len(self.values)} values is not a finite number"
+        return ""
+
+
+def _sum(values: Sequence[float], among: int = 1) -> float:
+    """The sum, divided by `among`, of the numbers as a log wrote them: 829.012392 itself, not the binary number next to it.
+
+    It is rounded once, at the end: up to 15 digits the shortest text of a float is the one that it was read from. Not a
+    number where one of them is none.
+    """
+    from decimal import Context, Decimal, localcontext  # for those alone who read logs
+
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    with localcontext(Context(prec=_EXACT_DIGITS)):
+        return float(sum(map(Decimal, map(repr, values)), Decimal()) / among)
+
+
+def _harmonic(values: Sequence[float]) -> float:
+    """n over the sum of the inverses: the rate of equal amounts of work; nan unless all can be divided by."""
+    if not all(SMALLEST <= value <= LARGEST for value in values):
+        return math.nan
+    return len(values) / math.fsum(1 / value for value in values)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    return stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan
+
+
+def _quantile(q: float) -> Callable[[Sequence[float]], float]:
+    return lambda values: quantile(values, q)
+
+
+REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "last": lambda values: values[-1],
+    "first": lambda values: values[0],
+    "mean": lambda values: _sum(values, len(values)),
+    "median": _quantile(0.5),
+    "min": min,
+    "max": max,
+    "std": _deviation,
+    "sum": _sum,
+    "count": lambda values: float(len(values)),
+    "p50": _quantile(0.5),
+    "p90": _quantile(0.9),
+    "p95": _quantile(0.95),
+    "p99": _quantile(0.99),
+    "harmonic": _harmonic,
+}
+"""How several numbers become one; quantiles by linear interpolation (R7), the deviation that of a sample."""
+
+
+class LogFold:
+    """Reads lines as they come.
+
+    A line that comes in pieces, because it was written in pieces, is put together again; of the updates of a progress bar
+    that overwrite each other the last one counts.
+    """
+
+    def __init__(self, metrics: Iterable[LogMetric]) -> None:
+        self._metrics = tuple(metrics)
+        self._held: dict[str | None, str] = {}
+        self._values: list[array[float]] = [array("d") for _ in self._metrics]
+        self._unread = [0] * len(self._metrics)
+
+    def see(self, text: str, pipe: str | None = None) -> None:
+        """Take what came from a pipe: a line, or a piece of one when it does not end."""
+        held = self._held.pop(pipe, "") if self._held else ""
+        if held and not held.endswith("\r"):
+            text = held + text
+        if text.endswith("\n") or len(text) > _HELD_CHARACTERS:
+            self._look(text)
+        else:
+            self._held[pipe] = text
+
+    def _look(self, line: str) -> None:
+        """Look for every metric in a line; each may be in it several times."""
+        for place, metric in enumerate(self._metrics):
+            for match in metric.pattern.finditer(line):
+                value = _matched(match)
+                if value is None:
+                    self._unread[place] += 1
+                else:
+                    self._values[place].append(math.copysign(math.inf, value) if abs(value) > LARGEST else value)
+
+    def series(self) -> tuple[LogSeries, ...]:
+        """What was found, a series for each metric, in their order; a last line without an end counts from now on."""
+        while self._held:
+            self._look(self._held.popitem()[1])
+        found = zip(self._metrics, self._values, self._unread, strict=True)
+        return tuple(LogSeries(metric=metric, values=values, unread=unread) for metric, values, unread in found)
+
+
+def number_in(text: str) -> float | None:
+    """The one number that a text holds: 1,234.5, 1_000, .5, -3.2e-05, nan, inf; None when it holds none or several."""
+    found = _NUMBER.findall(text)
+    return float(found[0].translate(_SEPARATORS)) if len(found) == 1 else None
+
+
+def _matched(match: re.Match[str]) -> float | None:
+    """The number around which a pattern has a group.
+
+    A group for digits and a point cuts the rest off 1.5e-03, -3.2, .5 and 1,234.5: where the pattern asks for nothing
+    after it, the number goes on as far as it does in the line.
+    """
+    has_group = bool(match.re.groups)
+    text = match.group(has_group) or ""
+    begin, end = match.span(has_group)
+    if not has_group or not _PLAIN.fullmatch(text):
+        return number_in(text)
+    if match.end() != end:
+        return float(text)
+    line = match.string
+    if begin and line[begin - 1] == "." and "." not in text and not line[max(0, begin - 2) : begin - 1].isalnum():
+        begin -= 1
+    whole = _WHOLE.match(line, begin)
+    if whole is None:
+        return number_in(text)
+    before, sign = line[max(0, begin - 2) : begin - 1], line[begin - 1 : begin]
+    is_negative = sign == "-" and not (before.isalnum() or before in (")", "]", "_"))
+    return float(("-" if is_negative else "") + whole.group().translate(_SEPARATORS))
+
+
+def metrics_of(config: Mapping[str, Any]) -> tuple[LogMetric, ...]:
+    """The metrics that a benchmark's recorded configuration asks for; what cannot be read in it is passed over."""
+    told = config.get("metrics")
+    found = []
+    for name, about in told.items() if isinstance(told, Mapping) else ():
+        metric = _metric(str(name), about) if isinstance(about, Mapping) else None
+        if metric is not None:
+            found.append(metric)
+    return tuple(found)
+
+
+def _metric(name: str, about: Mapping[str, Any]) -> LogMetric | None:
+    direction, reduce, scale = about.get("direction"), str(about.get("reduce") or "last"), about.get("scale", 1.0)
+    try:
+        pattern = re.compile(str(about.get("pattern", "")))
+    except re.error:
+        return None
+    if reduce not in REDUCTIONS or not isinstance(scale, int | float):
+        return None
+    return LogMetric(
+        name=name,
+        pattern=pattern,
+        reduce=reduce,
+        scale=float(scale),
+        units=str(about.get("units") or ""),
+        direction=direction if direction in ("higher", "lower") else "none",
+    )

@@ -1,0 +1,63 @@
+"""What a run says about the machines and the software it ran on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from milabench.analysis.measure import Measurement
+from milabench.analysis.shapes import mapping
+
+
+def described_system(manifest: Mapping[str, Any], measured: Iterable[Measurement]) -> Mapping[str, Any]:
+    """The system as the manifest holds it, or as milabench 1.3 described it in its records, in the same form."""
+    return mapping(manifest.get("system")) or _system_of_1_3(measured)
+
+
+def versions(measured: Iterable[Measurement]) -> dict[str, str]:
+    """Versions by name, from the meta records: python and those packages that decide speed; several are joined."""
+    found: dict[str, dict[str, None]] = {}
+    for one in measured:
+        meta = one.meta
+        packages = mapping(meta.get("packages"))
+        told = {"python": meta.get("python"), **{name: packages.get(name) for name in ("torch", "jax", "numpy")}}
+        for name, version in told.items():
+            if isinstance(version, str) and version:
+                found.setdefault(name, {})[version] = None
+    return {name: ", ".join(versions) for name, versions in found.items()}
+
+
+def accelerators(measured: Iterable[Measurement]) -> tuple[Mapping[str, Any], ...]:
+    """What the meta records say of each accelerator (driver, firmware, clocks, power limit), once each, by node and number."""
+    found: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for one in measured:
+        told = one.meta.get("accelerators")
+        for device in told if isinstance(told, list) else ():
+            if isinstance(device, Mapping):
+                node = str(one.meta.get("hostname") or "")
+                found.setdefault((node, str(device.get("index"))), {"hostname": node, **device})
+    return tuple(device for _, device in sorted(found.items(), key=lambda item: item[0]))
+
+
+def _system_of_1_3(measured: Iterable[Measurement]) -> Mapping[str, Any]:
+    """The machine as milabench 1.3 described it in its meta records, in the form of our manifests."""
+    for one in measured:
+        meta = one.meta
+        cpu, accelerators = mapping(meta.get("cpu")), mapping(meta.get("accelerators"))
+        if not cpu and not accelerators:
+            continue
+        devices = []
+        for index, device in enumerate(mapping(accelerators.get("gpus")).values()):
+            memory = mapping(mapping(device).get("memory")).get("total")
+            devices.append({"index": index, "name": str(mapping(device).get("product", "")), "memory_MiB": memory})
+        system = mapping(meta.get("os"))
+        node = {
+            "name": "local",
+            "hostname": str(system.get("nodename", "")),
+            "cpu": {"model": str(cpu.get("brand", "")), "count": cpu.get("count")},
+            "os": str(system.get("sysname", "")),
+            "kernel": str(system.get("release", "")),
+            "devices": devices,
+        }
+        return {"arch": accelerators.get("arch"), "nodes": [node]}
+    return {}

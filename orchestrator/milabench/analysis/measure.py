@@ -1,0 +1,569 @@
+"""One step's events -> what was measured in it: a rate, its spread within the process, memory, losses, other metrics.
+
+The throughput is the ratio of totals over the window after warm-up: all items over all seconds, not the mean of rates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from milabench.analysis.logs import LogFold, LogSeries, metrics_of
+from milabench.analysis.parts import Part, latency, later_half, part_of
+from milabench.analysis.series import Growing, Series
+from milabench.analysis.spread import geometric_mean, lag1, variation, variation_and_lag1
+from milabench.analysis.steady import Steadiness, agree, steadiness
+from milabench.events.model import Config, Data, End, Error, Line, Message, Meta, Other, Start, Verdict
+from milabench.events.numbers import SMALLEST, number, whole
+from milabench.events.observations import Observations, Seen
+from milabench.events.readings import Readings, energy_of
+from milabench.events.text import one_line
+
+Direction = Literal["higher", "lower", "none"]
+
+# How a number was got. `compat`: milabench 1.3 recorded rates without their items and seconds; their harmonic mean is
+# the ratio of totals when all batches are of one size, and that is the best that can be said. `metric`: no observation,
+# but a metric that the program flagged as its main one.
+Basis = Literal["ratio-of-totals", "compat", "metric", "warm-up"]
+
+_MIB = 2**20
+_BYTES = {
+    "B": 1.0,
+    "bytes": 1.0,
+    "kB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "KiB": 2.0**10,
+    "MiB": 2.0**20,
+    "GiB": 2.0**30,
+}
+
+# Which memory figure is "the" peak, best first: what the program's allocator held; what the device was seen to hold,
+# other programs' memory included; what the processes held on the host.
+_MEMORY = ("memory_reserved_peak", "memory_allocated_peak", "device_memory_peak", "host_memory_peak")
+
+# docs/methodology.md, 1.1: what the instruments may cost of the loop that they observe.
+MOST_OVERHEAD = 0.005
+
+_REASON = 40  # characters of a reason that a program gives: it is a word, no text
+
+# milabench 1.3 marked no warm-up: discard as docs/methodology.md, 1.1 has it, but never more than half of what there is.
+_COMPAT_WARMUP_RECORDS = 10
+_COMPAT_WARMUP_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The measured window that the process declared; monotonic nanoseconds, and unix seconds where it said them."""
+
+    start_ns: int
+    stop_ns: int
+    start: float | None = None
+    stop: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What one rank did within the window: `observations` entries that stand for `steps` steps."""
+
+    rank: int
+    items: float
+    seconds: float
+    observations: int
+    steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """The number that a step stands for, and what it stands on.
+
+    `spread_within` is the coefficient of variation of the rates of single observations in the window, `lag1` their
+    autocorrelation, both on the slowest rank. `totals` is empty unless the basis is the ratio of totals. `steady` judges
+    the slowest rank's window: what it found to be left over of the warm-up is not in the number. `latency` is seconds a step
+    on the slowest rank: `min`, `max`, and the quantiles `p50`, `p90`, `p95`, `p99` (R7) as far as so many steps bound them.
+    `left_out` are the items of the window that were warm-up still: in no total, but in the energy of the window.
+    `doubts` are reasons to suspect it.
+    """
+
+    value: float
+    units: str
+    direction: Direction = "higher"
+    basis: Basis = "ratio-of-totals"
+    observations: int = 0
+    totals: tuple[Totals, ...] = ()
+    spread_within: float | None = None
+    lag1: float | None = None
+    steady: Steadiness | None = None
+    latency: Mapping[str, float] = field(default_factory=dict)
+    left_out: float = 0.0
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A scalar that a process reported, or that was computed from its records; `rank` is None for a lone process.
+
+    `reasons` are why the process itself doubts it.
+    """
+
+    name: str
+    value: float
+    units: str = ""
+    direction: Direction = "none"
+    is_main: bool = False
+    case: str = ""
+    part: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    rank: int | None = None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Losses:
+    """The losses of a step: `count` reported, of which `nonfinite` were no number."""
+
+    first: float | None = None
+    last: float | None = None
+    count: int = 0
+    nonfinite: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What one step measured; `throughput` is None when there is no number to give."""
+
+    step: str
+    task: str = ""
+    throughput: Throughput | None = None
+    series: tuple[Series, ...] = ()
+    window: Window | None = None
+    losses: Losses = field(default_factory=Losses)
+    metrics: tuple[Metric, ...] = ()
+    end: End | None = None
+    errors: tuple[Error, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    messages: tuple[str, ...] = ()
+    logs: tuple[LogSeries, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    start: Mapping[str, Any] = field(default_factory=dict)
+
+    def metric(self, name: str) -> float | None:
+        """The largest value reported under this name, None when it was not."""
+        return max((metric.value for metric in self.metrics if metric.name == name), default=None)
+
+    @property
+    def first_step_s(self) -> float | None:
+        """Seconds from the start of the process to the end of its first step, compilation and all."""
+        return self.metric("first_step")
+
+    @property
+    def energy_j(self) -> float | None:
+        """Joules of the devices, summed over what was reported."""
+        found = [metric.value for metric in self.metrics if metric.name == "energy"]
+        return math.fsum(found) if found else None
+
+    @property
+    def memory_peak_mib(self) -> float | None:
+        """The highest peak of the best kind of memory figure that there is (`_MEMORY`), in MiB."""
+        for name in _MEMORY:
+            peaks = [m.value * _BYTES[m.units] / _MIB for m in self.metrics if m.name == name and m.units in _BYTES]
+            if peaks:
+                return max(peaks)
+        return None
+
+
+def measure(step: str, events: Iterable[Seen]) -> Measurement:
+    """Everything that one step's events say, in one pass over them."""
+    fold = _Fold()
+    for event in events:
+        fold.see(event)
+    return fold.result(step)
+
+
+def main_task(tasks: Iterable[str]) -> str:
+    """The task whose rate is the step's: train, else inference, else the first seen; empty when there is none."""
+    tasks = tuple(tasks)
+    for task in ("train", "inference"):
+        if task in tasks:
+            return task
+    return tasks[0] if tasks else ""
+
+
+def rate_of(ranks: Sequence[Series], window: Window | None) -> Throughput | None:
+    """The throughput of a job from its ranks' observations; None when none of them lies in the window."""
+    if not all(series.has_totals for series in ranks):
+        return _compat_rate(ranks)
+    chosen = [part for series in ranks if len(part := part_of(series, window))]
+    basis: Basis = "ratio-of-totals"
+    if not chosen:
+        chosen = [part for series in ranks if len(part := later_half(series))]
+        basis = "warm-up"
+    if not chosen:
+        return None
+    steady = _steadiness(chosen) if basis == "ratio-of-totals" else None
+    left_out = 0.0
+    if steady is not None and steady.settled_at and steady.is_steady:
+        whole_window, chosen = chosen, [part.after(steady.settled_at) for part in chosen]
+        left_out = math.fsum([*(part.items() for part in whole_window), *(-part.items() for part in chosen)])
+    found = combined([_totals(part) for part in chosen], chosen, units=ranks[0].units, basis=basis)
+    if found is None:
+        return None
+    is_unsteady = basis == "warm-up" or (steady is not None and not steady.is_steady)
+    doubts = ["no-steady-state"] if is_unsteady else []
+    if not all(_clocks_agree(part) for part in chosen):
+        doubts.append("clocks-disagree")
+    return replace(found, steady=steady, left_out=left_out, doubts=tuple(doubts))
+
+
+def _steadiness(parts: Sequence[Part]) -> Steadiness | None:
+    """How steady the slowest rank was in its window: seconds an item, so that a smaller last batch is not a faster one."""
+    durations = max(parts, key=lambda part: part.seconds()).durations()
+    return None if durations is None else steadiness(durations)
+
+
+def _clocks_agree(part: Part) -> bool:
+    """Whether items over the sum of the steps' seconds is what items over the window's seconds on the host's clock is.
+
+    A device still works on an epoch when the host has left it, so on its clock the gap between two may be part of a step.
+    """
+    items, seconds, busy_s, wall_s = part.items(), part.seconds(), part.wall_s(), part.wall_s(has_gaps=True)
+    if busy_s is None or wall_s is None or busy_s <= 0:
+        return True
+    return busy_s <= seconds <= wall_s or any(agree(items / seconds, items / each) for each in (busy_s, wall_s))
+
+
+def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Throughput) -> Iterable[Metric]:
+    """What a rate does not say of its loop, of the slowest rank: how long it warmed up, and how much lies between its epochs.
+
+    `warm_up` is the time from the begin of the first step to that of the first one that counts, in s; `between_epochs` the share
+    of the window in which nobody was in a step because an epoch had ended, where it is more than the 0.5 % within which
+    items over the steps' seconds and items over the window's have to agree.
+    """
+    if rate.basis != "ratio-of-totals":
+        return
+    parts = [(series, part) for series in ranks if len(part := part_of(series, window))]
+    series, part = max(parts, key=lambda one: one[1].seconds())
+    if rate.left_out and rate.steady is not None:
+        part = part.after(rate.steady.settled_at)
+    first_ns, begin_ns = series.t0_ns[0], part.begin_ns()
+    if 0 <= first_ns < begin_ns:
+        yield Metric(name="warm_up", value=(begin_ns - first_ns) / 1e9, units="s", direction="lower")
+    busy_s, wall_s = part.wall_s(), part.wall_s(has_gaps=True)
+    if busy_s is not None and wall_s is not None and wall_s > 0 and not agree(busy_s, wall_s):
+        yield Metric(name="between_epochs", value=1 - busy_s / wall_s, direction="lower")
+
+
+def combined(
+    totals: Sequence[Totals], parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals"
+) -> Throughput | None:
+    """The throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
+    items = math.fsum(total.items for total in totals)
+    slowest = max(range(len(totals)), key=lambda place: totals[place].seconds)
+    if items <= 0:
+        return None
+    slow = totals[slowest]
+    spread, correlation = variation_and_lag1(parts[slowest].rates(), slow.items / slow.seconds)
+    return Throughput(
+        value=items / totals[slowest].seconds,
+        units=units,
+        basis=basis,
+        observations=sum(total.observations for total in totals),
+        totals=tuple(totals),
+        spread_within=spread,
+        lag1=correlation,
+        latency=latency(parts[slowest]),
+    )
+
+
+def _seconds(series: Series) -> float:
+    """Seconds of all observations, warm-up included; none of those of milabench 1.3, which do not say."""
+    if series.compact is not None:
+        return sum(series.compact.ns) / 1e9
+    return math.fsum(seconds for seconds in series.elapsed if not math.isnan(seconds))
+
+
+def _totals(part: Part) -> Totals:
+    return Totals(
+        rank=part.rank, items=part.items(), seconds=part.seconds(), observations=len(part), steps=part.steps()
+    )
+
+
+def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
+    """The rate of milabench 1.3 records: of each rank the harmonic mean after warm-up, summed over ranks."""
+    rates = [kept for series in ranks if (kept := _compat_window(series))]
+    if not rates:
+        return None
+    harmonic = [len(kept) / math.fsum(1 / rate for rate in kept) for kept in rates]
+    slowest = rates[harmonic.index(min(harmonic))]
+    return Throughput(
+        value=math.fsum(harmonic),
+        units=ranks[0].units,
+        basis="compat",
+        observations=sum(map(len, rates)),
+        spread_within=variation(slowest),
+        lag1=lag1(slowest),
+    )
+
+
+def _compat_window(series: Series) -> list[float]:
+    kept = [place for place, is_warmup in enumerate(series.warmup) if not is_warmup and series.rate[place] > 0]
+    if len(kept) == len(series.warmup) and kept:
+        begin = series.end[kept[0]]
+        early = sum(1 for place in kept if series.end[place] - begin < _COMPAT_WARMUP_S)  # nan compares false
+        kept = kept[min(max(_COMPAT_WARMUP_RECORDS, early), len(kept) // 2) :]
+    return [series.rate[place] for place in kept]
+
+
+def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
+    """The metric flagged as main; of several (cases, ranks) the geometric mean of those in the first one's units."""
+    main = [metric for metric in metrics if metric.is_main and metric.value >= SMALLEST]
+    if not main:
+        return None
+    alike = [metric.value for metric in main if metric.units == main[0].units]
+    return Throughput(
+        value=geometric_mean(alike),
+        units=main[0].units,
+        direction=main[0].direction,
+        basis="metric",
+        observations=len(alike),
+        doubts=tuple(dict.fromkeys(reason for metric in main for reason in metric.reasons)),
+    )
+
+
+def _reasons(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """Why a process doubts what it tells; `converged: false` is what programs of before `reasons` said."""
+    told = data.get("reasons")
+    reasons = (
+        [one_line(reason)[:_REASON] for reason in told if isinstance(reason, str)] if isinstance(told, list) else []
+    )
+    return tuple(dict.fromkeys([*reasons, *(["unconverged"] if data.get("converged") is False else [])]))
+
+
+def _of_log(one: LogSeries) -> Metric:
+    assert one.value is not None
+    about = one.metric
+    return Metric(name=about.name, value=one.value, units=about.units, direction=about.direction)
+
+
+def _main_of_log(logs: Sequence[LogSeries]) -> Throughput | None:
+    """The first number of the log for which one direction is better, with the spread of what it was made of."""
+    for one in logs:
+        if one.metric.direction != "none" and one.value is not None:
+            return Throughput(
+                value=one.value,
+                units=one.metric.units,
+                direction=one.metric.direction,
+                basis="metric",
+                observations=len(one.values),
+                spread_within=one.spread,
+                lag1=one.lag1,
+            )
+    return None
+
+
+def _union(one: Window, other: Window) -> Window:
+    """A window that holds both: each rank of a job tells its own, and warm-up is marked on the observations anyway."""
+    first, last = min(one, other, key=lambda w: w.start_ns), max(one, other, key=lambda w: w.stop_ns)
+    return replace(last, start_ns=first.start_ns, start=first.start)
+
+
+class _Fold:
+    """What has been seen so far."""
+
+    def __init__(self) -> None:
+        self.columns: dict[tuple[str, int], Growing] = {}
+        self.windows: dict[str, Window] = {}
+        self.metrics: dict[tuple[Any, ...], Metric] = {}
+        self.device_memory: dict[str, float] = {}
+        self.readings = Readings()
+        self.losses = Losses()
+        self.end: End | None = None
+        self.errors: list[Error] = []
+        self.verdicts: list[Verdict] = []
+        self.messages: dict[str, None] = {}  # a set that keeps its order
+        self.config: Mapping[str, Any] = {}
+        self.meta: dict[str, Any] = {}
+        self.start: Mapping[str, Any] = {}
+        self.log: LogFold | None = None
+        self.cost_s = 0.0
+        self.dropped = 0.0
+
+    def see(self, event: Seen) -> None:
+        match event:
+            case Observations():
+                self._growing((event.task, event.rank)).add_all(event)
+            case Data(data=data):
+                self._data(data)
+            case End():
+                self.end = event
+            case Error():
+                self.errors.append(event)
+            case Other(event="overseer_error", data=dict(data)):  # an instrument that failed under voir
+                kind, text = str(data.get("type", "error")), str(data.get("message", ""))
+                self.errors.append(Error(step=event.step, t=event.t, type=kind, message=text))
+            case Verdict():
+                self.verdicts.append(event)
+            case Message(text=text):
+                self.messages[text] = None
+            case Line(text=text, pipe=pipe):
+                if self.log is not None:
+                    self.log.see(text, pipe)
+            case Config(data=data):
+                self.config = data
+                asked = metrics_of(data)
+                if asked and self.log is None:
+                    self.log = LogFold(asked)
+            case Meta(data=data):
+                self.meta.update(data)
+            case Start(data=data):
+                self.start = data
+            case _:
+                pass
+
+    def _data(self, data: Mapping[str, Any]) -> None:
+        if "rate" in data:
+            key = (str(data.get("task", "")), whole(data.get("rank"), 0))
+            self._growing(key).add(data)
+        if "loss" in data:
+            self._loss(number(data["loss"]))
+        if "metric" in data:
+            self._metric(data)
+        if isinstance(data.get("overhead"), Mapping):
+            cost = data["overhead"]  # of one process; ranks have one each
+            self.cost_s = max(self.cost_s, number(cost.get("host_s")) or 0.0)
+            self.dropped += number(cost.get("dropped")) or 0.0
+        if isinstance(data.get("gpudata"), Mapping):
+            self._devices(data["gpudata"])
+            self.readings.take(data)
+        if isinstance(data.get("window"), Mapping):
+            self._window(str(data.get("task", "")), data["window"])
+            self.readings.take(data)
+
+    def _growing(self, key: tuple[str, int]) -> Growing:
+        found = self.columns.get(key)
+        if found is None:
+            found = self.columns[key] = Growing()
+        return found
+
+    def _waiting(self, task: str) -> Metric | None:
+        """The share of the time after warm-up in which the ranks of a task waited for data, where they told."""
+        told = [growing.waiting for (name, _), growing in self.columns.items() if name == task]
+        worked = math.fsum(seconds for _, seconds in told)
+        if not worked:
+            return None
+        return Metric(name="data_wait", value=math.fsum(wait for wait, _ in told) / worked, direction="lower")
+
+    def _loss(self, loss: float | None) -> None:
+        seen = self.losses
+        self.losses = Losses(
+            first=loss if seen.first is None else seen.first,
+            last=seen.last if loss is None else loss,
+            count=seen.count + 1,
+            nonfinite=seen.nonfinite + (loss is None),
+        )
+
+    def _metric(self, data: Mapping[str, Any]) -> None:
+        value = number(data.get("value"))
+        if value is None:
+            return
+        direction, params, rank = data.get("direction"), data.get("params"), data.get("rank")
+        metric = Metric(
+            name=str(data["metric"]),
+            value=value,
+            units=str(data.get("units", "")),
+            direction=direction if direction in ("higher", "lower") else "none",
+            is_main=data.get("main") is True,
+            case=str(data.get("case", "")),
+            part=str(data.get("part", "")),
+            params=params if isinstance(params, Mapping) else {},
+            rank=rank if isinstance(rank, int) else None,
+            reasons=_reasons(data),
+        )
+        # Reported again, a metric replaces what was said before: a peak grows, an accuracy is refined.
+        self.metrics[metric.name, metric.case, metric.part, repr(metric.params), metric.rank] = metric
+
+    def _devices(self, devices: Mapping[str, Any]) -> None:
+        for name, sample in devices.items():
+            memory = sample.get("memory") if isinstance(sample, Mapping) else None
+            used = number(memory[0]) if isinstance(memory, list) and memory else None
+            if used is not None:
+                self.device_memory[name] = max(used, self.device_memory.get(name, 0.0))
+
+    def _window(self, task: str, data: Mapping[str, Any]) -> None:
+        start, stop = whole(data.get("start_ns"), -1), whole(data.get("stop_ns"), -1)
+        if 0 <= start < stop:
+            told = Window(
+                start_ns=start,
+                stop_ns=stop,
+                start=number(data.get("start")),
+                stop=number(data.get("stop")),
+                why=str(data.get("why", "")),
+            )
+            self.windows[task] = _union(self.windows[task], told) if task in self.windows else told
+
+    def _doubts(self, series: Sequence[Series]) -> Iterable[str]:
+        """What the instruments say against themselves: records lost, or more than their share of the loops that they observed."""
+        if self.dropped:
+            yield "dropped"
+        ranks = {one.rank for one in series}
+        observed_s = max(
+            (math.fsum(_seconds(one) for one in series if one.rank == rank) for rank in ranks), default=0.0
+        )
+        if self.cost_s > MOST_OVERHEAD * observed_s > 0:
+            yield "overhead"
+
+    def _energy(self) -> Metric | None:
+        """Joules of all the step's devices within the window, by their counters, else by their power; board sensors, no wall."""
+        found = []
+        for device in self.readings.devices.values():
+            energy = energy_of(device, self.readings.window)
+            joules = energy.integral_j if energy.counter_j is None else energy.counter_j
+            if joules is None:
+                return None
+            found.append(joules)
+        return Metric(name="energy", value=math.fsum(found), units="J", direction="lower") if found else None
+
+    def result(self, step: str) -> Measurement:
+        told = (columns.series(task, rank) for (task, rank), columns in self.columns.items())
+        series = tuple(one for one in told if one is not None)
+        task = main_task(one.task for one in series)
+        window = self.windows.get(task) or self.windows.get("")
+        metrics = [*self.metrics.values()]
+        if self.device_memory:
+            peak = max(self.device_memory.values())
+            metrics.append(Metric(name="device_memory_peak", value=peak, units="MiB", direction="lower"))
+        energy = self._energy()
+        if energy is not None and all(metric.name != "energy" for metric in metrics):
+            metrics.append(energy)
+        waiting = self._waiting(task)
+        if waiting is not None:
+            metrics.append(waiting)
+        logs = self.log.series() if self.log is not None else ()
+        metrics += [_of_log(one) for one in logs if one.value is not None]
+        ranks = [one for one in series if one.task == task]
+        rate = rate_of(ranks, window) if ranks else None
+        metrics += about_the_loop(ranks, window, rate) if rate is not None else ()
+        found = rate if ranks else _main_metric(metrics) or _main_of_log(logs)
+        if found is not None:
+            found = replace(found, doubts=(*found.doubts, *self._doubts(series)))
+        return Measurement(
+            step=step,
+            task=task,
+            throughput=found,
+            series=series,
+            window=window,
+            losses=self.losses,
+            metrics=tuple(metrics),
+            end=self.end,
+            errors=tuple(self.errors),
+            verdicts=tuple(self.verdicts),
+            messages=tuple(self.messages),
+            logs=logs,
+            config=self.config,
+            meta=self.meta,
+            start=self.start,
+        )

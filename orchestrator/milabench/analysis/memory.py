@@ -1,0 +1,89 @@
+"""Memory of a step over time: that of all its processes together, and what they hold on each device."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from milabench.analysis.spread import mean, stdev
+from milabench.events.model import Data
+from milabench.events.numbers import number
+from milabench.events.observations import Seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """MiB: the mean over time, the standard deviation (of a sample; 0 of a single one), and the largest ever seen.
+
+    Of several devices, mean and deviation are averaged over them; the maximum is not.
+    """
+
+    mean: float
+    std: float
+    max: float
+
+
+class MemoryFold:
+    """Reads a monitor's records; few numbers are kept, however long the step."""
+
+    def __init__(self) -> None:
+        self._host = array("d")
+        self._own: dict[str, array[float]] = {}
+        self._whole: dict[str, array[float]] = {}
+
+    def see(self, event: Seen) -> None:
+        """Take a sample into account."""
+        if not isinstance(event, Data):
+            return
+        process, devices = event.data.get("process"), event.data.get("gpudata")
+        if isinstance(process, Mapping) and (rss := number(process.get("rss_MiB"))) is not None:
+            self._host.append(rss)
+        for key, sample in devices.items() if isinstance(devices, Mapping) else ():
+            if isinstance(sample, Mapping):
+                self._device(str(key), sample)
+
+    def _device(self, key: str, sample: Mapping[str, Any]) -> None:
+        memory, processes = sample.get("memory"), sample.get("processes")
+        used = number(memory[0]) if isinstance(memory, list) and memory else None
+        if used is not None:
+            self._whole.setdefault(key, array("d")).append(used)
+        own = _own_memory(processes) if isinstance(processes, list) else None
+        if own is not None:
+            self._own.setdefault(key, array("d")).append(own)
+
+    @property
+    def host(self) -> Usage | None:
+        """Resident memory of the whole process tree; None when it was never read."""
+        return _usage([self._host]) if self._host else None
+
+    @property
+    def is_of_tree(self) -> bool:
+        """Whether devices told what the tree's processes hold; else all that is in use there counts.
+
+        A driver may hide all processes, as in a virtual machine: that none of ours was ever seen tells nothing.
+        """
+        return any(max(one) > 0 for one in self._own.values())
+
+    def devices(self, count: int) -> Usage | None:
+        """Memory on so many devices, those that hold most; None without readings."""
+        found = sorted((self._own if self.is_of_tree else self._whole).values(), key=max, reverse=True)[:count]
+        return _usage(found) if found else None
+
+
+def _own_memory(processes: Iterable[Any]) -> float | None:
+    """MiB that the step's processes hold on a device; None where one of them does not say."""
+    own = [one for one in processes if isinstance(one, Mapping) and one.get("own") is True]
+    sizes = [number(one.get("memory_MiB")) for one in own]
+    known = [size for size in sizes if size is not None]
+    return math.fsum(known) if len(known) == len(sizes) else None
+
+
+def _usage(series: Sequence[Sequence[float]]) -> Usage:
+    return Usage(
+        mean=mean([mean(one) for one in series]),
+        std=mean([stdev(one) if len(one) > 1 else 0.0 for one in series]),
+        max=max(max(one) for one in series),
+    )

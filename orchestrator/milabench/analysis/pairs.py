@@ -1,0 +1,72 @@
+"""Two sides measured in turn, in one run: their ratio, pair by pair, so that what drifts meanwhile cancels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from milabench.analysis import two_samples
+from milabench.analysis.intervals import Interval
+from milabench.analysis.spread import mean
+from milabench.analysis.two_samples import Estimate
+from milabench.analysis.verdict import MARGIN, Verdict, difference_p, equivalence_p, holm, verdict_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """B over A of one benchmark: how many pairs, the geometric mean of their ratios, its 95 % interval, what that says.
+
+    Above 1, B is better, also where less is better. `ci95` and `estimate`, what it stands on, are None below three pairs.
+    `p_holm` and `p_equal_holm` are those of the difference being within the margin, and beyond it, corrected for all
+    benchmarks that are judged together.
+    """
+
+    bench: str
+    pairs: int
+    ratio: float
+    ci95: Interval | None
+    verdict: Verdict
+    estimate: Estimate | None = None
+    p_holm: float | None = None
+    p_equal_holm: float | None = None
+
+
+def paired(
+    bench: str, a: Mapping[int, float], b: Mapping[int, float], *, lower_is_better: bool = False
+) -> Paired | None:
+    """What pairs say; the values are those of a block by its number. None when no block has both."""
+    blocks = sorted(a.keys() & b.keys())
+    if not blocks:
+        return None
+    sign = -1.0 if lower_is_better else 1.0
+    before, after = ([sign * math.log(side[block]) for block in blocks] for side in (a, b))
+    if len(blocks) < 3:
+        ratio = math.exp(mean(after) - mean(before))
+        return Paired(bench=bench, pairs=len(blocks), ratio=ratio, ci95=None, verdict="INCONCLUSIVE")
+    told = two_samples.paired(before, after)
+    low, high = told.interval()
+    alone = Paired(
+        bench=bench,
+        pairs=len(blocks),
+        ratio=math.exp(told.d),
+        ci95=(math.exp(low), math.exp(high)),
+        verdict="INCONCLUSIVE",
+        estimate=told,
+    )
+    return judged([alone])[0]
+
+
+def judged(family: Sequence[Paired]) -> list[Paired]:
+    """What pairs say with verdicts, all benchmarks of a run being one family (Holm's correction)."""
+    told = [one.estimate for one in family if one.estimate is not None]
+    differences = iter(holm([difference_p(one.d, one.error, one.freedom, MARGIN) for one in told]))
+    equal = iter(holm([equivalence_p(one.d, one.error, one.freedom, MARGIN) for one in told]))
+    return [
+        one if one.estimate is None else _judged(one, one.estimate, next(differences), next(equal)) for one in family
+    ]
+
+
+def _judged(one: Paired, told: Estimate, p_difference: float, p_equivalence: float) -> Paired:
+    verdict = verdict_of(told.d, told.error, told.freedom, p_difference=p_difference, p_equivalence=p_equivalence)
+    return replace(one, verdict=verdict, p_holm=p_difference, p_equal_holm=p_equivalence)

@@ -1,0 +1,121 @@
+"""How many processes a precision takes, computed once from a pilot (Stein's two stages); docs/methodology.md, 1.0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from milabench.analysis.intervals import t_quantile
+from milabench.analysis.spread import log_stdev
+
+PILOT = 5
+LEAST = 3  # rates from which a spread is taken; with two, one of them decides everything
+MOST = 10_000  # nobody runs so many; a spread that asks for more is no spread but a fault
+
+
+def processes_for(log_spread: float, precision: float, *, level: float = 0.95) -> int:
+    """The least n >= 2 with t_{(1+level)/2, n-1} s / sqrt n <= ln(1 + e): the mean is known to within `precision`.
+
+    `log_spread` s is the standard deviation of the logarithms of the rates of processes, `precision` e relative, above 0.
+    """
+    return _least(lambda n: t_quantile((1 + level) / 2, n - 1) * log_spread / math.sqrt(n), precision)
+
+
+def processes_for_ratio(log_spread: float, precision: float, *, level: float = 0.95) -> int:
+    """The least n on each side for a ratio of two means that is known to within `precision`, both with this spread."""
+    return _least(lambda n: t_quantile((1 + level) / 2, 2 * n - 2) * log_spread * math.sqrt(2 / n), precision)
+
+
+def _least(half: Callable[[int], float], precision: float) -> int:
+    wanted = math.log1p(precision)
+    low, high = 1, 2
+    while half(high) > wanted:
+        if high >= MOST:
+            return MOST
+        low, high = high, min(2 * high, MOST)
+    while high - low > 1:  # the half-width falls with n
+        middle = (low + high) // 2
+        low, high = (middle, high) if half(middle) > wanted else (low, middle)
+    return high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """How well each mean should be known, as the relative half-width of its 95 % interval, and the seconds for all of it.
+
+    Without a precision the budget only trims what would be run anyway.
+    """
+
+    precision: float | None = None
+    budget_s: float | None = None
+
+    def to_json(self) -> dict[str, float | None]:
+        """`{"precision", "budget_s"}`, as manifest and summary have it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pilot:
+    """What the pilot of a benchmark showed: a rate (of a pair: a ratio) for each launch, and the seconds of one replicate.
+
+    Instances that run side by side are one launch: they share whatever that launch had.
+    """
+
+    rates: Sequence[float]
+    replicate_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicates:
+    """How often a benchmark is run: `wanted` for the aim, `planned` within the budget; None where no pilot says."""
+
+    wanted: int | None
+    planned: int
+    log_spread: float | None = None
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether the budget does not reach for what is wanted."""
+        return self.wanted is not None and self.planned < self.wanted
+
+    def to_json(self) -> dict[str, float | None]:
+        """`{"wanted", "planned", "log_spread"}`, as manifest and summary have it."""
+        return asdict(self)
+
+
+def replicates(
+    pilots: Mapping[str, Pilot], *, precision: float, budget_s: float | None = None, pilot: int = PILOT
+) -> dict[str, Replicates]:
+    """The number of replicates of each benchmark, the pilot's among them, which stays fixed from here on.
+
+    `budget_s` is what is left after the pilot. A benchmark of which fewer than three launches have a rate stays at its
+    pilot.
+    """
+    spreads = {name: log_stdev(seen.rates) if len(seen.rates) >= LEAST else None for name, seen in pilots.items()}
+    wanted = {
+        name: None if spread is None else max(pilot, processes_for(spread, precision))
+        for name, spread in spreads.items()
+    }
+    seconds = {name: seen.replicate_s for name, seen in pilots.items()}
+    planned = within({name: n or pilot for name, n in wanted.items()}, seconds, budget_s, behind=pilot)
+    return {name: Replicates(wanted=n, planned=planned[name], log_spread=spreads[name]) for name, n in wanted.items()}
+
+
+def within(
+    wanted: Mapping[str, int], seconds: Mapping[str, float], budget_s: float | None, *, behind: int = 0
+) -> dict[str, int]:
+    """What a budget leaves of the replicates wanted; `behind` of each have been run, `seconds` is what one takes.
+
+    It is spent block by block, as the run will: a block in which every benchmark that still wants one has a replicate is
+    either paid for as a whole, or is the first that is not run.
+    """
+    if budget_s is None:
+        return dict(wanted)
+    blocks, left = behind, budget_s
+    while blocks < max(wanted.values(), default=behind):
+        left -= math.fsum(seconds[name] for name, n in wanted.items() if n > blocks)
+        if left < 0:
+            break
+        blocks += 1
+    return {name: min(n, blocks) for name, n in wanted.items()}

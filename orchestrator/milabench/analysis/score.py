@@ -1,0 +1,142 @@
+"""One number for a suite: the weighted geometric mean of what its benchmarks reached, and how much of it is covered.
+
+Units of single benchmarks cancel in the ratio of two such numbers, whatever they are (Fleming & Wallace 1986).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from milabench.analysis.intervals import Interval
+from milabench.analysis.spread import geometric_mean
+from milabench.analysis.two_samples import Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What one benchmark brings to a score.
+
+    `value` is None when it has no number that may count: it did not pass, or is invalid. `weight` is None when not
+    known. `log_spread` is the standard deviation of the logarithms of its `n` independent values. Where the value is a ratio,
+    `under_spread` and `under_n` are those of what it was divided by.
+    """
+
+    value: float | None
+    weight: float | None
+    log_spread: float | None = None
+    n: int = 0
+    under_spread: float | None = None
+    under_n: int | None = None
+    is_suspect: bool = False
+
+    def variances(self) -> list[tuple[float, int]] | None:
+        """(variance of the mean, its degrees of freedom) of each side on logarithms; None below three values on one."""
+        sides = [(self.log_spread, self.n)]
+        if self.under_n is not None:
+            sides.append((self.under_spread, self.under_n))
+        if any(spread is None or n < 3 for spread, n in sides):
+            return None
+        return [((spread or 0.0) ** 2 / n, n - 1) for spread, n in sides]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """The index of a suite; `complete` says how many of the benchmarks that should count do.
+
+    `reference` is the name and version of the run that the rates are relative to; None: the index of raw rates, comparable
+    only with one of the same suite and the same `complete` set. `is_compat`: the score of milabench 1.3, see `compat_score`.
+    `suspects` of the benchmarks that count are suspect.
+    """
+
+    value: float | None
+    ci95: Interval | None
+    complete: tuple[int, int]
+    is_weighted: bool
+    reference: str | None = None
+    is_compat: bool = False
+    suspects: int = 0
+
+
+def score(entries: Sequence[Entry]) -> Score:
+    """The score of a suite's benchmarks, all of them given, also those that did not run.
+
+    A suite whose weights are all zero is scored unweighted. A benchmark of unknown weight is counted as wanted.
+    """
+    counted, wanted, is_weighted = counting(entries)
+    value = geometric_mean([e.value or 0.0 for e, _ in counted], [w for _, w in counted]) if counted else None
+    return Score(
+        value=value,
+        ci95=None if value is None else _interval(counted),
+        complete=(len(counted), wanted),
+        is_weighted=is_weighted,
+        suspects=sum(entry.is_suspect for entry, _ in counted),
+    )
+
+
+def counting(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, float]], int, bool]:
+    """(the entries that count with their weights, how many should, whether there are weights)."""
+    is_weighted = any(entry.weight for entry in entries)
+    wanted = [entry for entry in entries if not is_weighted or entry.weight is None or entry.weight > 0]
+    counted = [
+        (entry, (entry.weight or 0.0) if is_weighted else 1.0)
+        for entry in wanted
+        if entry.value is not None and entry.value > 0 and not (is_weighted and entry.weight is None)
+    ]
+    return counted, len(wanted), is_weighted
+
+
+def estimate(counted: Sequence[tuple[Entry, float]]) -> Estimate | None:
+    """The logarithm of the index with its error, after Satterthwaite (docs/methodology.md, 1.4).
+
+    V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. None unless there is a benchmark and all have three values a side.
+    """
+    total = math.fsum(weight for _, weight in counted)
+    parts: list[tuple[float, int]] = []
+    for entry, weight in counted:
+        variances = entry.variances()
+        if variances is None:
+            return None
+        parts += [((weight / total) ** 2 * variance, degrees) for variance, degrees in variances]
+    if not parts:
+        return None
+    variance = math.fsum(part for part, _ in parts)
+    freedom = (
+        variance**2 / math.fsum(part**2 / degrees for part, degrees in parts)
+        if variance
+        else math.fsum(degrees for _, degrees in parts)
+    )
+    centre = math.fsum(weight * math.log(entry.value or 1.0) for entry, weight in counted) / total
+    return Estimate(d=centre, error=math.sqrt(variance), freedom=freedom)
+
+
+def _interval(counted: Sequence[tuple[Entry, float]]) -> Interval | None:
+    found = estimate(counted)
+    if found is None:
+        return None
+    low, high = found.interval()
+    return math.exp(low), math.exp(high)
+
+
+def weights_that_turn(logs: Sequence[float], weights: Sequence[float]) -> float | None:
+    """The relative change, up to 1, of every weight for itself that just brings the index to 1; 1: no weights above zero do.
+
+    The worst case raises the weights of one sign of the logarithms and lowers the others by the same share.
+    """
+    most = math.fsum(weight * abs(log) for log, weight in zip(logs, weights, strict=True))
+    if not most:
+        return None
+    return abs(math.fsum(weight * log for log, weight in zip(logs, weights, strict=True))) / most
+
+
+def compat_score(entries: Sequence[tuple[float | None, float, float]]) -> float | None:
+    """The score of milabench 1.3 from (rate of the system, weight, share of steps that passed) of each benchmark.
+
+    exp of the weighted mean of ln(rate x share + 1), what has no rate counting 0: it changes with the units of a benchmark and
+    hides failures, and is only for looking up old figures. The rates are ours: after warm-up, ratio of totals.
+    """
+    total = math.fsum(weight for _, weight, _ in entries)
+    if not total:
+        return None
+    return math.exp(math.fsum(w * math.log1p((rate or 0.0) * share) for rate, w, share in entries) / total)

@@ -1,0 +1,241 @@
+"""The observations of a step, column by column, while they are read and after."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress
+from operator import not_
+from typing import Any
+
+from milabench.analysis.columns import Derived, Runs
+from milabench.events.numbers import SMALLEST, number, positive, strict, whole
+from milabench.events.observations import Observations
+
+__all__ = [
+    "Columns",
+    "Compact",
+    "Growing",
+    "Series",
+    "number",
+    "strict",
+]  # the layers above reach events through this one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The observations of one task on one rank, in order, column by column (a run may have millions).
+
+    `t0_ns` (begin) and `middle_ns` are monotonic on the host's clock, -1 where unknown; `elapsed` in seconds, on the
+    device where it has a clock; `n` items; `rate` items a second; `end` the unix time of the end, nan where unknown;
+    `steps` how many steps an entry stands for; `warmup` 1 for warm-up; `epoch_end` 1 for the last of a loop. In records of
+    milabench 1.3 `elapsed` and `n` are nan.
+
+    `compact` holds the same in few bytes where every observation was plain and in order, the columns then following from it.
+    """
+
+    task: str
+    rank: int
+    units: str
+    t0_ns: Sequence[int]
+    middle_ns: Sequence[int]
+    elapsed: Sequence[float]
+    n: Sequence[float]
+    rate: Sequence[float]
+    end: Sequence[float]
+    steps: Sequence[int]
+    warmup: Sequence[int]
+    epoch_end: Sequence[int]
+    compact: Compact | None = None
+
+    @property
+    def has_totals(self) -> bool:
+        """Whether every entry says its items and its seconds."""
+        return self.compact is not None or not math.isnan(math.fsum(self.elapsed))
+
+
+@dataclass(slots=True)
+class Compact:
+    """Plain observations in 12 bytes each, 16 where the device has a clock of its own; `host_ns` is None where it is `ns`.
+
+    `offset` is unix time less monotonic time, in seconds. `is_ordered`: each begins no earlier than the one before it.
+    """
+
+    units: str
+    offset: float
+    t0_ns: array[int] = field(default_factory=lambda: array("q"))
+    ns: array[int] = field(default_factory=lambda: array("I"))
+    host_ns: array[int] | None = None
+    n: Runs = field(default_factory=Runs)
+    steps: Runs = field(default_factory=Runs)
+    warmup: Runs = field(default_factory=Runs)
+    epoch_end: Runs = field(default_factory=Runs)
+    is_ordered: bool = True
+
+    def extend(self, seen: Observations) -> None:
+        """Append a batch."""
+        last = self.t0_ns[-1] if self.t0_ns else 0
+        self.is_ordered &= seen.t0_ns[0] >= last and sorted(seen.t0_ns) == seen.t0_ns  # what is in order sorts at once
+        if self.host_ns is None and seen.host_ns is not seen.ns:
+            self.host_ns = array("I", self.ns)
+        self.t0_ns.extend(seen.t0_ns)
+        self.ns.extend(seen.ns)
+        if self.host_ns is not None:
+            self.host_ns.extend(seen.host_ns)
+        self.n.extend(seen.n)
+        self.steps.extend(seen.steps)
+        self.warmup.extend(seen.warmup)
+        self.epoch_end.extend(seen.epoch_end)
+
+    def host(self, place: int) -> int:
+        """Nanoseconds that an entry took on the host's clock."""
+        return (self.ns if self.host_ns is None else self.host_ns)[place]
+
+    def middle(self, place: int) -> int:
+        """The middle of an entry, monotonic nanoseconds."""
+        return self.t0_ns[place] + self.host(place) // 2
+
+    def end(self, place: int) -> float:
+        """The end of an entry in unix seconds, on the host's clock."""
+        return self.offset + (self.t0_ns[place] + self.host(place)) / 1e9
+
+    def series(self, task: str, rank: int) -> Series:
+        """The same as a series."""
+        length = len(self.ns)
+        return Series(
+            task=task,
+            rank=rank,
+            units=self.units,
+            t0_ns=self.t0_ns,
+            middle_ns=Derived(length, self.middle),
+            elapsed=Derived(length, lambda place: self.ns[place] / 1e9),
+            n=self.n,
+            rate=Derived(length, lambda place: self.n[place] / self.ns[place] * 1e9),
+            end=Derived(length, self.end),
+            steps=Derived(length, lambda place: int(self.steps[place])),
+            warmup=Derived(length, lambda place: int(self.warmup[place])),
+            epoch_end=Derived(length, lambda place: int(self.epoch_end[place])),
+            compact=self if self.is_ordered else None,
+        )
+
+
+@dataclass(slots=True)
+class Columns:
+    """A series that is still growing, of observations that may lack anything."""
+
+    units: str = ""
+    t0_ns: array[int] = field(default_factory=lambda: array("q"))
+    middle_ns: array[int] = field(default_factory=lambda: array("q"))
+    elapsed: array[float] = field(default_factory=lambda: array("d"))
+    n: array[float] = field(default_factory=lambda: array("d"))
+    rate: array[float] = field(default_factory=lambda: array("d"))
+    end: array[float] = field(default_factory=lambda: array("d"))
+    steps: array[int] = field(default_factory=lambda: array("q"))
+    warmup: array[int] = field(default_factory=lambda: array("b"))
+    epoch_end: array[int] = field(default_factory=lambda: array("b"))
+
+    def add(self, data: Mapping[str, Any]) -> None:
+        rate, elapsed, n = number(data.get("rate")), positive(data.get("elapsed")), number(data.get("n"))
+        if elapsed is None or n is None or (n and n < SMALLEST):
+            if rate is None:
+                return  # nothing in it can be used; the check of rates says so
+            elapsed = n = math.nan
+        end = number(data.get("time"))
+        self.units = self.units or str(data.get("units", ""))
+        t0_ns, host_ns = whole(data.get("t0_ns"), -1), number(data.get("host_ns"))
+        # The device works behind the host, so that its times say nothing about where on the host's clock a step lies.
+        half_ns = host_ns / 2 if host_ns is not None else elapsed * 5e8
+        is_placed = t0_ns >= 0 and 0 <= half_ns < 2**62 and t0_ns < 2**62
+        self.t0_ns.append(t0_ns)
+        self.middle_ns.append(t0_ns + int(half_ns) if is_placed else -1)
+        self.elapsed.append(elapsed)
+        self.n.append(n)
+        self.rate.append(n / elapsed if rate is None else rate)
+        self.end.append(math.nan if end is None else end)
+        self.steps.append(whole(data.get("steps"), 1))
+        self.warmup.append(1 if data.get("warmup") else 0)
+        self.epoch_end.append(1 if data.get("epoch_end") else 0)
+
+    def series(self, task: str, rank: int) -> Series:
+        return Series(
+            task=task,
+            rank=rank,
+            units=self.units,
+            t0_ns=self.t0_ns,
+            middle_ns=self.middle_ns,
+            elapsed=self.elapsed,
+            n=self.n,
+            rate=self.rate,
+            end=self.end,
+            steps=self.steps,
+            warmup=self.warmup,
+            epoch_end=self.epoch_end,
+        )
+
+    def extend(self, series: Series) -> None:
+        """Append what was compact so far."""
+        self.units = self.units or series.units
+        self.t0_ns.extend(series.t0_ns)
+        self.middle_ns.extend(series.middle_ns)
+        self.elapsed.extend(series.elapsed)
+        self.n.extend(series.n)
+        self.rate.extend(series.rate)
+        self.end.extend(series.end)
+        self.steps.extend(series.steps)
+        self.warmup.extend(series.warmup)
+        self.epoch_end.extend(series.epoch_end)
+
+
+class Growing:
+    """A series while it is read: compact as long as its observations come in batches, else column by column."""
+
+    def __init__(self) -> None:
+        self._compact: Compact | None = None
+        self._columns: Columns | None = None
+        self._waited = 0.0
+        self._worked = 0.0
+
+    def add_all(self, seen: Observations) -> None:
+        """Append a batch of plain observations."""
+        if seen.wait is not None:
+            self._waited += seen.wait
+            self._worked += sum(compress(seen.ns, map(not_, seen.warmup))) / 1e9
+        if self._columns is None and (self._compact is None or self._compact.units == seen.units):
+            if self._compact is None:
+                self._compact = Compact(units=seen.units, offset=seen.end - (seen.t0_ns[0] + seen.host_ns[0]) / 1e9)
+            self._compact.extend(seen)
+            return
+        single = Compact(units=seen.units, offset=seen.end - (seen.t0_ns[0] + seen.host_ns[0]) / 1e9)
+        single.extend(seen)
+        self._expanded().extend(single.series("", 0))
+
+    def add(self, data: Mapping[str, Any]) -> None:
+        """Append one observation, whatever it lacks."""
+        self._expanded().add(data)
+        parts, elapsed = data.get("parts"), number(data.get("elapsed"))
+        wait = number(parts.get("wait")) if isinstance(parts, Mapping) else None
+        if wait is not None and elapsed is not None and not data.get("warmup"):
+            self._waited += wait
+            self._worked += elapsed
+
+    def _expanded(self) -> Columns:
+        if self._columns is None:
+            self._columns = Columns()
+            if self._compact is not None:
+                self._columns.extend(self._compact.series("", 0))
+                self._compact = None
+        return self._columns
+
+    @property
+    def waiting(self) -> tuple[float, float]:
+        """Seconds spent waiting for data after warm-up, and seconds of the steps that told so."""
+        return self._waited, self._worked
+
+    def series(self, task: str, rank: int) -> Series | None:
+        """What was read; None when nothing of it can be used."""
+        if self._compact is not None:
+            return self._compact.series(task, rank)
+        found = self._columns.series(task, rank) if self._columns is not None else None
+        return found if found is not None and found.rate else None

@@ -1,0 +1,193 @@
+"""The steps of a run as they were planned and as they ended; also those of milabench 1.3, which wrote no plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast, get_args
+
+from milabench.analysis.measure import Measurement, measure
+from milabench.analysis.shapes import mapping
+from milabench.analysis.validity import ChecksOf, Watcher, seen_by, unchecked
+from milabench.events.attempts import Attempt, last_word
+from milabench.events.model import Error, OutcomeName, Verdict
+from milabench.events.numbers import number
+from milabench.events.rundir import Run, parts_of
+from milabench.events.text import one_line
+
+_OUTCOMES = get_args(OutcomeName)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Try:
+    """An attempt at a step that does not count, because a later one passed or was made: how it ended, and its log."""
+
+    number: int
+    outcome: OutcomeName
+    why: str
+    detail: str
+    log: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedStep:
+    """What the plan, or for a run of milabench 1.3 the names of its files and its records, says of a step."""
+
+    id: str
+    bench: str
+    tag: str = ""
+    repeat: int = 0
+    node: str = "local"
+    devices: tuple[int, ...] = ()
+    method: str = ""
+    weight: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """One step as it ended: the last attempt that passed, else the last one, without its single observations.
+
+    `verdicts` are those of our checks, `others` the attempts that do not count.
+    """
+
+    step: PlannedStep
+    outcome: OutcomeName
+    why: str = ""
+    detail: str = ""
+    log: str | None = None
+    reasons: tuple[str, ...] = ()
+    measured: Measurement
+    verdicts: tuple[Verdict, ...] = ()
+    attempt: int = 1
+    others: tuple[Try, ...] = ()
+
+    @property
+    def is_flaky(self) -> bool:
+        """Whether it passed although another attempt at it failed."""
+        return self.outcome == "passed" and any(each.outcome == "failed" for each in self.others)
+
+
+def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
+    """The steps that should have run: those of the plan, or those that left a file where there is no plan."""
+    steps = mapping(run.manifest.get("plan")).get("steps")
+    if isinstance(steps, list):
+        return tuple(_planned(mapping(step)) for step in steps)
+    found = []
+    for step, stem in run.files.items():
+        parts = parts_of(stem)
+        device = (int(parts.tag[1:]),) if parts.tag.startswith("D") else ()
+        node = parts.node or "local"
+        found.append(
+            PlannedStep(id=step, bench=parts.bench, tag=parts.tag, repeat=parts.repeat, node=node, devices=device)
+        )
+    return tuple(found)
+
+
+class Course(Watcher, Protocol):
+    """Somebody who draws the course of a step: sees its events, and then what was measured in it, its observations too."""
+
+    def end(self, measured: Measurement) -> None:
+        """Nothing more will be seen."""
+
+
+CourseOf = Callable[[str], Course]
+"""Who draws a step, by its id."""
+
+
+def step_result(
+    run: Run,
+    planned: PlannedStep,
+    tried: tuple[Attempt, ...] = (),
+    checks: ChecksOf = unchecked,
+    course: CourseOf | None = None,
+) -> StepResult:
+    """How a step ended, what it measured and what checks say of it. `tried` is what the journal says of it.
+
+    Raises RecordError when its records cannot be read.
+    """
+    counts = last_word(tried)
+    number = counts.number if counts is not None else 1
+    folds = checks(planned.id)
+    drawn = None if course is None else course(planned.id)
+    watchers = folds if drawn is None else (*folds, drawn)
+    measured = measure(planned.id, seen_by(run.batches(planned.id, number), watchers))
+    if drawn is not None:
+        drawn.end(measured)
+    # Only the totals are needed from here on; a run may hold millions of observations.
+    measured = replace(measured, series=())
+    if not run.manifest:
+        planned = _with_config(planned, measured.config)
+    outcome, why, detail, told = _ending(run, counts.entry if counts is not None else None, measured)
+    log = run.log(planned.id, number)
+    return StepResult(
+        step=planned,
+        outcome=outcome,
+        why=why,
+        detail=one_line(detail or _first_error(measured.errors)),
+        log=None if log is None else str(log),
+        reasons=(
+            *(str(reason) for reason in (told if isinstance(told, list | tuple) else ())),
+            # The journal knows that it passed; of its records, observations may be missing as well as the end.
+            *(("cut-off",) if outcome == "passed" and measured.end is None else ()),
+        ),
+        measured=measured,
+        verdicts=tuple(fold.verdict() for fold in folds) if measured.start or measured.end else (),
+        attempt=number,
+        others=tuple(_try(run, each) for each in tried if each.number != number),
+    )
+
+
+def _try(run: Run, attempt: Attempt) -> Try:
+    log = run.log(attempt.step, attempt.number)
+    return Try(
+        number=attempt.number,
+        outcome=attempt.outcome or "missing",
+        why=attempt.why,
+        detail=one_line(attempt.detail),
+        log=None if log is None else str(log),
+    )
+
+
+def _ending(run: Run, ended: Mapping[str, Any] | None, measured: Measurement) -> tuple[OutcomeName, str, str, Any]:
+    """Outcome, why, detail, reasons for doubt: from the journal, else from the last record, else there was no end."""
+    if ended is not None and ended.get("outcome") in _OUTCOMES:
+        outcome = cast(OutcomeName, ended["outcome"])
+        return outcome, str(ended.get("why") or ""), str(ended.get("detail") or ""), ended.get("reasons")
+    end = measured.end
+    if end is None:
+        return "missing", "", "did not end" if measured.start else "did not start", None
+    if not run.journal and end.outcome == "passed" and _first_error(measured.errors):
+        return "failed", "exit", "", None  # milabench 1.3 recorded errors beside a return code of 0
+    return end.outcome, end.why or "", end.detail, mapping(end.extra.get("data")).get("reasons")
+
+
+def _first_error(errors: Sequence[Error]) -> str:
+    for error in errors:
+        if not (error.type == "SystemExit" and error.message in ("", "0", "None")):
+            return f"{error.type}: {error.message}".splitlines()[0]
+    return ""
+
+
+def _planned(step: Mapping[str, Any]) -> PlannedStep:
+    config = mapping(step.get("config"))
+    devices, repeat = step.get("devices"), step.get("repeat")
+    planned = PlannedStep(
+        id=str(step.get("id", "")),
+        bench=str(step.get("bench", "")),
+        tag=str(step.get("tag") or ""),
+        repeat=repeat if isinstance(repeat, int) else 0,
+        node=str(step.get("node") or "local"),
+        devices=tuple(device for device in devices if isinstance(device, int)) if isinstance(devices, list) else (),
+    )
+    return _with_config(planned, {key: value for key, value in config.items() if key != "name"})
+
+
+def _with_config(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep:
+    """The step with what its benchmark's configuration says of it."""
+    weight, name = number(config.get("weight")), config.get("name")
+    return replace(
+        planned,
+        bench=name if isinstance(name, str) and name else planned.bench,
+        method=str(mapping(config.get("plan")).get("method") or planned.method),
+        weight=planned.weight if weight is None else weight,
+    )

@@ -1,0 +1,305 @@
+"""What a timing audit found: what each way to time a call reads, what the ways change, and what is only noise.
+
+The processes of one block share its time, so every effect is a ratio inside a block; blocks are the replicates
+(docs/methodology.md, 1.0; docs/timing-audit.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from milabench.analysis.intervals import Interval, log_t_interval, median_interval
+from milabench.analysis.spread import geometric_mean, mean, median
+from milabench.analysis.steady import steadiness
+
+LEAST_FLOOR = 0.01  # differences below one percent are never called differences
+EVENT_SLACK_NS = 21_000  # two half microseconds of an event's resolution, and 20 us
+LAUNCH_BOUND, DEVICE_BOUND = 0.9, 0.75
+
+Bound = Literal["launch-bound", "device-bound", "mixed", "unknown"]
+Standing = Literal["told apart", "below the noise floor", "not told apart", "one process"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellKey:
+    """One way to time a call: items in it, calls before the first, and when the host waits: none, each or end."""
+
+    batch: int
+    warmup: int
+    sync: str
+
+    def __str__(self) -> str:
+        return f"batch={self.batch} warmup={self.warmup} sync={self.sync}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """What one fresh process measured in a cell; all times in seconds.
+
+    `wall` and `event` are the readings of a call on either clock (median; the window by its calls where the host waits at
+    the end), `mean` the mean of the wall readings, which is what a script prints that knows no other. `settled_at` counts
+    the calls before the steady state. `unfinished` is the share of calls whose events could not have been read at once,
+    `too_long` the calls whose event lasted longer than the wall around it.
+    """
+
+    block: int
+    wall: float
+    event: float | None
+    mean: float
+    first_call: float
+    enqueue: float | None
+    calls: int
+    settled_at: int
+    unfinished: float | None
+    too_long: int
+    window_agrees: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellResult:
+    """A cell over its processes: medians over processes with the exact interval where there are six or more."""
+
+    key: CellKey
+    processes: tuple[Process, ...]
+    wall: float
+    wall_interval: Interval | None
+    event: float | None
+    event_interval: Interval | None
+    mean: float
+    first_call: float
+    settled_at: int
+    unfinished: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What changing one factor (or two: an interaction) does to the reading: `ratio` over the blocks, with its 95 % interval."""
+
+    batch: int
+    name: str
+    ratio: float
+    interval: Interval | None
+    standing: Standing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchResult:
+    """One batch size: what bounds the call, and the floor below which differences are noise."""
+
+    batch: int
+    enqueue: float | None
+    device: float | None
+    bound: Bound
+    floor: float | None
+    effects: tuple[Effect, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingAudit:
+    """All that an audit found. `absent` says why there is no event column, `errors` which processes measured nothing."""
+
+    model: str
+    device: str
+    absent: str
+    cells: tuple[CellResult, ...]
+    batches: tuple[BatchResult, ...]
+    errors: tuple[str, ...]
+
+
+def timing_audit(records: Iterable[Mapping[str, Any]]) -> TimingAudit | None:
+    """Fold the `audit` records of a run (one a process); None when there is none."""
+    measured: dict[CellKey, list[Process]] = {}
+    again: dict[CellKey, list[Process]] = {}
+    errors: list[str] = []
+    model = device = absent = ""
+    for record in records:
+        told, cell = record["audit"], record["cell"]
+        key = CellKey(batch=cell["batch"], warmup=cell["warmup"], sync=cell["sync"])
+        model = str(record.get("model", ""))
+        if "error" in told:
+            errors.append(f"{key}: {told['error']}")
+            continue
+        device, absent = str(told["device"]), str(told["absent"])
+        (again if cell["again"] else measured).setdefault(key, []).append(_process(record["block"], key, told))
+    if not measured and not errors:
+        return None
+    keys = sorted(measured, key=lambda key: (key.batch, key.warmup, ("none", "each", "end").index(key.sync)))
+    return TimingAudit(
+        model=model,
+        device=device,
+        absent=absent,
+        cells=tuple(_cell(key, measured[key]) for key in keys),
+        batches=tuple(
+            _batch(batch, {key: measured[key] for key in keys if key.batch == batch}, again)
+            for batch in sorted({key.batch for key in keys})
+        ),
+        errors=tuple(errors),
+    )
+
+
+def _process(block: int, key: CellKey, told: Mapping[str, Any]) -> Process:
+    wall_ns, event_ns, enqueue_ns = told["wall_ns"], told["event_ns"], told["enqueue_ns"]
+    calls = len(wall_ns)
+    per_call = median(wall_ns)
+    if key.sync == "end" and calls > 1:
+        # The wait at the end belongs to all calls; what only the first one pays does not.
+        per_call = (told["window_ns"] - wall_ns[0]) / (calls - 1)
+    return Process(
+        block=block,
+        wall=per_call / 1e9,
+        event=median(event_ns) / 1e9 if event_ns else None,
+        mean=mean(wall_ns) / 1e9,
+        first_call=(told["warmup_ns"] or wall_ns)[0] / 1e9,
+        enqueue=median(enqueue_ns) / 1e9 if key.sync == "each" and event_ns else None,
+        calls=calls,
+        settled_at=steadiness(wall_ns).settled_at,
+        unfinished=told["unfinished"] / calls if event_ns else None,
+        too_long=sum(event > wall + EVENT_SLACK_NS for event, wall in zip(event_ns, wall_ns, strict=False))
+        if key.sync == "each"
+        else 0,
+        window_agrees=sum(event_ns) <= told["window_ns"],
+    )
+
+
+def _cell(key: CellKey, processes: Sequence[Process]) -> CellResult:
+    walls = [process.wall for process in processes]
+    events = [process.event for process in processes if process.event is not None]
+    unfinished = [process.unfinished for process in processes if process.unfinished is not None]
+    return CellResult(
+        key=key,
+        processes=tuple(processes),
+        wall=median(walls),
+        wall_interval=median_interval(walls),
+        event=median(events) if events else None,
+        event_interval=median_interval(events) if events else None,
+        mean=median([process.mean for process in processes]),
+        first_call=median([process.first_call for process in processes]),
+        settled_at=round(median([process.settled_at for process in processes])),
+        unfinished=mean(unfinished) if unfinished else None,
+    )
+
+
+def _batch(
+    batch: int, cells: Mapping[CellKey, Sequence[Process]], again: Mapping[CellKey, Sequence[Process]]
+) -> BatchResult:
+    enqueued = [process.enqueue for processes in cells.values() for process in processes if process.enqueue is not None]
+    on_device = [
+        process.event
+        for key, processes in cells.items()
+        for process in processes
+        if process.event is not None and key.sync == "each"
+    ]
+    enqueue = median(enqueued) if enqueued else None
+    device = median(on_device) if on_device else None
+    floor = _floor(batch, cells, again)
+    return BatchResult(
+        batch=batch,
+        enqueue=enqueue,
+        device=device,
+        bound=_bound(enqueue, device),
+        floor=floor,
+        effects=tuple(_effects(batch, cells, LEAST_FLOOR if floor is None else floor)),
+    )
+
+
+def _bound(enqueue: float | None, device: float | None) -> Bound:
+    """Whether the host's asking takes as long as the device's doing: then the device waits for the host."""
+    if enqueue is None or device is None:
+        return "unknown"
+    share = enqueue / device
+    return "launch-bound" if share >= LAUNCH_BOUND else "device-bound" if share <= DEVICE_BOUND else "mixed"
+
+
+def _floor(
+    batch: int, cells: Mapping[CellKey, Sequence[Process]], again: Mapping[CellKey, Sequence[Process]]
+) -> float | None:
+    """Upper 95 % bound of |ln ratio| between a cell and itself, at least one percent; None below three blocks."""
+    for key, processes in again.items():
+        if key.batch != batch or key not in cells:
+            continue
+        interval = log_t_interval(_ratios(cells[key], processes))
+        if interval is not None:
+            return max(LEAST_FLOOR, *(abs(math.log(end)) for end in interval))
+    return None
+
+
+def _ratios(one: Sequence[Process], other: Sequence[Process]) -> list[float]:
+    """Block by block, what `other` reads on the host's clock over what `one` does."""
+    first = {process.block: process.wall for process in one}
+    return [process.wall / first[process.block] for process in other if first.get(process.block)]
+
+
+def _effects(batch: int, cells: Mapping[CellKey, Sequence[Process]], floor: float) -> Iterable[Effect]:
+    """Main effects of warm-up, waiting and clock against their first level, then the interactions of each two."""
+    clocks: dict[str, Callable[[Process], float | None]] = {
+        "wall": lambda process: process.wall,
+        "event": lambda process: process.event,
+    }
+    table = {
+        (key.warmup, key.sync, clock): values
+        for key, processes in cells.items()
+        for clock, read in clocks.items()
+        if (values := {process.block: value for process in processes if (value := read(process))})
+    }
+    levels = [list(dict.fromkeys(key[place] for key in table)) for place in range(3)]
+    changes = [(place, names[0], level) for place, names in enumerate(levels) for level in names[1:] if len(names) > 1]
+    for change in changes:
+        contrast = _contrast(table, change)
+        if contrast:
+            yield _effect(batch, _change_text(change), contrast, floor)
+    for one, other in itertools.combinations(changes, 2):
+        if one[0] == other[0]:
+            continue
+        contrast = _interaction(table, one, other)
+        if contrast:
+            yield _effect(batch, f"{_change_text(one)} x {_change_text(other)}", contrast, floor)
+
+
+Change = tuple[int, Any, Any]
+Table = Mapping[tuple[Any, ...], Mapping[int, float]]
+
+
+def _change_text(change: Change) -> str:
+    place, first, level = change
+    return f"{('warmup', 'sync', 'clock')[place]} {first} -> {level}"
+
+
+def _contrast(table: Table, change: Change, fixed: tuple[int, Any] | None = None) -> list[float]:
+    """Block by block, the ratio that a change makes, averaged over the levels of the other factors."""
+    place, first, level = change
+    by_block: dict[int, list[float]] = {}
+    for key, values in table.items():
+        if key[place] != first or (fixed is not None and key[fixed[0]] != fixed[1]):
+            continue
+        changed = table.get((*key[:place], level, *key[place + 1 :]), {})
+        for block in values.keys() & changed.keys():
+            by_block.setdefault(block, []).append(changed[block] / values[block])
+    return [geometric_mean(by_block[block]) for block in sorted(by_block)]
+
+
+def _interaction(table: Table, one: Change, other: Change) -> list[float]:
+    """Block by block, how much more `one` changes at the other's level than at its first."""
+    place, first, level = other
+    at_first, at_level = _contrast(table, one, (place, first)), _contrast(table, one, (place, level))
+    if len(at_first) != len(at_level):
+        return []
+    return [b / a for a, b in zip(at_first, at_level, strict=True)]
+
+
+def _effect(batch: int, name: str, ratios: Sequence[float], floor: float) -> Effect:
+    interval = log_t_interval(ratios)
+    ratio = geometric_mean(ratios)
+    standing: Standing
+    if interval is None:
+        standing = "one process" if len(ratios) == 1 else "not told apart"
+    elif math.log(interval[0]) > floor or math.log(interval[1]) < -floor:
+        standing = "told apart"
+    elif -floor <= math.log(interval[0]) and math.log(interval[1]) <= floor:
+        standing = "below the noise floor"
+    else:
+        standing = "below the noise floor" if abs(math.log(ratio)) <= floor else "not told apart"
+    return Effect(batch=batch, name=name, ratio=ratio, interval=interval, standing=standing)

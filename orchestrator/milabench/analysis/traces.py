@@ -1,0 +1,345 @@
+"""A run -> what its steps did over time, in few numbers: for drawing, never for computing.
+
+Every curve is cut into buckets, each with its least and its most, so that a spike survives however far a curve is thinned.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from milabench.analysis.measure import Measurement, main_task
+from milabench.analysis.parts import part_of, quantiles
+from milabench.analysis.series import Growing, Series
+from milabench.analysis.steps import CourseOf, planned_steps
+from milabench.events.attempts import attempts, last_word
+from milabench.events.model import Data
+from milabench.events.numbers import number, whole
+from milabench.events.observations import Observations, Seen
+from milabench.events.readings import THROTTLED, DeviceReadings, Readings
+from milabench.events.rundir import Run
+
+BUCKETS = 200
+QUANTILES = (0.0, 0.01, 0.025, *(each / 20 for each in range(1, 20)), 0.975, 0.99, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A quantity over time, bucket by bucket: when each bucket ends, its least and its most value.
+
+    `time` is in seconds since the trace's `begin`, or counts entries where `is_timed` is false. `count` is how many
+    readings it was made of.
+    """
+
+    time: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    count: int
+    is_timed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankTrace:
+    """The observations of one rank: `rate` items a second, the first `warmup` of the curve's time being warm-up.
+
+    `quantiles` are the rates inside the window at `QUANTILES`; empty where none lies in it.
+    """
+
+    rank: int
+    units: str
+    rate: Curve
+    warmup: float | None = None
+    quantiles: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throttled:
+    """A stretch in which a device said it was held back, in seconds since the trace's begin, and its reasons."""
+
+    start: float
+    stop: float
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTrace:
+    """One device over time: power in W, clock in MHz, temperature in degrees Celsius, load 0 to 1, memory in MiB.
+
+    What was not read is not in `curves`. `told` is how many samples told their throttle reasons, `held_back` in how many of
+    them one was more than normal, `capped` in how many the power limit was met.
+    """
+
+    key: str
+    curves: Mapping[str, Curve]
+    memory_total: float | None = None
+    samples: int = 0
+    told: int = 0
+    held_back: int = 0
+    capped: int = 0
+    throttled: tuple[Throttled, ...] = ()
+    lost: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One step over time, in seconds since `begin` (unix time of its first reading; nan where none has a time).
+
+    `window` is what the step declared as measured. `host` are the load of the processors, 0 to 1, and the memory of the
+    step's processes in MiB.
+    """
+
+    step: str
+    bench: str
+    begin: float = math.nan
+    ranks: tuple[RankTrace, ...] = ()
+    devices: tuple[DeviceTrace, ...] = ()
+    host: Mapping[str, Curve]
+    window: tuple[float, float] | None = None
+
+
+class Tracing:
+    """What the steps of runs did over time: from those who read the records anyway, or read here where nobody did."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[Path, dict[str, Trace]] = {}
+
+    def course(self, run: Run) -> CourseOf:
+        """Who is to see the records of a run when they are read."""
+        drawn = self._drawn[run.path] = {}
+        return lambda step: _Drawn(step, drawn)
+
+    def of(self, run: Run) -> tuple[Trace, ...]:
+        """The course of each step of a run, the attempt that counts. Raises RecordError when its records cannot be read."""
+        drawn, tried = self._drawn.get(run.path, {}), attempts(run.journal)
+        found = []
+        for step in planned_steps(run):
+            if step.id in drawn:
+                found.append(replace(drawn[step.id], bench=step.bench))
+                continue
+            counts = last_word(tried.get(step.id, ()))
+            events = run.batches(step.id, counts.number if counts is not None else 1)
+            found.append(trace(step.id, step.bench, events))
+        return tuple(found)
+
+
+def traces(run: Run) -> tuple[Trace, ...]:
+    """What each step of a run did over time; each step's records are read once. Raises RecordError when they cannot be."""
+    return Tracing().of(run)
+
+
+def trace(step: str, bench: str, events: Iterable[Seen]) -> Trace:
+    """What one step's events say of its course, in one pass over them."""
+    fold, growing = _Fold(), dict[tuple[str, int], Growing]()
+    for event in events:
+        fold.see(event)
+        match event:
+            case Observations(task=task, rank=rank):
+                growing.setdefault((task, rank), Growing()).add_all(event)
+            case Data(data=data) if "rate" in data:
+                growing.setdefault((str(data.get("task", "")), whole(data.get("rank"), 0)), Growing()).add(data)
+            case _:
+                pass
+    grown = (each.series(task, rank) for (task, rank), each in growing.items())
+    return fold.result(step, bench, [series for series in grown if series is not None])
+
+
+class _Drawn:
+    """The course of a step whose observations are gathered elsewhere."""
+
+    def __init__(self, step: str, drawn: dict[str, Trace]) -> None:
+        self._step = step
+        self._drawn = drawn
+        self._fold = _Fold()
+
+    def see(self, event: Seen) -> None:
+        self._fold.see(event)
+
+    def end(self, measured: Measurement) -> None:
+        self._drawn[self._step] = self._fold.result(self._step, "", measured.series)
+
+
+class _Fold:
+    """What has been seen so far beside the observations, column by column."""
+
+    def __init__(self) -> None:
+        self._readings = Readings()
+        self._windows: dict[str, _Window] = {}
+        self._host: dict[str, tuple[array[float], array[float]]] = {}
+
+    def see(self, event: Seen) -> None:
+        if not isinstance(event, Data):
+            return
+        data: Mapping[str, Any] = event.data
+        self._readings.see(event)
+        window, time = data.get("window"), number(data.get("time"))
+        if isinstance(window, Mapping):
+            start, stop = whole(window.get("start_ns"), -1), whole(window.get("stop_ns"), -1)
+            if 0 <= start < stop:
+                task = str(data.get("task", ""))
+                known = self._windows.get(task, _Window(start_ns=start, stop_ns=stop))
+                self._windows[task] = _Window(start_ns=min(known.start_ns, start), stop_ns=max(known.stop_ns, stop))
+        if time is None:
+            return
+        for name, (kind, key) in {"load": ("cpudata", "load"), "memory": ("process", "rss_MiB")}.items():
+            told = data.get(kind)
+            value = number(told.get(key)) if isinstance(told, Mapping) else None
+            if value is not None:
+                times, values = self._host.setdefault(name, (array("d"), array("d")))
+                times.append(time)
+                values.append(value)
+
+    def result(self, step: str, bench: str, gathered: Sequence[Series]) -> Trace:
+        task = main_task(one.task for one in gathered)
+        series = [one for one in gathered if one.task == task]
+        window, bounds = self._readings.window, self._windows.get(task) or self._windows.get("")
+        devices = self._readings.devices
+        begin = min(
+            [
+                *(first for one in series if not math.isnan(first := _first_end(one))),
+                *(device.time[0] for device in devices.values() if device.time),
+                *(times[0] for times, _ in self._host.values()),
+                *((window[0],) if window is not None else ()),
+            ],
+            default=math.nan,
+        )
+        return Trace(
+            step=step,
+            bench=bench,
+            begin=begin,
+            ranks=tuple(_rank(one, begin, bounds) for one in sorted(series, key=lambda one: one.rank)),
+            devices=tuple(_device(one, begin) for one in devices.values()),
+            host={name: curve(times, values, begin) for name, (times, values) in self._host.items()},
+            window=None if window is None else (window[0] - begin, window[1] - begin),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Window:
+    """Monotonic nanoseconds between which a step measured."""
+
+    start_ns: int
+    stop_ns: int
+
+
+def curve(time: Sequence[float], values: Sequence[float], begin: float, buckets: int = BUCKETS) -> Curve:
+    """Readings in buckets of equally many; nan among them is no reading."""
+    kept = [place for place, value in enumerate(values) if not math.isnan(value)]
+    ends, low, high = [], [], []
+    for places in _buckets(len(kept), buckets):
+        within = [values[kept[place]] for place in places]
+        ends.append(time[kept[places[-1]]] - begin)
+        low.append(min(within))
+        high.append(max(within))
+    return Curve(time=tuple(ends), low=tuple(low), high=tuple(high), count=len(kept))
+
+
+def _buckets(length: int, buckets: int) -> Iterable[range]:
+    """So many entries in at most so many ranges that differ by one in length."""
+    count = min(length, buckets)
+    for place in range(count):
+        yield range(length * place // count, length * (place + 1) // count)
+
+
+def _first_end(series: Series) -> float:
+    return float(series.end[0]) if len(series.end) else math.nan
+
+
+def _rank(series: Series, begin: float, window: _Window | None) -> RankTrace:
+    length = len(series.warmup)
+    ends, low, high = [], [], []
+    for places in _buckets(length, BUCKETS):
+        least, most = _least_and_most(series, places)
+        ends.append((float(series.end[places[-1]]) - begin, float(places[-1] + 1)))
+        low.append(least)
+        high.append(most)
+    is_timed = not any(math.isnan(time) for time, _ in ends)
+    warm = _warmup(series)
+    return RankTrace(
+        rank=series.rank,
+        units=series.units,
+        rate=Curve(
+            time=tuple(time if is_timed else count for time, count in ends),
+            low=tuple(low),
+            high=tuple(high),
+            count=length,
+            is_timed=is_timed,
+        ),
+        warmup=None if warm is None else (series.end[warm] - begin if is_timed else float(warm + 1)),
+        quantiles=_rate_quantiles(series, window),
+    )
+
+
+def _least_and_most(series: Series, places: range) -> tuple[float, float]:
+    """The least and the most rate of some entries; of plain observations without looking at each of them."""
+    compact = series.compact
+    constant = compact.n.constant if compact is not None else None
+    if compact is not None and constant is not None:
+        part = memoryview(compact.ns)[places.start : places.stop]
+        longest, shortest = max(part), min(part)
+        return constant * 1e9 / max(1, longest), constant * 1e9 / max(1, shortest)
+    rates = [series.rate[place] for place in places]
+    return min(rates), max(rates)
+
+
+def _warmup(series: Series) -> int | None:
+    """The place of the last entry of the warm-up at the beginning; None where there is none."""
+    if series.compact is not None:
+        places, is_warmup = next(iter(series.compact.warmup.runs()))
+        return places.stop - 1 if is_warmup else None
+    first = next((place for place, is_warmup in enumerate(series.warmup) if not is_warmup), len(series.warmup))
+    return first - 1 if first else None
+
+
+def _rate_quantiles(series: Series, window: _Window | None) -> tuple[float, ...]:
+    if not series.has_totals:
+        rates = sorted(rate for rate, is_warmup in zip(series.rate, series.warmup, strict=True) if not is_warmup)
+        return tuple(quantiles(rates, QUANTILES)) if rates else ()
+    part = part_of(series, window)
+    if not len(part):
+        return ()
+    constant = series.compact.n.constant if series.compact is not None else None
+    if constant is not None and constant > 0:
+        # Nanoseconds as they were recorded: the slow ones are the low rates.
+        lasted = part.durations() or ()
+        return tuple(constant * 1e9 / max(1.0, ns) for ns in quantiles(lasted, [1 - q for q in QUANTILES]))
+    return tuple(quantiles(array("d", part.rates()), QUANTILES))
+
+
+def _device(device: DeviceReadings, begin: float) -> DeviceTrace:
+    columns = {
+        "power": device.power,
+        "clock": device.clock,
+        "temperature": device.temperature,
+        "load": device.load,
+        "memory": device.used,
+    }
+    told = [reasons for reasons in device.throttle if reasons is not None]
+    return DeviceTrace(
+        key=device.key,
+        curves={name: found for name, values in columns.items() if (found := curve(device.time, values, begin)).count},
+        memory_total=next((total for total in device.total if not math.isnan(total)), None),
+        samples=len(device.time),
+        told=len(told),
+        held_back=sum(bool(THROTTLED & set(reasons)) for reasons in told),
+        capped=sum("sw_power_cap" in reasons for reasons in told),
+        throttled=tuple(_throttled(device, begin)),
+        lost=device.lost,
+    )
+
+
+def _throttled(device: DeviceReadings, begin: float) -> Iterable[Throttled]:
+    """The stretches of samples in a row in which a device was held back for the same reasons."""
+    start, last, known = math.nan, math.nan, frozenset[str]()
+    for time, told in zip(device.time, device.throttle, strict=True):
+        reasons = THROTTLED & set(told or ())
+        if reasons != known:
+            if known:
+                yield Throttled(start=start, stop=time - begin, reasons=tuple(sorted(known)))
+            start, known = time - begin, reasons
+        last = time - begin
+    if known:
+        yield Throttled(start=start, stop=last, reasons=tuple(sorted(known)))

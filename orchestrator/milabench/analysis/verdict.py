@@ -1,0 +1,65 @@
+"""What an interval of a ratio means: the five verdicts of a comparison, and how many claims at once are allowed for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from milabench.analysis.intervals import t_tail
+
+Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE"]
+MARGIN = 0.01  # differences below one per cent are never called faster or slower; docs/methodology.md, 1.0
+LEVEL = 0.05
+
+
+def verdict_of(d: float, error: float, freedom: float, *, p_difference: float, p_equivalence: float) -> Verdict:
+    """The verdict on a logarithm of a ratio `d` with its standard error; the p-values are already corrected for their family.
+
+    FASTER and SLOWER: beyond the margin. EQUIVALENT: within it by two one-sided tests (Schuirmann 1987), and
+    DIFFERENT-BUT-SMALL when the ordinary 95 % interval leaves out 0 as well.
+    """
+    if p_difference <= LEVEL:
+        return "FASTER" if d > 0 else "SLOWER"
+    if p_equivalence <= LEVEL:
+        is_zero_possible = 2 * tail(abs(d), error, freedom) > LEVEL
+        return "EQUIVALENT" if is_zero_possible else "DIFFERENT-BUT-SMALL"
+    return "INCONCLUSIVE"
+
+
+def difference_p(d: float, error: float, freedom: float, margin: float) -> float:
+    """Two-sided p-value of |d| <= ln(1 + margin): at most 0.05 just when the 95 % interval lies wholly beyond the margin."""
+    return min(1.0, 2 * tail(abs(d) - math.log1p(margin), error, freedom))
+
+
+def equivalence_p(d: float, error: float, freedom: float, margin: float) -> float:
+    """p-value of |d| >= ln(1 + margin): at most 0.05 just when the 90 % interval lies wholly within the margin."""
+    return tail(math.log1p(margin) - abs(d), error, freedom)
+
+
+def tail(distance: float, error: float, freedom: float) -> float:
+    """P(T > distance / error); without any spread it is certain on which side a value lies."""
+    if error == 0:
+        return 0.0 if distance > 0 else 0.5 if distance == 0 else 1.0
+    z = distance / error
+    return t_tail(z, freedom) if z >= 0 else 1 - t_tail(-z, freedom)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values such that claiming all those at or below 5 % makes one false claim or more in at most 5 % (Holm 1979)."""
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    found, highest = [0.0] * len(p_values), 0.0
+    for place, at in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - place) * p_values[at]))
+        found[at] = highest
+    return found
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """p-values for screening: of what is at or below 5 %, one in twenty is expected to be false (Benjamini, Hochberg 1995)."""
+    order = sorted(range(len(p_values)), key=p_values.__getitem__, reverse=True)
+    found, lowest = [0.0] * len(p_values), 1.0
+    for place, at in enumerate(order):
+        lowest = min(lowest, p_values[at] * len(p_values) / (len(p_values) - place))
+        found[at] = lowest
+    return found

@@ -1,0 +1,77 @@
+"""What a benchfile.py may say: where the program comes from, how it is started, which extra suite keys it understands.
+
+A benchfile is data. It defines one module-level name, `benchmark`:
+
+    from milabench.bench.api import Benchmark, PyPI
+
+    benchmark = Benchmark(
+        source=PyPI("trl", "1.16.0", file="trl-1.16.0-py3-none-any.whl", sha256="..."),
+        module="trl.scripts.sft",
+    )
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+COMMIT_DIGITS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class PyPI:
+    """A release file on the user's package index: exact project, version, file name and sha256."""
+
+    project: str
+    version: str
+    file: str
+    sha256: str
+
+    @property
+    def folder(self) -> str:
+        """Where it lies under `base/code`: `<source>-<revision>`."""
+        return f"{self.project}-{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """A revision of a git repository: a full commit hash, or a branch or tag, which may move."""
+
+    url: str
+    rev: str
+
+    @property
+    def folder(self) -> str:
+        """Where it lies under `base/code`: `<source>-<revision>`."""
+        name = self.url.rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
+        is_commit = len(self.rev) == COMMIT_DIGITS and not set(self.rev) - set("0123456789abcdef")
+        return f"{name}-{self.rev[:12] if is_commit else self.rev.replace('/', '-')}"
+
+
+Source = PyPI | Git
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """A program and how to start it.
+
+    Exactly one of `script` and `module` is given. `script` is a path inside the unpacked source, or inside the benchmark's own
+    folder when there is no source; `module` is started as `python -m` does, with the source first on the path. `python_path` are
+    folders inside the source, added to PYTHONPATH. `cwd`: `data` (the default: base/data/<benchmark>, made when missing),
+    `source` or `definition`. `env` is set for prepare and run. `options` names the extra keys that the suite may give this
+    benchmark, with their defaults; they reach the voirfile and prepare.py as they are. `flags` are the program's options that
+    have a `--no-` form, which `false` in the suite then stands for. `voirfile=None` starts the program without our runner (a
+    program that measures itself and writes to the sink).
+    """
+
+    script: str | None = None
+    module: str | None = None
+    source: Source | None = None
+    python_path: tuple[str, ...] = ()
+    voirfile: str | None = "voirfile.py"
+    prepare: str | None = "prepare.py"
+    cwd: str = "data"
+    env: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()

@@ -1,0 +1,126 @@
+"""Reading a benchfile.py: runs it and hands back its `benchmark`, or says in one line what is wrong with it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import runpy
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from milabench.bench.api import Benchmark, Git, PyPI
+from milabench.errors import ConfigError, Problem
+
+BENCHFILE = "benchfile.py"
+WAYS_TO_START_IN = ("data", "source", "definition")
+
+
+def load(folder: Path) -> Benchmark:
+    """The `benchmark` that `folder/benchfile.py` defines.
+
+    What the benchfile prints is dropped. Raises ConfigError when the folder, the file or the name is missing, when
+    the file cannot be run, and when the value contradicts itself.
+    """
+    benchfile = folder / BENCHFILE
+    if not folder.is_dir():
+        raise _wrong(
+            folder, "no such folder", "check the benchmark's `definition`, or make one with `milabench new NAME`"
+        )
+    if not benchfile.is_file():
+        raise _wrong(
+            benchfile, "no such file", f"a benchmark's folder holds a {BENCHFILE}; `milabench new NAME` shows one"
+        )
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            names = runpy.run_path(str(benchfile))
+    except SyntaxError as error:
+        raise _wrong(f"{error.filename or benchfile}:{error.lineno}:{error.offset}", error.msg) from None
+    except (Exception, SystemExit) as error:
+        raise _wrong(_place(error, benchfile), f"{type(error).__name__}: {_first_line(error)}") from error
+    if "benchmark" not in names:
+        raise _wrong(benchfile, "defines no `benchmark`", "write `benchmark = Benchmark(...)` at module level")
+    found = names["benchmark"]
+    if not isinstance(found, Benchmark):
+        raise _wrong(
+            benchfile,
+            f"`benchmark` is a {type(found).__name__}, not a milabench.bench.api.Benchmark",
+            "write `benchmark = Benchmark(...)`",
+        )
+    said = [*_wrong_types(found)] or [*_contradictions(found)]
+    problems = tuple(Problem(where=str(benchfile), path=path, what=what) for path, what in said)
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def missing_files(benchmark: Benchmark, folder: Path) -> tuple[Path, ...]:
+    """The files that a benchfile names in its own folder and that are not there."""
+    # A prepare.py is looked for when something is prepared.
+    own = (benchmark.voirfile, benchmark.script if benchmark.source is None else None)
+    return tuple(folder / path for path in own if path is not None and not (folder / path).is_file())
+
+
+def _wrong_types(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
+    """What is not of its type; the rest is only looked at when everything is."""
+    for name in ("script", "module", "voirfile", "prepare"):
+        value = getattr(benchmark, name)
+        if value is not None and not isinstance(value, str):
+            yield f"benchmark.{name}", f"expected text, got {value!r}"
+    for name, kind in (("python_path", tuple), ("env", Mapping), ("options", Mapping)):
+        if not isinstance(getattr(benchmark, name), kind):
+            yield f"benchmark.{name}", f"expected a {kind.__name__.lower()}, got {getattr(benchmark, name)!r}"
+            return
+    for key, value in benchmark.env.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            yield f"benchmark.env[{key!r}]", f"expected text, got {value!r}"
+    if benchmark.source is not None and not isinstance(benchmark.source, PyPI | Git):
+        yield "benchmark.source", f"expected PyPI(...) or Git(...), got {benchmark.source!r}"
+
+
+def _contradictions(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
+    if (benchmark.script is None) == (benchmark.module is None):
+        yield "benchmark", "give exactly one of `script` and `module`"
+    if benchmark.cwd not in WAYS_TO_START_IN:
+        yield "benchmark.cwd", f"expected one of {', '.join(WAYS_TO_START_IN)}, got {benchmark.cwd!r}"
+    if benchmark.cwd == "source" and benchmark.source is None:
+        yield "benchmark.cwd", "'source' needs a `source`"
+    if benchmark.source is None and benchmark.python_path:
+        yield "benchmark.python_path", "names folders inside the source, but there is no `source`"
+    paths = (
+        ("script", benchmark.script),
+        ("voirfile", benchmark.voirfile),
+        ("prepare", benchmark.prepare),
+        *(("python_path", path) for path in benchmark.python_path),
+    )
+    for name, path in paths:
+        if path is not None and _leaves_its_folder(path):
+            yield f"benchmark.{name}", f"expected a path inside the folder, got {path!r}"
+    match benchmark.source:
+        case PyPI(sha256=sha256) if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+            yield "benchmark.source.sha256", f"expected 64 hexadecimal digits, got {sha256!r}"
+        case PyPI(file=file) if not file.endswith((".whl", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")):
+            yield "benchmark.source.file", f"expected a wheel or an sdist, got {file!r}"
+        case Git(rev=rev) if not re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", rev):
+            yield "benchmark.source.rev", f"expected a full commit hash, got {rev!r}"
+        case _:
+            pass
+
+
+def _leaves_its_folder(path: str) -> bool:
+    parts = PurePosixPath(path)
+    return parts.is_absolute() or ".." in parts.parts or not path
+
+
+def _place(error: BaseException, benchfile: Path) -> str:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(benchfile)]
+    return f"{benchfile}:{lines[-1]}" if lines else str(benchfile)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
+
+
+def _wrong(where: object, what: str, way_out: str = "") -> ConfigError:
+    return ConfigError(Problem(where=str(where), path="", what=what, way_out=way_out))

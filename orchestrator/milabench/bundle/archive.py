@@ -1,0 +1,194 @@
+"""Zip files: written with the same bytes each time, and read from strangers without trusting a name or a size in them."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from milabench.errors import RecordError
+
+MAX_ENTRIES = 200_000
+MAX_BYTES = 64 * 2**30  # unpacked, all together
+MAX_RATIO = 200  # unpacked over packed; records of a benchmark come to 10 to 40
+_RATIO_FROM = 16 * 2**20  # bytes; a small file may be as repetitive as it likes
+_SMALL = 2**14  # bytes; the header of its entry keeps such a file's ratio low enough
+_CHUNK = 2**20
+_STAMP = (1980, 1, 1, 0, 0, 0)  # the first that zip knows: when a bundle was made is no part of it
+_LEVEL = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """One file as it lies in an archive; `size` is unpacked."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@contextmanager
+def create(path: Path) -> Iterator[zipfile.ZipFile]:
+    """A new archive, beside its place until it is whole: a bundle that exists is complete. Raises RecordError.
+
+    A link stays one. What is no file (/dev/null) is refused: it would be put away for good.
+    """
+    if path.exists() and not path.is_file():
+        raise RecordError(f"{path}: is no file; a bundle is one, give it a name of its own")
+    path = path.resolve()
+    draft = path.with_name(f"{path.name}.new")
+    try:
+        with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+            yield archive
+        draft.replace(path)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RecordError(f"{error.filename or path}: cannot be packed: {reason}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def add(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> Packed:
+    """Put one file in; nothing of the file's date, owner or mode goes with it."""
+    info = zipfile.ZipInfo(name, _STAMP)
+    info.compress_type = zipfile.ZIP_STORED if _looks_like_a_bomb(content) else zipfile.ZIP_DEFLATED
+    info.create_system = 3
+    info.external_attr = (stat.S_IFREG | 0o644) << 16
+    digest, size = hashlib.sha256(), 0
+    # The size decides on the form of the entry's header, which must not depend on when it became known.
+    info.file_size = len(content) if isinstance(content, bytes) else content.stat().st_size
+    with archive.open(info, "w") as target:
+        for piece in _pieces(content):
+            digest.update(piece)
+            size += len(piece)
+            target.write(piece)
+    return Packed(path=name, size=size, sha256=digest.hexdigest())
+
+
+def open_checked(path: Path) -> zipfile.ZipFile:
+    """An archive of which every name and size was looked at; nothing has been written anywhere.
+
+    Raises RecordError when it is none, or would write outside of where it is unpacked, or is a bomb.
+    """
+    try:
+        archive = zipfile.ZipFile(path)
+    except FileNotFoundError:
+        raise RecordError(f"{path}: no such file") from None
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError) as error:
+        raise RecordError(f"{path}: is no zip file that can be read: {_clause(error)}") from None
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+    try:
+        _look_at(archive, path)
+    except RecordError:
+        archive.close()
+        raise
+    return archive
+
+
+def files(archive: zipfile.ZipFile) -> list[str]:
+    """The names of the files in an archive, in order; folders are not told."""
+    return [info.filename for info in archive.infolist() if not info.is_dir()]
+
+
+def digest_of(archive: zipfile.ZipFile, name: str) -> tuple[int, str]:
+    """(bytes, SHA-256) of a file as it is unpacked. Raises RecordError when its packed bytes are damaged."""
+    digest, size = hashlib.sha256(), 0
+    for piece in contents(archive, name):
+        digest.update(piece)
+        size += len(piece)
+    return size, digest.hexdigest()
+
+
+def read(archive: zipfile.ZipFile, name: str, at_most: int = 256 * 2**20) -> bytes:
+    """A file's bytes, when they are not too many to hold. Raises RecordError."""
+    if archive.getinfo(name).file_size > at_most:
+        raise RecordError(f"{archive.filename}: {name}: is larger than {at_most // 2**20} MiB")
+    return b"".join(contents(archive, name))
+
+
+def contents(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+    """The bytes of a file, piece by piece; never more than its entry says."""
+    try:
+        with archive.open(name) as source:
+            yield from iter(lambda: source.read(_CHUNK), b"")
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise RecordError(f"{archive.filename}: {name}: is damaged: {_clause(error)}") from None
+
+
+def unpack(archive: zipfile.ZipFile, names: list[str], below: str, target: Path) -> None:
+    """Write the files below a folder of a checked archive into `target`. Raises RecordError."""
+    for name in names:
+        path = target / PurePosixPath(name).relative_to(below or ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            for piece in contents(archive, name):
+                file.write(piece)
+
+
+def _look_at(archive: zipfile.ZipFile, path: Path) -> None:
+    infos = archive.infolist()
+    if len(infos) > MAX_ENTRIES:
+        raise RecordError(f"{path}: has {len(infos)} entries, more than {MAX_ENTRIES}: refused")
+    total, seen = 0, set()
+    for info in infos:
+        name = info.orig_filename
+        if (what := _wrong_name(name)) or (what := _wrong_kind(info)):
+            raise RecordError(f"{path}: the entry {name[:200]!r} {what}: refused, nothing was unpacked")
+        folded = name.rstrip("/").casefold()
+        if folded in seen:
+            raise RecordError(f"{path}: the entry {name[:200]!r} is there twice: refused, nothing was unpacked")
+        seen.add(folded)
+        total += info.file_size
+        if info.file_size > _RATIO_FROM and info.file_size > MAX_RATIO * max(1, info.compress_size):
+            raise RecordError(
+                f"{path}: the entry {name[:200]!r} unpacks to {info.file_size // max(1, info.compress_size)} times its size, "
+                f"more than {MAX_RATIO}: refused, nothing was unpacked"
+            )
+    if total > MAX_BYTES or (total > _RATIO_FROM and total > MAX_RATIO * max(1, path.stat().st_size)):
+        raise RecordError(f"{path}: would unpack to {total / 2**20:.0f} MiB: refused, nothing was unpacked")
+
+
+def _wrong_name(name: str) -> str:
+    parts = name.rstrip("/").split("/")
+    if not name or "\0" in name or "\\" in name or any(ord(char) < 32 for char in name):
+        return "has a name that no file may have"
+    if name.startswith("/") or (len(name) > 1 and name[1] == ":"):
+        return "has an absolute name"
+    if any(part in ("", ".", "..") for part in parts):
+        return "has a name that leads elsewhere"
+    return ""
+
+
+def _wrong_kind(info: zipfile.ZipInfo) -> str:
+    mode = info.external_attr >> 16
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
+        return "is a link or a device"
+    return "is encrypted" if info.flag_bits & 0x1 else ""
+
+
+def _pieces(content: bytes | Path) -> Iterator[bytes]:
+    if isinstance(content, bytes):
+        yield content
+        return
+    with content.open("rb") as file:
+        yield from iter(lambda: file.read(_CHUNK), b"")
+
+
+def _looks_like_a_bomb(content: bytes | Path) -> bool:
+    """Whether a reader would refuse it for its ratio: a program that prints one line a million times is no attack."""
+    size, packed, deflate = 0, 0, zlib.compressobj(_LEVEL)
+    for piece in _pieces(content):
+        size += len(piece)
+        packed += len(deflate.compress(piece))
+    return size > _SMALL and size > MAX_RATIO / 2 * (packed + len(deflate.flush()))
+
+
+def _clause(error: Exception) -> str:
+    told = str(error) or type(error).__name__
+    return told[:1].lower() + told[1:]

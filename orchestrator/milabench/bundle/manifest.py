@@ -1,0 +1,95 @@
+"""The list of a bundle's files: a SHA-256 for each, chained, so that one hash stands for all of them and their order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from milabench.bundle.archive import Packed
+from milabench.errors import RecordError
+
+NAME = "bundle.json"
+SIGNATURE = f"{NAME}.sig"
+NAMESPACE = "milabench-bundle"  # of the signature: a signature made for something else is none
+SCHEMA = 1
+_SEED = hashlib.sha256(b"milabench-bundle-1").hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a bundle holds; `chain` is the last link, which stands for everything."""
+
+    version: str
+    runs: tuple[str, ...]
+    files: tuple[Packed, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def chain(self) -> str:
+        """The last link of the chain."""
+        return links(self.files)[-1] if self.files else _SEED
+
+    def to_bytes(self) -> bytes:
+        """The manifest's file; the same for the same content."""
+        chained = zip(self.files, links(self.files), strict=True)
+        value = {
+            "schema": SCHEMA,
+            "kind": "milabench-bundle",
+            "version": self.version,
+            "runs": list(self.runs),
+            "notes": list(self.notes),
+            "files": [
+                {"path": file.path, "size": file.size, "sha256": file.sha256, "chain": link} for file, link in chained
+            ],
+            "chain": self.chain,
+        }
+        return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def links(files: Iterable[Packed]) -> list[str]:
+    """Each file's link: the SHA-256 of the link before it, its own hash, its size and its path."""
+    found, last = [], _SEED
+    for file in files:
+        last = hashlib.sha256(f"{last}\n{file.sha256} {file.size} {file.path}".encode()).hexdigest()
+        found.append(last)
+    return found
+
+
+def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
+    """(the manifest, what in it contradicts itself). Raises RecordError when it cannot be read as one."""
+    try:
+        value = json.loads(content)
+        listed = value["files"]
+        files = tuple(Packed(path=str(f["path"]), size=int(f["size"]), sha256=str(f["sha256"])) for f in listed)
+        told = [str(file["chain"]) for file in listed]
+        schema, chain = value["schema"], str(value["chain"])
+        runs, notes = tuple(map(str, value["runs"])), tuple(map(str, value.get("notes", ())))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RecordError(f"{where}: {NAME}: cannot be read as the list of a bundle ({type(error).__name__})") from None
+    if schema != SCHEMA:
+        raise RecordError(f"{where}: has schema {schema!r}, and this version reads {SCHEMA}; use the one that wrote it")
+    manifest = Manifest(version=str(value.get("version", "")), runs=runs, files=files, notes=notes)
+    wrong = [
+        f"{NAME}: the chain breaks at {file.path}"
+        for file, said, link in zip(files, told, links(files), strict=True)
+        if said != link
+    ][:1]
+    if not wrong and chain != manifest.chain:
+        wrong.append(f"{NAME}: its last link is not the chain's")
+    return manifest, wrong
+
+
+def compared(manifest: Manifest, present: Mapping[str, tuple[int, str]]) -> list[str]:
+    """What was changed, added and removed: the files that are listed against those that are there, (size, SHA-256) by path."""
+    listed = {file.path: file for file in manifest.files}
+    own = {NAME, SIGNATURE}
+    changed = [
+        f"changed: {path}"
+        for path, file in listed.items()
+        if path in present and present[path] != (file.size, file.sha256)
+    ]
+    added = [f"added: {path}" for path in present if path not in listed and path not in own]
+    removed = [f"removed: {path}" for path in listed if path not in present]
+    return [*changed, *added, *removed]

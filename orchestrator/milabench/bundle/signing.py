@@ -1,0 +1,71 @@
+"""Signatures by OpenSSH's `ssh-keygen -Y`: people have these keys already, and an allowed-signers file is a text file."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from milabench.bundle.manifest import NAMESPACE
+from milabench.errors import EnvironmentFailed, UsageError
+
+_PROGRAM = "ssh-keygen"
+_TIMEOUT_S = 120
+
+
+def sign(content: bytes, key: Path) -> bytes:
+    """The signature of `content` with a private key, or with a public one whose private half an agent holds.
+
+    Raises UsageError when the key cannot sign, EnvironmentFailed without ssh-keygen.
+    """
+    program = _program()
+    if not key.is_file():
+        raise UsageError(f"--sign: {key}: no such key; `ssh-keygen -t ed25519 -f FILE` makes one")
+    done = _run([program, "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
+    if done.returncode or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
+        raise UsageError(f"--sign: {key}: {_said(done)}")
+    return done.stdout
+
+
+def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[bool, str]:
+    """(whether the signature is good, who made it or what is wrong).
+
+    Without a file of allowed signers it says only that the content is as some key signed it. Raises UsageError when that
+    file is not there, EnvironmentFailed without ssh-keygen.
+    """
+    program = _program()
+    if allowed is not None and not allowed.is_file():
+        raise UsageError(f"--allowed-signers: {allowed}: no such file")
+    with tempfile.TemporaryDirectory(prefix="milabench-verify-") as folder:
+        path = Path(folder, "signature")
+        path.write_bytes(signature)
+        if allowed is None:
+            done = _run([program, "-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(path)], content)
+            said = _said(done)
+            return done.returncode == 0, said.partition(" signature with ")[2] or said if done.returncode == 0 else said
+        found = _run([program, "-Y", "find-principals", "-f", str(allowed), "-s", str(path)], b"")
+        names = found.stdout.decode("utf-8", "replace").split("\n")
+        if found.returncode or not names[0]:
+            return False, "it was made with a key that is not among the allowed signers"
+        done = _run(
+            [program, "-Y", "verify", "-n", NAMESPACE, "-f", str(allowed), "-I", names[0], "-s", str(path)], content
+        )
+        return done.returncode == 0, names[0] if done.returncode == 0 else _said(done)
+
+
+def _program() -> str:
+    found = shutil.which(_PROGRAM)
+    if found is None:
+        raise EnvironmentFailed(f"{_PROGRAM}: is not installed; signatures need OpenSSH 8.2 or newer")
+    return found
+
+
+def _run(argv: list[str], content: bytes) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(argv, input=content, capture_output=True, check=False, timeout=_TIMEOUT_S)
+
+
+def _said(done: subprocess.CompletedProcess[bytes]) -> str:
+    text = (done.stdout + b"\n" + done.stderr).decode("utf-8", "replace").strip()
+    last = [line.strip() for line in text.splitlines() if line.strip()]
+    return last[-1] if last else f"{_PROGRAM} ended with {done.returncode}"

@@ -1,0 +1,29 @@
+"""`milabench export`: results for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("export", help="Write the results of runs to a Parquet file. Default: the latest run.")
+@click.argument("runs", nargs=-1)
+@click.option("--base", type=click.Path(path_type=Path), envvar="MILABENCH_BASE", help="Default: ./results.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file: NAME.parquet."
+)
+def command(runs: tuple[str, ...], base: Path | None, output: Path) -> int:
+    """Hand the command line's values on; see the help text above."""
+    from milabench.cli.results import chosen_runs, rows_of
+    from milabench.errors import UsageError
+    from milabench.history.parquet import write
+
+    if output.suffix != ".parquet":
+        raise UsageError(
+            f"--output: {output}: only .parquet is written here; `milabench report --format csv` writes CSV"
+        )
+    found = [rows_of(run) for run in chosen_runs(base, runs)]
+    count = write(output, found)
+    click.echo(f"written to {output}: {count} rows of {len(found)} runs", err=True)
+    return 0

@@ -1,0 +1,120 @@
+"""The forms in which runs and comparisons are told, chosen by option or by the ending of a file, and where they go."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from milabench.errors import RecordError, UsageError
+
+if TYPE_CHECKING:
+    from milabench.analysis.compare import Comparison
+    from milabench.analysis.summary import Summary
+    from milabench.analysis.traces import Tracing
+    from milabench.analysis.why import Difference
+    from milabench.events.rundir import Run
+
+FORMATS = ("text", "markdown", "html", "csv", "json", "junit")
+ENDINGS = {
+    ".txt": "text",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".html": "html",
+    ".htm": "html",
+    ".csv": "csv",
+    ".json": "json",
+    ".xml": "junit",
+}
+
+
+def format_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a verb the options that say how and where it tells: `form`, `as_json`, `output`."""
+    decorate = (
+        click.option(
+            "-f",
+            "--format",
+            "form",
+            type=click.Choice(FORMATS),
+            help="What is written. Default: what the output file ends in, else text.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Short for --format json."),
+        click.option(
+            "-o",
+            "--output",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Write to a file instead of the terminal.",
+        ),
+    )
+    for option in reversed(decorate):
+        function = option(function)
+    return function
+
+
+def chosen(form: str | None, as_json: bool, output: Path | None) -> str:
+    """The format: what was asked for, else what the file ends in, else text. Raises UsageError for two answers or none."""
+    if as_json and form not in (None, "json"):
+        raise UsageError(f"--json and --format {form} are two formats; leave one out")
+    if as_json or form is not None:
+        return "json" if as_json else str(form)
+    if output is None:
+        return "text"
+    if output.suffix.lower() in ENDINGS:
+        return ENDINGS[output.suffix.lower()]
+    raise UsageError(f"-o {output}: no format ends in '{output.suffix}'; give one with --format {'|'.join(FORMATS)}")
+
+
+def tracing_for(form: str) -> Tracing | None:
+    """Who draws the runs' series where the format shows them: it is to see their records when they are read."""
+    if form != "html":
+        return None
+    from milabench.analysis.traces import Tracing
+
+    return Tracing()
+
+
+def tracing_of_systems(form: str, count: int) -> Tracing | None:
+    """As `tracing_for`, of so many systems that are compared: only a few of them are drawn."""
+    return tracing_for(form) if form == "html" and count <= _module(form).SYSTEMS_DRAWN else None
+
+
+def reported(form: str, summaries: Sequence[Summary], runs: Sequence[Run], tracing: Tracing | None) -> str:
+    """The report on runs in a format; `tracing` has their series for a page in HTML."""
+    module = _module(form)
+    if tracing is not None:
+        return str(module.render(summaries, [tracing.of(run) for run in runs]))
+    return str(module.render(summaries))
+
+
+def compared(
+    form: str,
+    comparison: Comparison,
+    differences: Sequence[Difference] | None,
+    runs: Sequence[Run | None],
+    tracing: Tracing | None,
+) -> str:
+    """A comparison in a format; `runs` are those of its systems in order, None for one that is known by its report alone."""
+    module = _module(form)
+    if form == "html":
+        traced = [None if run is None or tracing is None else tracing.of(run) for run in runs]
+        return str(module.render_comparison(comparison, differences, traced))
+    return str(module.render_comparison(comparison, differences))
+
+
+def write(text: str, output: Path | None) -> None:
+    """Write to a file and say so, or to the terminal. Raises RecordError where that cannot be."""
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{output}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+    click.echo(f"written to {output}", err=True)
+
+
+def _module(form: str) -> Any:
+    return importlib.import_module(f"milabench.report.{form}")

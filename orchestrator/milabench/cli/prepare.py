@@ -1,0 +1,82 @@
+"""`milabench prepare`: each benchmark's prepare.py, once, in its environment, with the arguments of the run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from milabench.cli.inputs import read_inputs
+from milabench.cli.options import SuiteOptions, display_option, suite_options
+from milabench.errors import INTERRUPTED, EnvironmentFailed
+
+if TYPE_CHECKING:
+    from milabench.cli.inputs import Inputs
+    from milabench.plan.model import Plan
+
+TAIL_LINES = 15
+
+
+@click.command("prepare", help="Make or fetch the data and models that the selected benchmarks need.")
+@suite_options(environment=True, reach=True)
+@click.option("--force", is_flag=True, help="Prepare anew what was prepared already.")
+@display_option
+def command(options: SuiteOptions, force: bool, display: str) -> int:
+    """Hand the command line's values on; see the help text above."""
+    from milabench.cli.install import print_note
+    from milabench.cli.preparations import decide
+    from milabench.cli.reaching import copy_folders, require_sound
+    from milabench.cli.readiness import require_installed
+    from milabench.execute.lock import hold
+    from milabench.plan.prepare import ALREADY
+
+    inputs = read_inputs(options)
+    require_sound(inputs, options)
+    require_installed(inputs, options)
+    copy_folders(inputs, options)
+    plan = decide(inputs, options, force=force, give=True)
+    done = sum(skip.why == ALREADY for skip in plan.skipped)
+    if not plan.steps:
+        print(f"prepare: nothing to do, {done} benchmarks are prepared", file=sys.stderr)
+        return 0
+    with hold(Path(inputs.where.dirs.base), "prepare", say=print_note):
+        return prepare(plan, inputs, display=display)
+
+
+def prepare(plan: Plan, inputs: Inputs, *, display: str) -> int:
+    """Carry the plan out; leave a marker for each preparation that passed. Raises EnvironmentFailed for those that did not."""
+    from milabench.cli.carry_out import Effort, Recording, carry_out, reason_of
+    from milabench.cli.preparations import preparations
+    from milabench.cli.readiness import environment_records
+    from milabench.execute.api import Passed
+
+    locks, packages = environment_records(inputs)
+    recording = Recording(name="prepare", locks=locks, packages=packages)
+    markers = {each.step.id: each.marker for each in preparations(inputs)}
+    effort = Effort(wait=True, marks=markers)
+    carried = carry_out(plan, inputs, recording, display=display, effort=effort)
+    failures = []
+    for step in plan.steps:
+        outcome = carried.done.outcomes[step.id]
+        if not isinstance(outcome, Passed):
+            failures.append(f"{step.id}: prepare failed: {reason_of(outcome)}{log_tail(carried.path, step.id)}")
+    if carried.done.interrupted:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    if failures:
+        raise EnvironmentFailed("\nerror: ".join(failures))
+    print(f"prepare: {len(plan.steps)} benchmarks prepared", file=sys.stderr)
+    return 0
+
+
+def log_tail(run: Path, step: str) -> str:
+    """The end of what a step said, and where all of it is."""
+    from milabench.events.rundir import open_run
+
+    path = open_run(run).log(step)
+    if path is None:
+        return f" (it said nothing; records in {run})"
+    lines = path.read_text(errors="backslashreplace").splitlines()
+    return "".join(f"\n  | {line}" for line in lines[-TAIL_LINES:]) + f"\n  (all of it: {path})"

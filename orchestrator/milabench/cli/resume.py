@@ -1,0 +1,64 @@
+"""`milabench resume`: goes on with a run that was cut off or in which something failed, in its own directory."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import click
+
+from milabench.cli.inputs import base_folder
+from milabench.cli.options import detach_option, display_option, effort_options
+from milabench.errors import DONE
+
+
+@click.command("resume", help="Go on with a run that was cut off, or run what failed in it. Default: the latest run.")
+@click.argument("run", required=False)
+@click.option("--base", type=click.Path(path_type=Path), envvar="MILABENCH_BASE", help="Default: ./results.")
+@click.option(
+    "--force", is_flag=True, help="Go on although suite, system or environments changed; every number says `mixed`."
+)
+@effort_options
+@detach_option
+@display_option
+def command(
+    run: str | None,
+    base: Path | None,
+    force: bool,
+    wait: bool,
+    max_retries: int,
+    maxfail: int | None,
+    detach: bool,
+    display: str,
+) -> int:
+    """Hand the command line's values on; see the help text above."""
+    from milabench.events.rundir import find_run, latest_run
+    from milabench.execute.runlock import holder_of
+
+    folder = base_folder(base)
+    found = find_run(folder, run) if run is not None else latest_run(folder)
+    holder = holder_of(found.path)
+    if holder is not None and holder.detached:
+        from milabench.cli.adopted import adopt, say_that_it_goes_on
+
+        if detach:
+            say_that_it_goes_on(found, holder)
+            return DONE
+        code = adopt(found, holder, display=display)
+        if code is not None:
+            return code
+    from milabench.cli.carry_out import Effort
+    from milabench.cli.unfinished import resume
+
+    go_on = partial(
+        resume,
+        found.path,
+        display=display,
+        force=force,
+        effort=Effort(wait=wait, max_retries=max_retries, max_failures=maxfail),
+    )
+    if detach:
+        from milabench.cli.detaching import detached
+
+        return detached("resume", go_on)
+    return go_on()

@@ -1,0 +1,236 @@
+"""A small expression language for `requires_capabilities` and `expr(...)`.
+
+Names, indexing, arithmetic, comparisons, and/or/not, len, min and max over values it is given. No attributes, no
+other calls, and bounds on what can be computed: an expression in a suite can be wrong, never dangerous.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import math
+import operator
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from milabench.errors import ConfigError, Problem
+
+MAX_LENGTH: Final = 1_000
+MAX_DEPTH: Final = 50
+MAX_BITS: Final = 256
+MAX_TEXT: Final = 10_000
+
+_ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda item, container: item in container,
+    ast.NotIn: lambda item, container: item not in container,
+}
+_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {"len": len, "min": min, "max": max}
+_CONSTANTS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": None}
+
+
+class _ExpressionError(Exception):
+    """What is wrong with the expression, and the way out."""
+
+    def __init__(self, what: str, way_out: str = "") -> None:
+        super().__init__(what)
+        self.way_out = way_out
+
+
+def evaluate(text: str, names: Mapping[str, Any], *, where: str = "", path: str = "") -> Any:
+    """The value of the expression over these names. Raises ConfigError, with the place, when it has none."""
+    try:
+        return _value(_parsed(text), names)
+    except _ExpressionError as wrong:
+        what = f"in the expression {_short(text)!r}: {wrong}"
+        raise ConfigError(Problem(where=where, path=path, what=what, way_out=wrong.way_out)) from None
+
+
+def check(text: str, *, where: str = "", path: str = "") -> None:
+    """Raise ConfigError where the text is not an expression of this language; names are not looked up."""
+    try:
+        _parsed(text)
+    except _ExpressionError as wrong:
+        what = f"in the expression {_short(text)!r}: {wrong}"
+        raise ConfigError(Problem(where=where, path=path, what=what, way_out=wrong.way_out)) from None
+
+
+def unmet(expressions: Iterable[str], names: Mapping[str, Any], *, path: str = "") -> tuple[str, ...]:
+    """The expressions that are false. Raises ConfigError for one that cannot be evaluated."""
+    return tuple(text for text in expressions if not evaluate(text, names, path=path))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+@lru_cache(maxsize=1_024)
+def _tree(text: str) -> ast.expr | str:
+    """The syntax tree, or what is wrong with the text."""
+    if len(text) > MAX_LENGTH:
+        return f"longer than {MAX_LENGTH} characters"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else "too deep"
+        return f"not an expression ({reason})"
+    try:
+        _check(body, 0)
+    except _ExpressionError as wrong:
+        return str(wrong)
+    return body
+
+
+def _parsed(text: str) -> ast.expr:
+    tree = _tree(text)
+    if isinstance(tree, str):
+        raise _ExpressionError(tree, "allowed: names, [index], + - * / // % **, comparisons, and or not, len, min, max")
+    return tree
+
+
+def _check(node: ast.AST, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise _ExpressionError("nested too deep")
+    match node:
+        case ast.Constant(value=value):
+            if not isinstance(value, int | float | str | bool | None):
+                raise _ExpressionError(f"{type(value).__name__} values are not part of the language")
+        case ast.Name() | ast.expr_context() | ast.boolop() | ast.unaryop():
+            pass
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
+            for argument in args:
+                _check(argument, depth + 1)
+            return
+        case ast.Call():
+            raise _ExpressionError("only len, min and max can be called")
+        case ast.Attribute():
+            raise _ExpressionError("attributes are not part of the language")
+        case ast.Subscript(slice=ast.Slice()):
+            raise _ExpressionError("slices are not part of the language")
+        case ast.UnaryOp(op=ast.Invert()):
+            raise _ExpressionError("~ is not part of the language")
+        case ast.BinOp(op=op) if type(op) not in _ARITHMETIC:
+            raise _ExpressionError("bit operations are not part of the language")
+        case ast.Compare(ops=ops) if any(type(op) not in _COMPARISONS for op in ops):
+            raise _ExpressionError("`is` is not part of the language")
+        case ast.BinOp() | ast.Compare() | ast.BoolOp() | ast.UnaryOp() | ast.Subscript() | ast.List() | ast.Tuple():
+            pass
+        case ast.operator() | ast.cmpop():
+            pass
+        case _:
+            raise _ExpressionError(f"{type(node).__name__} is not part of the language")
+    for child in ast.iter_child_nodes(node):
+        _check(child, depth + 1)
+
+
+def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    try:
+        return _bounded(_evaluated(node, names))
+    except (TypeError, KeyError, IndexError, ValueError, ArithmeticError) as error:
+        raise _ExpressionError(_reason(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case KeyError():
+            return f"there is no key {error.args[0]!r}"
+        case IndexError():
+            return "an index is out of range"
+        case ZeroDivisionError():
+            return "division by zero"
+        case _:
+            return str(error)
+
+
+def _evaluated(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return _named(name, names)
+        case ast.Subscript(value=container, slice=index):
+            return _value(container, names)[_value(index, names)]
+        case ast.BinOp(left=left, op=op, right=right):
+            return _arithmetic(op, _value(left, names), _value(right, names))
+        case ast.UnaryOp(op=op, operand=operand):
+            value = _value(operand, names)
+            if isinstance(op, ast.Not):
+                return not value
+            return -_number(value) if isinstance(op, ast.USub) else +_number(value)
+        case ast.BoolOp(op=op, values=values):
+            wanted = isinstance(op, ast.Or)
+            result: Any = None
+            for operand in values:
+                result = _value(operand, names)
+                if bool(result) is wanted:
+                    break
+            return result
+        case ast.Compare(left=first, ops=ops, comparators=others):
+            left_value = _value(first, names)
+            for comparison, other in zip(ops, others, strict=True):
+                right_value = _value(other, names)
+                if not _COMPARISONS[type(comparison)](left_value, right_value):
+                    return False
+                left_value = right_value
+            return True
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return _FUNCTIONS[name](*[_value(argument, names) for argument in args])
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            return [_value(item, names) for item in items]
+        case _:
+            raise _ExpressionError(f"{type(node).__name__} is not part of the language")
+
+
+def _named(name: str, names: Mapping[str, Any]) -> Any:
+    if name in names:
+        return names[name]
+    if name in _CONSTANTS:
+        return _CONSTANTS[name]
+    near = difflib.get_close_matches(name, [known for known in names if not known.startswith("_")], 1)
+    raise _ExpressionError(f"there is no name {name!r}", f"did you mean {near[0]!r}?" if near else "")
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, int | float):
+        return value
+    raise _ExpressionError(f"arithmetic needs numbers, got {type(value).__name__}")
+
+
+def _arithmetic(op: ast.operator, left: Any, right: Any) -> Any:
+    if isinstance(op, ast.Add) and isinstance(left, str) and isinstance(right, str):
+        return left + right
+    _number(left), _number(right)
+    if isinstance(op, ast.Pow):
+        size = max(abs(left), 1)
+        if abs(right) > MAX_BITS or abs(right) * math.log2(size) > MAX_BITS:
+            raise _ExpressionError(f"a power beyond 2**{MAX_BITS}")
+    result = _ARITHMETIC[type(op)](left, right)
+    if isinstance(result, complex):
+        raise _ExpressionError("a root of a negative number")
+    return result
+
+
+def _bounded(value: Any) -> Any:
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        raise _ExpressionError(f"a number beyond 2**{MAX_BITS}")
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        raise _ExpressionError(f"text longer than {MAX_TEXT} characters")
+    return value

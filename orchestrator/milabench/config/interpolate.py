@@ -1,0 +1,349 @@
+"""OmegaConf's `${...}`, resolved in one benchmark after the merge, each distinct interpolation only once.
+
+OmegaConf itself says what a text means, once: with marks in the place of the values that it refers to. Each
+benchmark then puts its own values where the marks came out, so that ten thousand benchmarks with `${name}` cost one
+call. Values without `${` cost nothing, and OmegaConf is imported when the first one with it is met.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from milabench.config.located import DYNAMIC, Located, located, mapping, plain
+from milabench.errors import Problem
+
+MAX_LENGTH: Final = 4_096
+MAX_RESULT: Final = 65_536
+MAX_NODES: Final = 100_000
+MAX_DEPTH: Final = 40
+RESOLVERS: Final = ("oc.env", "oc.decode", "oc.create")
+
+Path = tuple[str, ...]
+
+_SEGMENT: Final = r"[^\s.\[\]{}()$:,'\"\\]+"
+_REFERENCE: Final = re.compile(rf"\$\{{\s*(\.*)((?:{_SEGMENT}|\[{_SEGMENT}\])(?:\.{_SEGMENT}|\[{_SEGMENT}\])*)\s*\}}")
+_KEYS: Final = re.compile(_SEGMENT)
+_RESOLVER: Final = re.compile(r"\$\{\s*([A-Za-z_][\w.]*)\s*:")
+_OPENING: Final = re.compile(r"(\\*)\$\{")
+_MARKS: Final = re.compile("\ue000([0-9]+)\ue001")
+_ENV: Final = "milabench.env"
+
+
+class InterpolationError(Exception):
+    """An interpolation that has no value: what is wrong, and the way out."""
+
+    def __init__(self, what: str, way_out: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.way_out = way_out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compiled:
+    """A text after its meaning is known.
+
+    `references`: the dots and keys of every value that it refers to. `pieces`: text, and the numbers of references,
+    whose values are put in; None where a resolver takes the values and has to be asked each time. `text`: with the
+    references numbered, for that.
+    """
+
+    references: tuple[tuple[int, Path], ...]
+    pieces: tuple[str | int, ...] | None
+    constant: Any
+    text: str
+
+
+def escaped(text: str) -> str:
+    """Text that OmegaConf reads back as this very text: no `${` in it is an interpolation."""
+    return _OPENING.sub(lambda found: found[1] * 2 + "\\${", text)
+
+
+class Interpolator:
+    """Resolves the interpolations of one suite's benchmarks; what it finds out about one text serves all benchmarks."""
+
+    def __init__(self, system: Located, env: Mapping[str, str]) -> None:
+        self.env = env
+        self.compiled: dict[str, _Compiled | InterpolationError] = {}
+        self.asked: dict[tuple[str, tuple[Any, ...]], Any] = {}
+        self.sizes: dict[int, tuple[Located, int]] = {}
+        self.system, self.system_problems = self._system(system)
+
+    def _system(self, system: Located) -> tuple[Located, list[Problem]]:
+        if not system.flags & DYNAMIC:
+            return system, []
+        root = mapping({"system": system}, system.mark)
+        resolution = _Resolution(self, root, "")
+        return resolution.whole().value["system"], resolution.problems
+
+    def benchmark(self, name: str, node: Located, more: Mapping[str, Located]) -> tuple[Located, list[Problem]]:
+        """The benchmark without interpolations, and the problems met.
+
+        The root of absolute references is the benchmark itself, with `system` and the keys of `more` beside its own.
+        """
+        if not node.flags & DYNAMIC:
+            return node, []
+        own: dict[str, Located] = node.value
+        root = Located({"system": self.system, **more, **own}, node.mark, flags=DYNAMIC)
+        resolution = _Resolution(self, root, name)
+        whole = resolution.whole(own)
+        if not resolution.problems and resolution.has_containers and self.size(whole) > MAX_NODES:
+            what = f"its interpolations stand for more than {MAX_NODES} values"
+            return Located({}, node.mark), [Problem(where=str(node.mark), path=name, what=what)]
+        return Located(whole.value, node.mark, node.replaced, node.flags & ~DYNAMIC), resolution.problems
+
+    def compile(self, text: str) -> _Compiled:
+        """The meaning of a text. Raises InterpolationError."""
+        found = self.compiled.get(text)
+        if found is None:
+            try:
+                found = self._compile(text)
+            except InterpolationError as error:
+                found = error
+            self.compiled[text] = found
+        if isinstance(found, InterpolationError):
+            raise found
+        return found
+
+    def _compile(self, text: str) -> _Compiled:
+        if len(text) > MAX_LENGTH:
+            raise InterpolationError(f"an interpolated value is longer than {MAX_LENGTH} characters")
+        if "\ue000" in text or "\ue001" in text:
+            raise InterpolationError("the characters U+E000 and U+E001 cannot stand beside an interpolation")
+        references: list[tuple[int, Path]] = []
+        numbered = self._numbered(text, references)
+        for found in _RESOLVER.finditer(numbered):
+            if found[1] not in RESOLVERS and not _is_escaped(numbered, found.start()):
+                raise InterpolationError(
+                    f"there is no resolver {found[1]!r} in a suite", f"there are {', '.join(RESOLVERS)}"
+                )
+        takes_values = bool(references) and self._has_resolver_over_values(numbered)
+        if takes_values:
+            return _Compiled(references=tuple(references), pieces=None, constant=None, text=numbered)
+        answer = self._ask(numbered, [f"\ue000{number}\ue001" for number in range(len(references))])
+        if not references:
+            return _Compiled(references=(), pieces=(), constant=answer, text=numbered)
+        if not isinstance(answer, str):
+            return _Compiled(references=tuple(references), pieces=None, constant=None, text=numbered)
+        split = _MARKS.split(answer)
+        pieces = [int(piece) if index % 2 else piece for index, piece in enumerate(split)]
+        kept = tuple(piece for piece in pieces if piece != "")
+        return _Compiled(references=tuple(references), pieces=kept, constant=None, text=numbered)
+
+    def _numbered(self, text: str, references: list[tuple[int, Path]]) -> str:
+        """The text with `${r0}`, `${r1}`, ... in the place of what refers to a key."""
+
+        def number(found: re.Match[str]) -> str:
+            if _is_escaped(text, found.start()):
+                return found[0]
+            references.append((len(found[1]), tuple(_KEYS.findall(found[2]))))
+            return f"${{r{len(references) - 1}}}"
+
+        return _REFERENCE.sub(number, text)
+
+    @staticmethod
+    def _has_resolver_over_values(numbered: str) -> bool:
+        """Whether some `${r0}` stands inside another interpolation."""
+        depth = 0
+        position = 0
+        while position < len(numbered):
+            if numbered.startswith("${", position):
+                if depth and re.match(r"\$\{r\d+\}", numbered[position:]):
+                    return True
+                depth += 1
+                position += 2
+                continue
+            if numbered[position] == "}" and depth:
+                depth -= 1
+            position += 1
+        return False
+
+    def ask(self, text: str, values: list[Any]) -> Any:
+        """What OmegaConf makes of a numbered text with these values; asked once for each. Raises InterpolationError."""
+        key = (text, tuple(repr(value) for value in values))
+        if key not in self.asked:
+            self.asked[key] = self._ask(text, [escaped(v) if isinstance(v, str) and "${" in v else v for v in values])
+        return self.asked[key]
+
+    def _ask(self, text: str, values: list[Any]) -> Any:
+        from omegaconf import OmegaConf
+        from omegaconf.errors import OmegaConfBaseException
+
+        nowhere = object()
+
+        def variable(name: Any, default: Any = nowhere) -> Any:
+            if str(name) in self.env:
+                return self.env[str(name)]
+            if default is nowhere:
+                raise KeyError(f"the environment variable {name!s} is not set")
+            return default if default is None else str(default)
+
+        # OmegaConf 2.4 gave `register_resolver` the meaning that `register_new_resolver` has in 2.3.
+        renamed = "replace" in inspect.signature(OmegaConf.register_resolver).parameters
+        register = OmegaConf.register_resolver if renamed else OmegaConf.register_new_resolver
+        register(_ENV, variable, replace=True)
+        ours = re.sub(r"(\$\{\s*)oc\.env(\s*:)", rf"\g<1>{_ENV}\g<2>", text)
+        try:
+            config = OmegaConf.create({**{f"r{number}": value for number, value in enumerate(values)}, "it": ours})
+            answer = config["it"]
+            return OmegaConf.to_container(answer, resolve=True) if OmegaConf.is_config(answer) else answer
+        except OmegaConfBaseException as error:
+            reason = str(error).split("\n", 1)[0].replace(_ENV, "oc.env")
+            missing = re.search(r"the environment variable (\S+) is not set", reason)
+            if missing:
+                name = missing[1].rstrip("'\"")
+                way_out = f"set it, or give a default: ${{oc.env:{name},default}}"
+                raise InterpolationError(f"the environment variable {name} is not set", way_out) from None
+            raise InterpolationError(f"cannot be resolved: {reason}") from None
+        except (RecursionError, ValueError, TypeError, AttributeError) as error:
+            raise InterpolationError(f"cannot be resolved: {str(error).split(chr(10), 1)[0]}") from None
+
+    def size(self, node: Located) -> int:
+        """How many values a tree stands for, counting a shared part each time it occurs."""
+        value = node.value
+        if type(value) is not dict and type(value) is not list:
+            return 1
+        children: Iterable[Located] = value.values() if type(value) is dict else value
+        known = self.sizes.get(id(node))
+        if known is None:
+            known = self.sizes[id(node)] = (node, 1 + sum(self.size(child) for child in children))
+        return known[1]
+
+
+class _Resolution:
+    """The resolution of one root."""
+
+    def __init__(self, interpolator: Interpolator, root: Located, name: str) -> None:
+        self.interpolator = interpolator
+        self.root = root
+        self.name = name
+        self.problems: list[Problem] = []
+        self.done: dict[Path, Located] = {}
+        self.active: list[Path] = []
+        self.has_containers = False
+
+    def whole(self, only: Mapping[str, Located] | None = None) -> Located:
+        """The root without interpolations, or the named part of its keys."""
+        children = self.root.value if only is None else only
+        made = {key: self._node(child, (key,)) for key, child in children.items()}
+        return Located(made, self.root.mark, self.root.replaced, self.root.flags & ~DYNAMIC)
+
+    def _node(self, node: Located, path: Path) -> Located:
+        if not node.flags & DYNAMIC:
+            return node
+        value = node.value
+        if type(value) is str:
+            return self._leaf(node, path)
+        if type(value) is dict:
+            children = {key: self._node(child, (*path, key)) for key, child in value.items()}
+            return node.holding(children, node.flags & ~DYNAMIC)
+        items = [self._node(child, (*path, str(index))) for index, child in enumerate(value)]
+        return node.holding(items, node.flags & ~DYNAMIC)
+
+    def _leaf(self, node: Located, path: Path) -> Located:
+        known = self.done.get(path)
+        if known is not None:
+            return known
+        try:
+            made = self._resolved(node, path)
+        except InterpolationError as error:
+            if not self.active:
+                dotted = ".".join(([self.name] if self.name else []) + list(path))
+                what = f"{node.value!r}: {error.what}" if len(node.value) <= 80 else error.what
+                self.problems.append(Problem(where=str(node.mark), path=dotted, what=what, way_out=error.way_out))
+                made = Located(None, node.mark, node.replaced, raw=node.value, key=node.key)
+            else:
+                raise
+        self.done[path] = made
+        return made
+
+    def _resolved(self, node: Located, path: Path) -> Located:
+        if path in self.active:
+            cycle = " -> ".join(".".join(step) for step in [*self.active[self.active.index(path) :], path])
+            raise InterpolationError(f"it refers to itself: {cycle}")
+        if len(self.active) >= MAX_DEPTH:
+            raise InterpolationError(f"more than {MAX_DEPTH} interpolations lead to one another")
+        self.active.append(path)
+        try:
+            return self._evaluated(node, path, node.value)
+        finally:
+            self.active.pop()
+
+    def _evaluated(self, node: Located, path: Path, text: str) -> Located:
+        compiled = self.interpolator.compile(text)
+        if not compiled.references:
+            return self._made(located(compiled.constant, node.mark), node)
+        targets = [self._target(dots, keys, path) for dots, keys in compiled.references]
+        if compiled.pieces is None:
+            inner = self._with_inner_keys(compiled, targets)
+            if inner is not None:
+                return self._evaluated(node, path, inner)
+            answer = self.interpolator.ask(compiled.text, [plain(target) for target in targets])
+            return self._made(located(answer, node.mark), node)
+        if len(compiled.pieces) == 1 and isinstance(compiled.pieces[0], int):
+            return self._made(targets[compiled.pieces[0]], node)
+        texts = [piece if isinstance(piece, str) else str(plain(targets[piece])) for piece in compiled.pieces]
+        if sum(len(part) for part in texts) > MAX_RESULT:
+            raise InterpolationError(f"the value is longer than {MAX_RESULT} characters")
+        return self._made(Located("".join(texts), node.mark), node)
+
+    def _with_inner_keys(self, compiled: _Compiled, targets: list[Located]) -> str | None:
+        """The text with the values of `${...}` put in where they make up a key, `${a.${b}}`; None where there is no
+        such.
+        """
+        inner = re.compile(r"\$\{([^${}:]*)\$\{r(\d+)\}")
+        if not inner.search(compiled.text):
+            return None
+        text = inner.sub(lambda found: f"${{{found[1]}{plain(targets[int(found[2])])}", compiled.text)
+        for number, (dots, keys) in enumerate(compiled.references):
+            text = text.replace(f"${{r{number}}}", f"${{{'.' * dots}{'.'.join(keys)}}}")
+        return text
+
+    def _made(self, value: Located, node: Located) -> Located:
+        if isinstance(value.value, str) and len(value.value) > MAX_RESULT:
+            raise InterpolationError(f"the value is longer than {MAX_RESULT} characters")
+        self.has_containers = self.has_containers or type(value.value) in (dict, list)
+        if self.interpolator.size(value) > MAX_NODES:
+            raise InterpolationError(f"the value stands for more than {MAX_NODES} values")
+        return Located(
+            value.value, node.mark, node.replaced, value.flags & ~DYNAMIC, False, node.value, node.formatted, node.key
+        )
+
+    def _target(self, dots: int, keys: Path, path: Path) -> Located:
+        if dots > len(path):
+            raise InterpolationError("its dots lead above the benchmark")
+        # One dot is the container that holds the value, as in OmegaConf.
+        start = path[: len(path) - dots] if dots else ()
+        written = "." * dots + ".".join(keys)
+        here = self.root
+        walked: Path = ()
+        for step in (*start, *keys):
+            here = self._node(here, walked) if isinstance(here.value, str) else here
+            value = here.value
+            child: Located | None = None
+            if type(value) is dict:
+                child = value.get(step)
+            elif type(value) is list and step.isdigit() and int(step[:9]) < len(value):
+                child = value[int(step[:9])]
+            if child is None:
+                raise InterpolationError(f"there is no key {written!r}", _nearest(step, value))
+            here = child
+            walked = (*walked, step)
+        if any(walked == active[: len(walked)] and type(here.value) is not str for active in self.active):
+            raise InterpolationError("it refers to what it is part of")
+        return self._node(here, walked)
+
+
+def _is_escaped(text: str, position: int) -> bool:
+    """Whether an odd number of backslashes stands before this position."""
+    before = text[:position]
+    return (len(before) - len(before.rstrip("\\"))) % 2 == 1
+
+
+def _nearest(step: str, value: Any) -> str:
+    near = difflib.get_close_matches(step, list(value), 1) if type(value) is dict else []
+    return f"did you mean {near[0]!r}?" if near else ""

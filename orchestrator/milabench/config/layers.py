@@ -1,0 +1,391 @@
+"""Files and overrides, folded into one description per benchmark: include order, overrides, matrix, inheritance,
+`"*"`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from milabench.config.document import parse_document
+from milabench.config.located import (
+    DELETED,
+    Located,
+    Mark,
+    MergeError,
+    Source,
+    mapping,
+    merge,
+    scalar,
+    settled,
+    shown,
+)
+from milabench.config.matrix import MAX_JOBS, expand, is_matrix
+from milabench.config.schema import FILE_KEYS
+from milabench.errors import ConfigError, Problem
+
+EVERY: Final = "*"
+_KEY: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^."]+)')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """One `--override`: the keys that lead to a value, the value, and its place."""
+
+    text: str
+    keys: tuple[str, ...]
+    value: Located
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def mark(self) -> Mark:
+        """Where it was said: the option."""
+        return self.value.mark
+
+    def tree(self, start: int) -> Located:
+        """The value below its keys, from the key number `start` on."""
+        made = self.value
+        for key in reversed(self.keys[start:]):
+            made = Located({key: made}, self.mark, flags=made.flags)
+        return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """The file keys, and every benchmark and template by name, merged but not parsed."""
+
+    system: Located | None
+    multirun: Located | None
+    profile: Located | None
+    benchmarks: Mapping[str, Located]
+    templates: Mapping[str, Located]
+    warnings: tuple[Problem, ...] = ()
+
+
+@dataclass(slots=True)
+class Problems:
+    """Problems met on the way; the same fact about one place is noted once, however many benchmarks share it."""
+
+    found: dict[tuple[str, str], Problem] = field(default_factory=dict)
+
+    def add(self, problem: Problem) -> None:
+        self.found.setdefault((problem.where, problem.what), problem)
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            self.add(problem)
+
+    def take(self, error: ConfigError) -> None:
+        """Note what an error carries."""
+        self.extend(error.problems or (Problem(where="", path="", what=str(error)),))
+
+    def merged(self, low: Located | None, high: Located) -> Located:
+        """The merge of two trees; the lower one, with the problem noted, where they cannot be merged."""
+        if low is None:
+            return high
+        try:
+            return merge(low, high)
+        except MergeError as failure:
+            self.add(failure.problem())
+            return low
+
+    def raise_any(self) -> None:
+        """Raise ConfigError with everything noted, if there is anything."""
+        if self.found:
+            raise ConfigError(tuple(self.found.values()))
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """`did you mean 'x'?`, or nothing."""
+    found = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean {found[0]!r}?" if found else ""
+
+
+def parse_override(text: str, folder: str, said: str | None = None) -> Override:
+    """`name.key.key=value`; the value is YAML, a key with a dot in it is quoted. Raises ConfigError.
+
+    `said` is how messages call the place; the option itself by default.
+    """
+    shown_text = f"--override {text!r}" if len(text) <= 200 else f"--override {text[:197]!r}..."
+    source = Source(said or shown_text, folder)
+    mark = Mark(source, 0, 0)
+    left, value = _split_at_equals(text)
+    way_out = "write it as benchmark.key=value"
+    if value is None:
+        raise ConfigError(Problem(where=str(mark), path="", what="there is no '='", way_out=way_out))
+    keys: list[str] = []
+    position = 0
+    while position < len(left):
+        found = _KEY.match(left, position)
+        after = found.end() if found else position
+        if found is None or (after < len(left) and left[after] != "."):
+            raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", way_out=way_out))
+        keys.append(found[2] if found[1] is None else re.sub(r"\\(.)", r"\1", found[1]))
+        position = after + 1
+    if not keys or left.endswith(".") or len(keys) > 60:
+        raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", way_out=way_out))
+    document = parse_document(value, source, whole=False)
+    value_node = _placed(document.root, mark)
+    warnings = tuple(replace(warning, where=str(mark)) for warning in document.warnings)
+    return Override(text=text, keys=tuple(keys), value=value_node, warnings=warnings)
+
+
+def _placed(node: Located, mark: Mark) -> Located:
+    value = node.value
+    if type(value) is dict:
+        return mapping({key: _placed(child, mark) for key, child in value.items()}, mark)
+    if type(value) is list:
+        return Located([_placed(child, mark) for child in value], mark, flags=node.flags)
+    return scalar(value, mark)
+
+
+def _split_at_equals(text: str) -> tuple[str, str | None]:
+    quoted = False
+    for position, char in enumerate(text):
+        if char == '"':
+            quoted = not quoted
+        elif char == "=" and not quoted:
+            return text[:position].strip(), text[position + 1 :].strip()
+    return text, None
+
+
+def fold(
+    roots: Sequence[Located], overrides: Sequence[Override], problems: Problems, max_jobs: int = MAX_JOBS
+) -> Folded:
+    """Merge the files' roots in order, apply overrides, expand matrices, resolve inheritance. Problems are noted."""
+    total: Located | None = None
+    for root in roots:
+        total = problems.merged(total, root)
+    entries = {} if total is None else _present(total)
+    file_keys = {key: entries.pop(key, None) for key in FILE_KEYS}
+    for key, node in list(entries.items()):
+        if type(node.value) is not dict:
+            what = f"expected a mapping, got {shown(node)}"
+            way_out = "a benchmark is a name with keys below it"
+            problems.add(Problem(where=str(node.mark), path=key, what=what, way_out=way_out))
+            del entries[key]
+    named = _file_keys_overridden(file_keys, overrides, problems)
+    benchmarks, templates = _Inheritance(entries, named, problems, max_jobs).resolved()
+    return Folded(
+        system=_settled_or_none(file_keys["system"]),
+        multirun=_settled_or_none(file_keys["multirun"]),
+        profile=_settled_or_none(file_keys["profile"]),
+        benchmarks=benchmarks,
+        templates=templates,
+    )
+
+
+def _present(root: Located) -> dict[str, Located]:
+    """The keys of a file root, without those that were deleted; what lies below is left as it is."""
+    return {key: node for key, node in root.value.items() if node.value is not DELETED}
+
+
+def _settled_or_none(node: Located | None) -> Located | None:
+    return None if node is None or node.value is None else settled(node)
+
+
+def _file_keys_overridden(
+    file_keys: dict[str, Located | None], overrides: Sequence[Override], problems: Problems
+) -> list[Override]:
+    """Put the overrides of file keys in place; the others are returned.
+
+    A benchmark's name may have dots, so that the keys of an override are matched to names later, when jobs have theirs.
+    """
+    others: list[Override] = []
+    for override in overrides:
+        first = override.keys[0]
+        if first == "include":
+            problems.add(Problem(where=str(override.mark), path=first, what="include cannot be overridden"))
+        elif first in FILE_KEYS:
+            file_keys[first] = problems.merged(file_keys[first], override.tree(1))
+        else:
+            others.append(override)
+    return others
+
+
+class _Inheritance:
+    """Resolves names to full descriptions; a parent is resolved once, whatever the number of its children."""
+
+    def __init__(
+        self,
+        entries: dict[str, Located],
+        overrides: list[Override],
+        problems: Problems,
+        max_jobs: int,
+    ) -> None:
+        self.problems = problems
+        self.overrides = overrides
+        self.pre: dict[str, Located] = {}
+        """What the overrides of each name say, merged; reaches the children of that name."""
+        self.used: set[int] = set()
+        self.every = entries.pop(EVERY, None)
+        self._override_known(entries)
+        self.entries = self._expanded(entries, max_jobs)
+        self._override_known(self.entries)
+        self.as_parent: dict[str, Located | None] = {}
+        for position, override in enumerate(self.overrides):
+            if position not in self.used:
+                what = f"no benchmark or template named {override.keys[0]!r}"
+                way_out = near(override.keys[0], [*self.entries, EVERY, *FILE_KEYS[1:]])
+                self.problems.add(Problem(where=str(override.mark), path="", what=what, way_out=way_out))
+
+    def _override_known(self, entries: dict[str, Located]) -> None:
+        """Find the benchmark, template or `*` that each override names, the longest name first."""
+        for position, override in enumerate(self.overrides):
+            if position in self.used:
+                continue
+            for length in range(len(override.keys), 0, -1):
+                name = ".".join(override.keys[:length])
+                if name in entries or name == EVERY:
+                    self.used.add(position)
+                    self._note(name, override, length)
+                    break
+
+    def _note(self, name: str, override: Override, length: int) -> None:
+        if length == len(override.keys) and type(override.value.value) is not dict:
+            what = f"expected a mapping for {name}, got {shown(override.value)}"
+            way_out = f"name a key: {name}.key=value"
+            self.problems.add(Problem(where=str(override.mark), path=name, what=what, way_out=way_out))
+            return
+        tree = override.tree(length)
+        if name == EVERY:
+            self.every = self.problems.merged(self.every, tree)
+            return
+        self.pre[name] = self.problems.merged(self.pre.get(name), tree)
+
+    def _expanded(self, entries: dict[str, Located], max_jobs: int) -> dict[str, Located]:
+        made: dict[str, Located] = {}
+        first: dict[str, Mark] = {}
+        for name, node in entries.items():
+            own = self.pre.get(name)
+            described = node if own is None else self.problems.merged(node, own)
+            if not is_matrix(described) or name.startswith("_"):
+                self._add(made, first, name, node)
+                continue
+            # The overrides of a matrix are part of it from here on: its name is gone once its jobs have theirs.
+            self.pre.pop(name, None)
+            try:
+                for job_name, job in expand(name, described, max_jobs):
+                    self._add(made, first, job_name, job)
+            except ConfigError as error:
+                self.problems.take(error)
+        return made
+
+    def _add(self, made: dict[str, Located], first: dict[str, Mark], name: str, node: Located) -> None:
+        if name in made:
+            what = f"two benchmarks are named {name!r}"
+            replaces = f"the other is at {first[name]}"
+            way_out = "put every key of the matrix that tells jobs apart into job.name"
+            self.problems.add(Problem(where=str(node.mark), path=name, what=what, way_out=way_out, replaces=replaces))
+            return
+        if name in (*FILE_KEYS, EVERY, ""):
+            self.problems.add(Problem(where=str(node.mark), path=name, what=f"a job cannot be named {name!r}"))
+            return
+        made[name] = node
+        first[name] = node.mark
+
+    def resolved(self) -> tuple[dict[str, Located], dict[str, Located]]:
+        """Every benchmark, and every template, in the order of the files."""
+        benchmarks: dict[str, Located] = {}
+        templates: dict[str, Located] = {}
+        for name in self.entries:
+            if name.startswith("_"):
+                node = self._parent(name)
+                if node is not None:
+                    templates[name] = node
+            else:
+                node = self._benchmark(name)
+                if node is not None:
+                    benchmarks[name] = node
+        return benchmarks, templates
+
+    def _benchmark(self, name: str) -> Located | None:
+        own = self.entries[name]
+        said = self.pre.get(name)
+        parent_node = (said.value.get("inherits") if said is not None else None) or own.value.get("inherits")
+        made = own
+        if parent_node is not None and parent_node.value is not None:
+            parent = self._parent_of(name, parent_node)
+            if parent is None:
+                return None
+            made = self._inherited(parent, own)
+        if self.every is not None:
+            made = self.problems.merged(made, self.every)
+        if said is not None:
+            made = self.problems.merged(made, said)
+        return settled(made)
+
+    def _parent_of(self, name: str, parent_node: Located) -> Located | None:
+        parent = parent_node.value
+        path = f"{name}.inherits"
+        if not isinstance(parent, str):
+            what = f"expected the name of a benchmark or template, got {shown(parent_node)}"
+            self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what))
+            return None
+        if parent not in self.entries:
+            way_out = near(parent, self.entries) or "define it, or include the file that does"
+            what = f"no benchmark or template named {parent!r}"
+            self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what, way_out=way_out))
+            return None
+        return self._parent(parent)
+
+    def _parent(self, name: str) -> Located | None:
+        """A description as its children see it: its own overrides are in it, `*` is not. None after a problem."""
+        chain: list[tuple[str, Located, Located | None]] = []
+        seen: set[str] = set()
+        current: str | None = name
+        while current is not None and current not in self.as_parent:
+            own = self.entries[current]
+            said = self.pre.get(current)
+            if said is not None:
+                own = self.problems.merged(own, said)
+            parent_node = own.value.get("inherits")
+            chain.append((current, own, parent_node))
+            seen.add(current)
+            if parent_node is None or parent_node.value is None:
+                break
+            above = parent_node.value
+            if isinstance(above, str) and above in seen:
+                self._cycle([link[0] for link in chain], above, parent_node)
+                self.as_parent.update(dict.fromkeys(seen))
+                return None
+            if not isinstance(above, str) or above not in self.entries:
+                self._parent_of(current, parent_node)
+                self.as_parent.update(dict.fromkeys(seen))
+                return None
+            current = above
+        for link, own, parent_node in reversed(chain):
+            if parent_node is None or parent_node.value is None:
+                self.as_parent[link] = settled(own)
+                continue
+            parent = self.as_parent[str(parent_node.value)]
+            self.as_parent[link] = None if parent is None else settled(self._inherited(parent, own))
+        return self.as_parent[name]
+
+    def _cycle(self, chain: list[str], again: str, node: Located) -> None:
+        links = [*chain[chain.index(again) :], again]
+        what = f"the inheritance goes round in a circle: {' -> '.join(links)}"
+        self.problems.add(Problem(where=str(node.mark), path=f"{chain[-1]}.inherits", what=what))
+
+    def _inherited(self, parent: Located, own: Located) -> Located:
+        """The child over its parent; tags are united."""
+        made = self.problems.merged(parent, own)
+        old, new = parent.value.get("tags"), own.value.get("tags")
+        if old is None or new is None or made is parent:
+            return made
+        before, after = _tags(old), _tags(new)
+        if before is None or after is None:
+            return made
+        known = {tag.value for tag in before}
+        more = [tag for tag in after if tag.value not in known]
+        made.value["tags"] = Located([*before, *more], new.mark, (old, *old.replaced), old.flags | new.flags)
+        return made
+
+
+def _tags(node: Located) -> list[Located] | None:
+    """The tags one by one, a lone one being a list of one; None where they are something else, to be reported later."""
+    items = node.value if type(node.value) is list else [node]
+    return items if all(isinstance(item.value, str | int | float) for item in items) else None

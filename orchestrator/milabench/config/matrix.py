@@ -1,0 +1,213 @@
+"""One description, many: a `matrix` with its `job` becomes benchmarks, the matrix of a multirun becomes runs."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from milabench.config.located import DYNAMIC, Located, Mark, mapping, plain, scalar, settled
+from milabench.config.schema import Multirun
+from milabench.config.template import Field, FieldError, parts, text_of, value_of
+from milabench.errors import ConfigError, Problem
+
+MAX_JOBS: Final = 100_000
+
+Build = Callable[[Mapping[str, Any]], Located]
+
+
+def is_matrix(node: Located) -> bool:
+    """Whether a benchmark's description stands for many."""
+    value = node.value
+    return type(value) is dict and "matrix" in value and "job" in value and value["job"].value is not None
+
+
+def expand(name: str, node: Located, max_jobs: int = MAX_JOBS) -> Iterator[tuple[str, Located]]:
+    """The jobs of one matrix: each one's name and description, the last key of the matrix varying fastest.
+
+    The strings below `job` have the values put in for their fields; other fields are left for planning. Keys beside
+    `matrix` and `job` hold for every job that does not say otherwise. Raises ConfigError.
+    """
+    description = settled(node).value
+    matrix, job = description["matrix"], description["job"]
+    axes = _axes(name, matrix, max_jobs)
+    if type(job.value) is not dict:
+        raise ConfigError(
+            _problem(job.mark, f"{name}.job", "expected a mapping", "write the keys of a benchmark below it")
+        )
+    shared = {key: child for key, child in description.items() if key not in ("matrix", "job")}
+    template = {**shared, **job.value}
+    naming = template.pop("name", None)
+    if naming is None or not isinstance(naming.value, str):
+        what = "a job needs a name that is text"
+        raise ConfigError(_problem((naming or job).mark, f"{name}.job.name", what, "such as '" + name + "-{key}'"))
+    known = tuple(axes)
+    build_name = _builder(naming, known)
+    build_job = _builder(mapping(template, job.mark), known)
+    has_lists = any(type(value.value) is list for values in axes.values() for value in values)
+    for chosen in itertools.product(*axes.values()):
+        nodes = dict(zip(known, chosen, strict=True))
+        values = {key: plain(value) for key, value in nodes.items()}
+        try:
+            job_name = str((build_name or _same(naming))(values).value)
+            made = build_job(values) if build_job else mapping(template.copy(), job.mark)
+        except FieldError as error:
+            near = difflib.get_close_matches(error.name, error.known, 1)
+            way_out = f"did you mean {near[0]!r}?" if near else f"the matrix has {', '.join(known)}"
+            raise ConfigError(_problem(job.mark, f"{name}.job", f"{error.field.text} is not there", way_out)) from None
+        except ValueError as error:
+            raise ConfigError(_problem(job.mark, f"{name}.job", f"a value cannot be formatted: {error}")) from None
+        made.value["matrix"] = mapping(nodes, matrix.mark)
+        if has_lists:
+            # Tells this choice, in which there is a list, from a matrix that lacks its job.
+            made.value["job"] = scalar(None, matrix.mark)
+        yield job_name, made
+
+
+def combinations(matrix: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The Cartesian product of a plain matrix; a value that is no list is one value."""
+    axes = [value if isinstance(value, list | tuple) else [value] for value in matrix.values()]
+    for chosen in itertools.product(*axes):
+        yield dict(zip(matrix, chosen, strict=True))
+
+
+def runs(multirun: Sequence[Multirun], extra: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The name and the options of every run of a multirun, in order.
+
+    Options keep their dotted names (`sizer.mult`); names may use them and `extra` (such as the time) as fields. Raises
+    ConfigError where a name has a field that is neither.
+    """
+    for one in multirun:
+        for options in combinations(one.matrix):
+            names = {**extra, **_nested(options)}
+            try:
+                name = "".join(
+                    part if isinstance(part, str) else text_of(part, value_of(part, names)) for part in parts(one.name)
+                )
+            except (FieldError, ValueError) as error:
+                problem = Problem(where="", path="multirun.runs", what=f"the name {one.name!r}: {error}")
+                raise ConfigError(problem) from None
+            yield name, options
+
+
+def _nested(options: Mapping[str, Any]) -> dict[str, Any]:
+    tree: dict[str, Any] = {}
+    for name, value in options.items():
+        *parents, last = name.split(".")
+        here = tree
+        for parent in parents:
+            below = here.setdefault(parent, {})
+            if not isinstance(below, dict):
+                break
+            here = below
+        else:
+            here[last] = value
+    return tree
+
+
+def _axes(name: str, matrix: Located, max_jobs: int) -> dict[str, list[Located]]:
+    if type(matrix.value) is not dict or not matrix.value:
+        raise ConfigError(_problem(matrix.mark, f"{name}.matrix", "expected a mapping from name to values"))
+    axes: dict[str, list[Located]] = {}
+    for key, values in matrix.value.items():
+        axes[key] = values.value if type(values.value) is list else [values]
+        if not axes[key]:
+            raise ConfigError(
+                _problem(values.mark, f"{name}.matrix.{key}", "an empty list gives no job", "give a value")
+            )
+    jobs = math.prod(len(values) for values in axes.values())
+    if jobs > max_jobs:
+        what = f"{jobs} jobs are more than the limit of {max_jobs}"
+        raise ConfigError(_problem(matrix.mark, f"{name}.matrix", what, f"allow them with --max-jobs {jobs}"))
+    return axes
+
+
+def _problem(mark: Mark, path: str, what: str, way_out: str = "") -> Problem:
+    return Problem(where=str(mark), path=path, what=what, way_out=way_out)
+
+
+def _same(node: Located) -> Build:
+    return lambda values: node
+
+
+def _builder(node: Located, known: tuple[str, ...]) -> Build | None:
+    """What makes a job's version of this node; None where all jobs share the node itself."""
+    value = node.value
+    if type(value) is str:
+        return _text_builder(node, known)
+    if type(value) is list:
+        builders = [_builder(item, known) for item in value]
+        if not any(builders):
+            return None
+        pairs = list(zip(value, builders, strict=True))
+
+        def build_list(values: Mapping[str, Any]) -> Located:
+            items = [build(values) if build else item for item, build in pairs]
+            return node.holding(items, node.flags)
+
+        return build_list
+    if type(value) is dict:
+        return _mapping_builder(node, known)
+    return None
+
+
+def _mapping_builder(node: Located, known: tuple[str, ...]) -> Build | None:
+    keys = {key: _key_builder(key, known) for key in node.value}
+    changing = {key: build for key, child in node.value.items() if (build := _builder(child, known)) is not None}
+    fixed_keys = not any(keys.values())
+    if fixed_keys and not changing:
+        return None
+    children: dict[str, Located] = node.value
+
+    def build_values(values: Mapping[str, Any]) -> Located:
+        made = children.copy()
+        for key, build in changing.items():
+            made[key] = build(values)
+        return node.holding(made, node.flags)
+
+    def build_keys_too(values: Mapping[str, Any]) -> Located:
+        made: dict[str, Located] = {}
+        for key, child in build_values(values).value.items():
+            build = keys[key]
+            text = build(values) if build else key
+            if text in made:
+                raise ValueError(f"two keys become {text!r}")
+            made[text] = child
+        return node.holding(made, node.flags)
+
+    return build_values if fixed_keys else build_keys_too
+
+
+def _split(text: str, known: tuple[str, ...]) -> list[str | Field]:
+    """The text and the fields that the matrix knows; any other field stays text, for planning."""
+    pieces: list[str | Field] = []
+    for part in parts(text):
+        piece = part if isinstance(part, str) or part.name in known else part.text
+        if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
+            pieces[-1] += piece
+        else:
+            pieces.append(piece)
+    return pieces
+
+
+def _key_builder(text: str, known: tuple[str, ...]) -> Callable[[Mapping[str, Any]], str] | None:
+    pieces = _split(text, known)
+    if all(isinstance(piece, str) for piece in pieces):
+        return None
+    return lambda values: "".join(
+        piece if isinstance(piece, str) else text_of(piece, value_of(piece, values)) for piece in pieces
+    )
+
+
+def _text_builder(node: Located, known: tuple[str, ...]) -> Build | None:
+    build = _key_builder(node.value, known)
+    if build is None:
+        return None
+
+    def build_text(values: Mapping[str, Any]) -> Located:
+        text = build(values)
+        return Located(text, node.mark, (), DYNAMIC if "${" in text else 0, False, None, True, node.key)
+
+    return build_text

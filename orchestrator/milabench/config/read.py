@@ -1,0 +1,193 @@
+"""The files of a suite, read: includes followed, overrides applied, everything checked. The only module here that
+touches files.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from milabench.config.document import MAX_BYTES, Document, decoded, parse_document
+from milabench.config.layers import Override, Problems, fold, parse_override
+from milabench.config.located import DELETED, Located, Mark, Source, mapping, shown
+from milabench.config.matrix import MAX_JOBS
+from milabench.config.parse import Declared, parse_suite
+from milabench.config.schema import Suite
+from milabench.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from milabench.config.tasks import TaskFile
+
+MAX_FILES: Final = 1_000
+SYSTEM_KEYS: Final = ("include", "system", "multirun")
+
+
+def read_suite(
+    files: Sequence[Path],
+    system: Path | None = None,
+    overrides: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    *,
+    detected_arch: str = "cpu",
+    declared: Declared | None = None,
+    max_jobs: int = MAX_JOBS,
+    settings: Mapping[str, str] | None = None,
+) -> Suite:
+    """The suite that these files, this system file and these overrides make together; later files win.
+
+    `env` is what `${oc.env:...}` may see. `detected_arch` stands where the system file names no arch. `declared`
+    gives the extra keys of the benchfile in a folder. `settings` are overrides that stand in environment variables,
+    by the name of the variable; what `overrides` say wins over them. Raises ConfigError with every problem found.
+    """
+    problems = Problems()
+    loader = _Loader(problems)
+    roots: list[Located] = []
+    for file in files:
+        roots.extend(loader.layers(str(file), None, ()))
+    if system is not None:
+        roots.extend(_system_layers(loader, system, problems))
+    parsed: list[Override] = []
+    here = str(Path.cwd())
+    said = [*(settings or {}).items(), *((None, text) for text in overrides)]
+    for name, text in said:
+        try:
+            parsed.append(parse_override(text, here, name))
+        except ConfigError as error:
+            problems.take(error)
+    # A file that cannot be read would make everything that refers to it look wrong: say only what is.
+    problems.raise_any()
+    folded = fold(roots, parsed, problems, max_jobs)
+    return parse_suite(
+        folded,
+        problems,
+        arch=detected_arch,
+        env=env or {},
+        declared=declared,
+        tasks=functools.cache(read_tasks),
+        warnings=(*loader.warnings, *(warning for override in parsed for warning in override.warnings)),
+        files=tuple(loader.files),
+    )
+
+
+def read_tasks(file: Path) -> TaskFile:
+    """The task file of a driver. Raises ConfigError where it cannot be read."""
+    from milabench.config.tasks import parse_tasks
+
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        what = f"cannot be read: {(error.strerror or str(error)).lower()}"
+        raise ConfigError(Problem(where=str(file), path="", what=what, way_out="is the path right?")) from None
+    return parse_tasks(decoded(content, str(file)), str(file))
+
+
+def _system_layers(loader: _Loader, system: Path, problems: Problems) -> list[Located]:
+    layers = loader.layers(str(system), None, ())
+    for layer in layers:
+        for key, node in layer.value.items():
+            if key not in SYSTEM_KEYS:
+                what = f"unknown key {key!r} in a system file"
+                way_out = "it has 'system' and 'multirun'; benchmarks belong in a suite file"
+                problems.add(Problem(where=str(node.key or node.mark), path=key, what=what, way_out=way_out))
+    return layers
+
+
+class _Loader:
+    """Reads files and what they include, each from the disk once."""
+
+    def __init__(self, problems: Problems) -> None:
+        self.problems = problems
+        self.documents: dict[str, Document | None] = {}
+        self.files: list[Path] = []
+        self.warnings: list[Problem] = []
+        self.count = 0
+
+    def layers(self, name: str, asked_at: Mark | None, chain: tuple[tuple[str, str], ...]) -> list[Located]:
+        """The roots that a file stands for: those of its includes, depth first, and its own.
+
+        `name` is how messages call it, `asked_at` where it is included, `chain` the names and real paths of the
+        files that led here.
+        """
+        path = Path(name).expanduser()
+        real = os.path.realpath(path)
+        if real in [link for _, link in chain]:
+            self._include_problem(asked_at, chain, "the includes go round in a circle", name)
+            return []
+        self.count += 1
+        if self.count > MAX_FILES:
+            if self.count == MAX_FILES + 1:
+                self._include_problem(asked_at, chain, f"more than {MAX_FILES} files are included", name)
+            return []
+        document = self._document(path, real, name, asked_at, chain)
+        if document is None:
+            return []
+        root = document.root
+        layers: list[Located] = []
+        for included in self._includes(root):
+            text = os.path.expanduser(str(included.value))  # noqa: PTH111  stays text: how the user wrote it is shown
+            shown_as = text if os.path.isabs(text) else os.path.normpath(os.path.join(os.path.dirname(name), text))  # noqa: PTH117, PTH118, PTH120
+            layers.extend(self.layers(shown_as, included.mark, (*chain, (name, real))))
+        own = {key: node for key, node in root.value.items() if key != "include"}
+        layers.append(Located(own, root.mark, flags=mapping(own, root.mark).flags))
+        return layers
+
+    def _document(
+        self, path: Path, real: str, name: str, asked_at: Mark | None, chain: tuple[tuple[str, str], ...]
+    ) -> Document | None:
+        if real in self.documents:
+            return self.documents[real]
+        document: Document | None = None
+        try:
+            document = self._read(path, name)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if asked_at is None:
+                what = f"cannot be read: {reason[:1].lower()}{reason[1:]}"
+                self.problems.add(Problem(where=name, path="", what=what, way_out="is the path right?"))
+            else:
+                self._include_problem(asked_at, chain, f"the included file cannot be read ({reason.lower()})", name)
+        except ConfigError as error:
+            self.problems.take(error)
+        if document is not None:
+            self.files.append(Path(os.path.abspath(path)))  # noqa: PTH100  links stay as they are
+            self.warnings.extend(document.warnings)
+        self.documents[real] = document
+        return document
+
+    def _read(self, path: Path, name: str) -> Document:
+        if path.exists() and not path.is_file():
+            raise ConfigError(Problem(where=name, path="", what="is not a file"))
+        with path.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+        source = Source(name, os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120  links stay as they are
+        document = parse_document(decoded(content, name), source)
+        root = document.root
+        if root.value is None:
+            return Document(root=mapping({}, root.mark))
+        if type(root.value) is not dict:
+            what = f"expected a mapping from name to benchmark, got {shown(root)}"
+            raise ConfigError(Problem(where=str(root.mark), path="", what=what))
+        return document
+
+    def _includes(self, root: Located) -> list[Located]:
+        node = root.value.get("include")
+        if node is None or node.value is None or node.value is DELETED:
+            return []
+        items = node.value if type(node.value) is list else [node]
+        good: list[Located] = []
+        for item in items:
+            if isinstance(item.value, str) and item.value:
+                good.append(item)
+            else:
+                what = f"expected the path of a file, got {shown(item)}"
+                self.problems.add(Problem(where=str(item.mark), path="include", what=what))
+        return good
+
+    def _include_problem(self, asked_at: Mark | None, chain: tuple[tuple[str, str], ...], what: str, name: str) -> None:
+        links = " -> ".join([link for link, _ in chain] + [name])
+        where = str(asked_at) if asked_at is not None else name
+        self.problems.add(Problem(where=where, path="include", what=f"{what}: {links}"))

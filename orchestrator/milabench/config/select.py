@@ -1,0 +1,178 @@
+"""Which benchmarks a `--select` and an `--exclude` mean: names, globs, groups and tags, joined by commas, and, or,
+not.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from milabench.config.schema import BenchmarkConfig, Suite
+from milabench.errors import NothingSelected, UsageError
+
+MAX_LENGTH: Final = 10_000
+MAX_DEPTH: Final = 50
+_TOKEN: Final = re.compile(r"""('[^']*'|"[^"]*"|[(),]|[^\s(),]+)""")
+_WORDS: Final = frozenset(["and", "or", "not"])
+
+Test = Callable[[BenchmarkConfig], bool]
+
+
+@dataclass(slots=True)
+class _Selector:
+    """A parsed selection: the test, and the words that have to match something."""
+
+    test: Test
+    positive: list[str]
+
+
+def select(suite: Suite, select: str | None = None, exclude: str | None = None) -> tuple[BenchmarkConfig, ...]:
+    """The benchmarks meant, in the order of the suite.
+
+    A disabled benchmark is only meant where its name is given. Raises NothingSelected when there is none, or when a
+    word of `select` matches nothing; UsageError when an expression cannot be read.
+    """
+    everything = tuple(suite.benchmarks.values())
+    chosen = tuple(bench for bench in everything if bench.enabled)
+    disabled: list[str] = []
+    if select is not None and select in suite.benchmarks:  # whatever characters it has, a name alone is that name
+        chosen = (suite.benchmarks[select],)
+    elif select is not None and select.strip():
+        selector = _parse(select, "--select")
+        _check_words(selector.positive, everything)
+        matched = [bench for bench in everything if selector.test(bench)]
+        named = set(selector.positive)
+        chosen = tuple(bench for bench in matched if bench.enabled or bench.name in named)
+        disabled = [bench.name for bench in matched if not (bench.enabled or bench.name in named)]
+    if exclude is not None and exclude.strip():
+        excluder = _parse(exclude, "--exclude")
+        chosen = tuple(bench for bench in chosen if not excluder.test(bench))
+    if not chosen:
+        raise NothingSelected(_nothing(everything, select, exclude, disabled))
+    return chosen
+
+
+def words(suite: Suite) -> tuple[str, ...]:
+    """Every name, group and tag that a selection may use, for completion."""
+    return tuple(dict.fromkeys(word for bench in suite.benchmarks.values() for word in _words_of(bench)))
+
+
+def _words_of(bench: BenchmarkConfig) -> tuple[str, ...]:
+    return (bench.name, bench.group, bench.install_group, *bench.tags)
+
+
+def _nothing(
+    everything: tuple[BenchmarkConfig, ...], select: str | None, exclude: str | None, disabled: list[str]
+) -> str:
+    if not everything:
+        return "nothing to select: the suite has no benchmark"
+    if disabled:
+        names = ", ".join(disabled[:5])
+        return f"everything that --select {select!r} matches is disabled ({names}); give a name to run it all the same"
+    if select is None and exclude is None:
+        return "nothing selected: every benchmark of the suite is disabled; give a name with --select"
+    asked = " ".join(f"{option} {text!r}" for option, text in (("--select", select), ("--exclude", exclude)) if text)
+    return f"nothing selected by {asked}; `milabench list` shows what there is"
+
+
+def _check_words(asked: Iterable[str], everything: tuple[BenchmarkConfig, ...]) -> None:
+    known = {word for bench in everything for word in _words_of(bench)}
+    lines: list[str] = []
+    for word in dict.fromkeys(asked):
+        if any(_matches(word, candidate) for candidate in known):
+            continue
+        near = difflib.get_close_matches(word, sorted(known), 3)
+        way_out = "did you mean " + " or ".join(repr(name) for name in near) + "?" if near else _some(known)
+        what = "matches no benchmark" if _is_glob(word) else "is no benchmark, group or tag"
+        lines.append(f"{word!r} {what}; {way_out}")
+    if lines:
+        raise NothingSelected("\nerror: ".join(lines))
+
+
+def _some(known: set[str]) -> str:
+    names = sorted(known)
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"there are {', '.join(names[:8])}{more}" if names else "the suite has no benchmark"
+
+
+def _is_glob(word: str) -> bool:
+    return any(char in word for char in "*?[")
+
+
+def _matches(word: str, candidate: str) -> bool:
+    return word == candidate or (_is_glob(word) and fnmatchcase(candidate, word))
+
+
+def _parse(text: str, option: str) -> _Selector:
+    if len(text) > MAX_LENGTH:
+        raise UsageError(f"{option}: longer than {MAX_LENGTH} characters")
+    parser = _Parser(list(_tokens(text)), option, text)
+    test = parser.any_of(0, True)
+    if parser.position < len(parser.tokens):
+        raise parser.error(f"{parser.tokens[parser.position]!r} is not expected here")
+    return _Selector(test, parser.positive)
+
+
+def _tokens(text: str) -> Iterator[str]:
+    # An empty entry of a comma list, as in "a,,b" or "a,", means nothing.
+    after_comma = True
+    for found in _TOKEN.finditer(text):
+        is_comma = found[1] == ","
+        if not (is_comma and after_comma):
+            yield found[1].strip("'\"")  # a name with a space stands in quotes
+        after_comma = is_comma
+
+
+class _Parser:
+    """Recursive descent: commas bind least, then or, and, not."""
+
+    def __init__(self, tokens: list[str], option: str, text: str) -> None:
+        self.tokens = tokens[:-1] if tokens and tokens[-1] == "," else tokens
+        self.option = option
+        self.text = text
+        self.position = 0
+        self.positive: list[str] = []
+
+    def error(self, what: str) -> UsageError:
+        return UsageError(f"{self.option} {self.text!r}: {what}; join words with commas, and, or, not and parentheses")
+
+    def _next(self, *wanted: str) -> bool:
+        if self.position < len(self.tokens) and self.tokens[self.position] in wanted:
+            self.position += 1
+            return True
+        return False
+
+    def any_of(self, depth: int, positive: bool) -> Test:
+        tests = [self._all_of(depth, positive)]
+        while self._next(",", "or"):
+            tests.append(self._all_of(depth, positive))
+        return tests[0] if len(tests) == 1 else lambda bench: any(test(bench) for test in tests)
+
+    def _all_of(self, depth: int, positive: bool) -> Test:
+        tests = [self._one(depth, positive)]
+        while self._next("and"):
+            tests.append(self._one(depth, positive))
+        return tests[0] if len(tests) == 1 else lambda bench: all(test(bench) for test in tests)
+
+    def _one(self, depth: int, positive: bool) -> Test:
+        if depth > MAX_DEPTH:
+            raise self.error("nested too deep")
+        if self._next("not"):
+            test = self._one(depth + 1, not positive)
+            return lambda bench: not test(bench)
+        if self._next("("):
+            inner = self.any_of(depth + 1, positive)
+            if not self._next(")"):
+                raise self.error("a ')' is missing")
+            return inner
+        if self.position >= len(self.tokens) or self.tokens[self.position] in (*_WORDS, ")", ","):
+            raise self.error("a name is missing")
+        word = self.tokens[self.position]
+        self.position += 1
+        if positive:
+            self.positive.append(word)
+        return lambda bench: any(_matches(word, candidate) for candidate in _words_of(bench))

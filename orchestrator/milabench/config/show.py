@@ -1,0 +1,415 @@
+"""What a suite means, for people and editors: resolved YAML, where a value comes from, the JSON Schema of the files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, assert_never
+
+from milabench.config.document import resolve_scalar
+from milabench.config.interpolate import escaped
+from milabench.config.layers import near
+from milabench.config.located import shown_scalar
+from milabench.config.schema import (
+    BENCHMARK,
+    MULTIRUN,
+    PROFILE,
+    SYSTEM,
+    Anything,
+    Argument,
+    Arguments,
+    BenchmarkConfig,
+    Capacity,
+    Choice,
+    Definition,
+    DefinitionKind,
+    Expression,
+    Flag,
+    GitDefinition,
+    Kind,
+    ListOf,
+    MapOf,
+    Number,
+    Origin,
+    Pattern,
+    PlanConfig,
+    PyPIDefinition,
+    Record,
+    Suite,
+    Text,
+    Whole,
+)
+from milabench.errors import ConfigError
+
+_PLAIN_TEXT: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+-]*(?: [A-Za-z0-9_./+-]+)*\Z")
+_PLAIN_KEY: Final = re.compile(r"(?:[A-Za-z_]|-{1,2}[A-Za-z_])[A-Za-z0-9_./+=-]*\Z")
+_REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
+
+# --- plain data and YAML --------------------------------------------------------------------------------------------
+
+
+def plain_benchmark(bench: BenchmarkConfig) -> dict[str, Any]:
+    """The benchmark as plain data under the keys of the suite language; what has its built-in default is left out."""
+    made: dict[str, Any] = {} if bench.definition is None else {"definition": _definition(bench.definition)}
+    for one in fields(bench):
+        if one.name in ("name", "inherits", "origin", "options", "definition"):
+            continue
+        value = getattr(bench, one.name)
+        if value != _DEFAULTS[one.name]:
+            made[one.name] = _plain_field(one.name, value)
+    if any(isinstance(value, list | tuple) for value in bench.matrix.values()):
+        made["job"] = None  # a choice that is a list; without this it would read as a matrix that lacks its job
+    made.update({key: _data(value) for key, value in bench.options.items()})
+    return made
+
+
+def complete_benchmark(bench: BenchmarkConfig) -> dict[str, Any]:
+    """The benchmark as plain JSON data with every key, defaults included, and its name: what programs are given."""
+    made = {one.name: _plain_field(one.name, getattr(bench, one.name)) for one in fields(bench) if one.name != "origin"}
+    made["definition"] = _definition(bench.definition)
+    return made
+
+
+def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
+    """The suite, or the named benchmarks of it, as YAML in which everything is resolved but placeholders.
+
+    Reading it back gives the same values.
+    """
+    lines: list[str] = []
+    if names is None:
+        if suite.profile != "default":
+            _emit("profile", suite.profile, 0, lines)
+        if suite.system.raw:
+            given = dict(suite.system.raw)
+            if suite.system.arch is None:
+                given.pop("arch", None)
+            if given:
+                _emit("system", given, 0, lines)
+        if suite.multirun:
+            runs = [{"name": one.name, "matrix": dict(one.matrix)} for one in suite.multirun]
+            _emit("multirun", {"runs": runs}, 0, lines)
+    for name in suite.benchmarks if names is None else names:
+        if lines:
+            lines.append("")
+        _emit(name, plain_benchmark(_benchmark(suite, name)), 0, lines)
+    return "\n".join(lines) + "\n" if lines else "{}\n"
+
+
+_DEFAULTS: Final[Mapping[str, Any]] = {
+    one.name: one.default_factory() if callable(one.default_factory) else one.default for one in fields(BenchmarkConfig)
+}
+
+
+def _definition(definition: Definition | None) -> Any:
+    match definition:
+        case None:
+            return None
+        case Path():
+            return str(definition)
+        case GitDefinition(url=url, rev=rev, branch=branch):
+            return {"git": url, "rev": rev} if rev else {"git": url, "branch": branch}
+        case PyPIDefinition(project=project, version=version):
+            return {"pypi": project, "version": version}
+        case _:
+            assert_never(definition)
+
+
+def _plain_field(name: str, value: Any) -> Any:
+    match name:
+        case "argv":
+            return _plain_arguments(value)
+        case "server" | "client" if value is not None:
+            given = {"argv": _plain_arguments(value.argv)}
+            if name == "client" or not value.ready:
+                return given
+            return {
+                **given,
+                "ready": {"pattern": value.ready, "timeout": value.timeout} if value.timeout else value.ready,
+            }
+        case "container":
+            said = {one.name: getattr(value, one.name) for one in fields(value)}
+            return {key: _data(one) for key, one in said.items() if one is not None}
+        case "plan":
+            return _plain_plan(value)
+        case "cwd":
+            return None if value is None else str(value)
+        case "metrics":
+            return {
+                key: {one.name: getattr(metric, one.name) for one in fields(metric)} for key, metric in value.items()
+            }
+        case _:
+            return _data(value)
+
+
+def _plain_plan(plan: PlanConfig) -> dict[str, Any]:
+    launcher = {} if plan.launcher is None else {"launcher": plan.launcher}
+    nodes = {} if not plan.nodes else {"nodes": list(plan.nodes)}
+    return {"method": plan.method, "n": plan.n, **launcher, **nodes, **_data(plan.extra)}
+
+
+def _plain_arguments(arguments: tuple[Argument, ...]) -> Any:
+    if any(isinstance(argument, str) for argument in arguments):
+        return [argument for argument in arguments if isinstance(argument, str)]
+    return {argument[0]: _data(argument[1]) for argument in arguments}
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _data(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_data(item) for item in value]
+    return value
+
+
+def _emit(key: str, value: Any, indent: int, lines: list[str]) -> None:
+    start = f"{' ' * indent}{_key(key)}:"
+    if isinstance(value, Mapping) and value:
+        lines.append(start)
+        for name, item in value.items():
+            _emit(str(name), item, indent + 2, lines)
+    elif isinstance(value, list | tuple) and value and any(isinstance(item, Mapping | list | tuple) for item in value):
+        lines.append(start)
+        for item in value:
+            lines.append(f"{' ' * (indent + 2)}- {_flow(item)}")
+    else:
+        lines.append(f"{start} {_flow(value)}")
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(str(key))}: {_flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_flow(item) for item in value) + "]"
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return _float(value)
+        case int():
+            return str(value)
+        case _:
+            return _text(str(value))
+
+
+def _float(value: float) -> str:
+    if value != value:  # noqa: PLR0124  not a number
+        return ".nan"
+    if value in (float("inf"), float("-inf")):
+        return ".inf" if value > 0 else "-.inf"
+    return str(value)
+
+
+def _key(text: str) -> str:
+    return text if _PLAIN_KEY.match(text) and not text.endswith("-") else _quoted(text)
+
+
+def _text(text: str) -> str:
+    if _PLAIN_TEXT.match(text) and resolve_scalar(text) == (text, ""):
+        return text
+    return _quoted(escaped(text))
+
+
+def _quoted(text: str) -> str:
+    made = []
+    for char in text:
+        code = ord(char)
+        if char in '"\\':
+            made.append("\\" + char)
+        elif char == "\n":
+            made.append("\\n")
+        elif char == "\t":
+            made.append("\\t")
+        elif code < 0x20 or 0x7F <= code < 0xA0 or code in (0x2028, 0x2029, 0xFEFF) or code > 0xFFFF:
+            made.append(f"\\U{code:08x}")
+        else:
+            made.append(char)
+    return '"' + "".join(made) + '"'
+
+
+# --- where a value comes from ---------------------------------------------------------------------------------------
+
+
+def explain(suite: Suite, key: str) -> tuple[str, ...]:
+    """Lines that say what `benchmark.key` (or `system.key`) is, where it was set, and what it replaced.
+
+    Raises ConfigError, with the nearest names, where there is no such benchmark or key.
+    """
+    name, rest = _split_key(suite, key)
+    if name == "system" and name not in suite.benchmarks:
+        return _explained(key, rest, suite.system.origin, suite.system.raw)
+    bench = _benchmark(suite, name)
+    values = complete_benchmark(bench)
+    values.update(values.pop("options"))
+    return _explained(key, rest, bench.origin, values)
+
+
+def _split_key(suite: Suite, key: str) -> tuple[str, str]:
+    names = [name for name in (*suite.benchmarks, "system") if key == name or key.startswith(name + ".")]
+    if not names:
+        known = (*suite.benchmarks, "system")
+        way_out = near(key.partition(".")[0], known) or "say BENCH.KEY, with a name of `milabench list`, or system.KEY"
+        raise ConfigError(f"no benchmark is named as in {key!r}; {way_out}")
+    name = max(names, key=len)
+    return name, key[len(name) + 1 :]
+
+
+def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mapping[str, Any]) -> tuple[str, ...]:
+    if not rest:
+        ends = [one for one in origins if not any(other.startswith(one + ".") for other in origins)]
+        return tuple(f"{key}.{one} = {_at(values, one)}  ({origins[one].where})" for one in ends)
+    origin = origins.get(rest)
+    if origin is None:
+        if rest in values:
+            return (f"{key} = {_inline(values[rest])}", "  built-in default")
+        way_out = near(rest, [*origins, *values])
+        raise ConfigError(f"{key!r} is not set" + (f"; {way_out}" if way_out else ""))
+    lines = [f"{key} = {_at(values, rest)}", f"  set at {origin.where}"]
+    if origin.interpolated is not None:
+        references = ", ".join(dict.fromkeys(_REFERENCE.findall(origin.interpolated)))
+        lines.append(
+            f"  written as {shown_scalar(origin.interpolated)}, in which {references or '${...}'} was resolved"
+        )
+    lines.extend(f"  replaces {_inline(value)}, set at {where}" for where, value in origin.replaced)
+    return tuple(lines)
+
+
+def _at(values: Mapping[str, Any], dotted: str) -> str:
+    here: Any = values
+    rest = dotted
+    while rest:
+        if isinstance(here, Mapping):
+            # A key may have dots of its own: the longest that fits.
+            fitting = [key for key in here if rest == key or rest.startswith(f"{key}.")]
+            if not fitting:
+                return "(not set)"
+            key = max(fitting, key=len)
+            here, rest = here[key], rest[len(key) + 1 :]
+        elif isinstance(here, list | tuple):
+            index, _, rest = rest.partition(".")
+            if not index.isdigit() or int(index) >= len(here):
+                return "(not set)"
+            here = here[int(index)]
+        else:
+            return _inline(here)
+    return _inline(here)
+
+
+def _inline(value: Any) -> str:
+    return _flow(_data(value))
+
+
+def _benchmark(suite: Suite, name: str) -> BenchmarkConfig:
+    if name not in suite.benchmarks:
+        way_out = near(name, suite.benchmarks)
+        raise ConfigError(f"no benchmark is named {name!r}" + (f"; {way_out}" if way_out else ""))
+    return suite.benchmarks[name]
+
+
+# --- JSON Schema ----------------------------------------------------------------------------------------------------
+
+_INTERPOLATED: Final = {"type": "string", "pattern": r"[${]"}
+
+
+def json_schema(declared: Iterable[str] = ()) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of suite and system files, made from the tables that parse them.
+
+    `declared` names keys that benchfiles add to benchmarks.
+    """
+    benchmark = _record_schema(BENCHMARK)
+    benchmark["properties"].update({key: {"description": "declared by a benchfile"} for key in sorted(declared)})
+    job = {**benchmark, "properties": {**benchmark["properties"], "name": {"type": "string"}}, "required": ["name"]}
+    benchmark["properties"]["job"] = {"$ref": "#/$defs/job"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "milabench suite or system file",
+        "type": "object",
+        "properties": {
+            "include": {
+                "description": "files merged before this one, relative to it",
+                "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+            },
+            "system": {"$ref": "#/$defs/system"},
+            "multirun": _kind_schema(MULTIRUN),
+            "profile": {**_kind_schema(PROFILE), "description": "how much is measured"},
+        },
+        "additionalProperties": {"$ref": "#/$defs/benchmark"},
+        "$defs": {"benchmark": benchmark, "job": job, "system": _record_schema(SYSTEM)},
+    }
+
+
+def _record_schema(record: Record) -> dict[str, Any]:
+    properties = {}
+    for key, one in record.keys.items():
+        kind = _kind_schema(one.kind)
+        if isinstance(one.kind, ListOf | Arguments):
+            kind = {"anyOf": [kind, _append_schema()]}
+        properties[key] = {"description": one.doc, "anyOf": [kind, {"type": "null"}]}
+    made: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": record.open}
+    if record.required:
+        made["required"] = list(record.required)
+    return made
+
+
+def _append_schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"append": {"type": "array"}},
+        "required": ["append"],
+        "additionalProperties": False,
+    }
+
+
+def _kind_schema(kind: Kind) -> dict[str, Any]:
+    scalar_types = ["string", "number", "boolean"]
+    match kind:
+        case Anything():
+            return {}
+        case Text() | Expression() | Pattern():
+            return {"type": scalar_types}
+        case Number(at_least=low, above=above, at_most=high):
+            bounds = {"minimum": low, "exclusiveMinimum": above, "maximum": high}
+            number = {"type": "number", **{key: value for key, value in bounds.items() if value is not None}}
+            return {"anyOf": [number, _INTERPOLATED]}
+        case Whole(at_least=least, at_most=most):
+            limits = {"minimum": least, "maximum": most}
+            whole = {"type": "integer", **{key: value for key, value in limits.items() if value is not None}}
+            return {"anyOf": [whole, _INTERPOLATED]}
+        case Flag():
+            return {"anyOf": [{"type": "boolean"}, _INTERPOLATED]}
+        case Choice(words=words):
+            return {"anyOf": [{"enum": list(words)}, _INTERPOLATED]}
+        case Capacity():
+            return {"type": ["string", "number"]}
+        case ListOf(item=item, lone=lone):
+            several = {"type": "array", "items": _kind_schema(item)}
+            return {"anyOf": [several, _kind_schema(item)]} if lone else several
+        case MapOf(item=item):
+            return {"type": "object", "additionalProperties": {"anyOf": [_kind_schema(item), {"type": "null"}]}}
+        case Record():
+            known = _record_schema(kind)
+            return {"anyOf": [known, _kind_schema(kind.keys[kind.lone].kind)]} if kind.lone else known
+        case Arguments():
+            return {"anyOf": [_options_schema(), {"type": "array", "items": {"type": scalar_types}}]}
+        case DefinitionKind():
+            return {"anyOf": [{"type": "string"}, *_source_schemas()]}
+        case _:
+            assert_never(kind)
+
+
+def _options_schema() -> dict[str, Any]:
+    values = ["string", "number", "boolean", "null", "array"]
+    return {"type": "object", "additionalProperties": {"type": values}}
+
+
+def _source_schemas() -> list[dict[str, Any]]:
+    made = []
+    for names in (("git", "rev"), ("git", "branch"), ("pypi", "version")):
+        properties = {name: {"type": ["string", "number"]} for name in names}
+        made.append(
+            {"type": "object", "properties": properties, "required": list(names), "additionalProperties": False}
+        )
+    return made

@@ -1,0 +1,87 @@
+"""What a display is, and which one suits a stream."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TextIO
+
+from milabench.display.plain import Plain
+from milabench.plan.model import Plan
+
+
+class Display(Protocol):
+    """Tells a person how far it is. Benchmarks run meanwhile, so it does little, and never polls.
+
+    Called from one thread; all but `close` may raise when the terminal is gone, and are then not called again.
+    """
+
+    def on_plan(self, plan: Plan) -> None:
+        """What will be done."""
+
+    def on_start(self, step: str) -> None:
+        """A step's process was started."""
+
+    def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
+        """The latest observation of a step: `{"task", "rate", "units", "progress": [made, wanted]}`, each optional."""
+
+    def on_line(self, step: str, payload: bytes) -> None:
+        """Output of a step, as `line` records that are not decoded yet."""
+
+    def on_end(self, step: str, outcome: str, reason: str) -> None:
+        """A step is over, started or not; `reason` is empty when it passed."""
+
+    def on_message(self, text: str) -> None:
+        """Something to say between the steps."""
+
+    def tick(self) -> None:
+        """Nothing has happened, for those who look now and then; what came too soon to be shown can be shown."""
+
+    def close(self) -> None:
+        """There is nothing more to tell."""
+
+
+class Silent:
+    """Tells nothing."""
+
+    def on_plan(self, plan: Plan) -> None:
+        """Nothing."""
+
+    def on_start(self, step: str) -> None:
+        """Nothing."""
+
+    def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+    def on_line(self, step: str, payload: bytes) -> None:
+        """Nothing."""
+
+    def on_end(self, step: str, outcome: str, reason: str) -> None:
+        """Nothing."""
+
+    def on_message(self, text: str) -> None:
+        """Nothing."""
+
+    def tick(self) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def choose_display(
+    choice: str, stream: TextIO, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic
+) -> Display:
+    """The display asked for: `live`, `plain`, `none`, or `auto`.
+
+    `auto`, and `live` where the stream is no terminal that can be redrawn, fall back to plain lines; so does
+    `is_verbose`, which shows the output of the steps. `clock` is in seconds; a replay brings its own.
+    """
+    if choice == "none":
+        return Silent()
+    if choice == "plain" or is_verbose or not stream.isatty() or os.environ.get("TERM", "dumb") in ("", "dumb"):
+        return Plain(stream, is_verbose=is_verbose, clock=clock)
+    from milabench.display.live import Live  # rich takes 50 ms to import, which only a terminal needs
+
+    return Live(stream, clock=clock)

@@ -1,0 +1,101 @@
+"""Progress as plain lines: one for each change of state, and an occasional one in between."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TextIO
+
+from milabench.display.words import Tally, ending_of, lines_of, progress_of, rate_of
+from milabench.plan.model import Plan
+
+
+class Plain:
+    """Writes lines such as `[   12.3s] 3/9 digits.D0: passed, 812.40 images/s, 9.1 s` to a text stream.
+
+    `every_s`: no progress line of a step follows another of it sooner. `is_verbose` shows the steps' own output too.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        every_s: float = 10.0,
+        is_verbose: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stream = stream
+        self._every_s = every_s
+        self._is_verbose = is_verbose
+        self._clock = clock
+        self._began = clock()
+        self._tally = Tally()
+        self._started: dict[str, float] = {}
+        self._told: dict[str, float] = {}
+        self._last: dict[str, Mapping[str, Any]] = {}
+
+    def on_plan(self, plan: Plan) -> None:
+        """Say how much there is to do."""
+        self._tally.planned = len(plan.steps)
+        benches = len({each.bench for each in plan.steps})
+        self._say(f"{plan.phase}: {len(plan.steps)} steps of {benches} benchmarks")
+        for skipped in plan.skipped:
+            self._say(f"{skipped.bench}: skipped: {skipped.why}")
+
+    def on_start(self, step: str) -> None:
+        """Say that it began."""
+        self._started[step] = self._clock()
+        self._say(f"{self._place()} {step}: started")
+
+    def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
+        """Say the first observation, and then one every few seconds."""
+        now = self._clock()
+        self._last[step] = {**self._last.get(step, {}), **last}
+        told = self._told.get(step)
+        if told is not None and now - told < self._every_s:
+            return
+        known = ", ".join(part for part in (progress_of(self._last[step]), rate_of(self._last[step])) if part)
+        if known:
+            self._told[step] = now
+            first = "" if told is not None else "first observation, "
+            self._say(f"{self._place()} {step}: {first}{known}")
+
+    def on_line(self, step: str, payload: bytes) -> None:
+        """Show it, when asked to."""
+        if self._is_verbose:
+            for line in lines_of(payload):
+                self._say(f"{step}| {line}")
+
+    def on_end(self, step: str, outcome: str, reason: str) -> None:
+        """Say how, how fast and after how long."""
+        self._tally.count(step, outcome)
+        parts = [ending_of(outcome, reason)]
+        rate = rate_of(self._last.pop(step, {}))
+        if rate:
+            parts.append(rate)
+        began = self._started.pop(step, None)
+        if began is not None:
+            parts.append(f"{self._clock() - began:.1f} s")
+        self._told.pop(step, None)
+        self._say(f"{self._place()} {step}: {', '.join(parts)}")
+
+    def on_message(self, text: str) -> None:
+        """Say it."""
+        self._say(text)
+
+    def tick(self) -> None:
+        """Nothing: every line is said at once."""
+
+    def close(self) -> None:
+        """Say what it came to."""
+        if self._tally.planned:
+            with suppress(OSError, ValueError):  # the stream may be gone; there is nobody left to tell
+                self._say(str(self._tally))
+
+    def _place(self) -> str:
+        return f"{self._tally.done}/{self._tally.planned}"
+
+    def _say(self, text: str) -> None:
+        self._stream.write(f"[{self._clock() - self._began:7.1f}s] {text}\n")
+        self._stream.flush()

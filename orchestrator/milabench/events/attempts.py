@@ -1,0 +1,78 @@
+"""What a journal says of every attempt at every step: a step may be tried again in a run, or when the run is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast, get_args
+
+from milabench.events.model import OutcomeName
+
+_OUTCOMES = get_args(OutcomeName)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One attempt at a step, as far as its journal goes.
+
+    `began` and `ended` are unix seconds; `outcome` is None while it has not ended. `entry` is all that the journal says
+    of it: of an entry for each change of state, the later values.
+    """
+
+    step: str
+    number: int
+    began: float | None = None
+    ended: float | None = None
+    outcome: OutcomeName | None = None
+    entry: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def why(self) -> str:
+        """Why it failed, in the vocabulary of docs/protocol.md, section 5; empty when it did not."""
+        return str(self.entry.get("why") or "")
+
+    @property
+    def detail(self) -> str:
+        """One line for a person; empty when there is nothing to say."""
+        return str(self.entry.get("detail") or "")
+
+
+def attempts(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Attempt, ...]]:
+    """The attempts that were begun, or decided without a beginning, by step and in order; a planned step has none yet."""
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for entry in journal:
+        step, state = entry.get("step"), entry.get("state")
+        if not isinstance(step, str) or state not in ("started", "ended"):
+            continue
+        number = entry.get("attempt", 1)
+        number = number if isinstance(number, int) and not isinstance(number, bool) else 1
+        known = found.setdefault(step, {}).setdefault(number, {})
+        known.update(entry)
+        known[state] = entry.get("t")
+    return {
+        step: tuple(_attempt(step, number, known) for number, known in sorted(numbers.items()))
+        for step, numbers in found.items()
+    }
+
+
+def last_word(tried: tuple[Attempt, ...]) -> Attempt | None:
+    """The attempt that counts: the last one that passed, else the last one; None without any."""
+    passed = [attempt for attempt in tried if attempt.outcome == "passed"]
+    return next(reversed(passed or tried), None)
+
+
+def _attempt(step: str, number: int, known: dict[str, Any]) -> Attempt:
+    began, ended = (_seconds(known.pop(state, None)) for state in ("started", "ended"))
+    outcome = known.get("outcome")
+    return Attempt(
+        step=step,
+        number=number,
+        began=began,
+        ended=ended,
+        outcome=cast("OutcomeName | None", outcome if outcome in _OUTCOMES else None),
+        entry=known,
+    )
+
+
+def _seconds(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

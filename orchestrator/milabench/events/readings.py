@@ -1,0 +1,223 @@
+"""What a monitor read of a step's devices, gathered from its records, and the window in which it counts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from milabench.events.model import Data, Event
+from milabench.events.numbers import number
+from milabench.events.observations import Seen
+
+NAN = math.nan
+
+# The reasons for which a device is slower than it could be. That it meets its power limit is normal for an accelerator at work.
+THROTTLED = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"})
+
+
+@dataclass(slots=True, kw_only=True)
+class DeviceReadings:
+    """One device of a step, sample by sample; nan where a sample lacks a reading.
+
+    `time` unix seconds, `load` 0 to 1, `used` and `total` MiB, `power` W, `energy` J since some point in the past,
+    `clock` that of the compute units in MHz, `temperature` in degrees Celsius,
+    `throttle` the reasons of each sample, None where they were not told. `foreign` are processes that are not the group's,
+    with the largest memory in MiB that each was seen to hold; `own` whether one of the group's was seen on the device.
+    """
+
+    key: str
+    uuid: str = ""
+    time: array[float] = field(default_factory=lambda: array("d"))
+    load: array[float] = field(default_factory=lambda: array("d"))
+    used: array[float] = field(default_factory=lambda: array("d"))
+    total: array[float] = field(default_factory=lambda: array("d"))
+    power: array[float] = field(default_factory=lambda: array("d"))
+    energy: array[float] = field(default_factory=lambda: array("d"))
+    clock: array[float] = field(default_factory=lambda: array("d"))
+    temperature: array[float] = field(default_factory=lambda: array("d"))
+    throttle: list[tuple[str, ...] | None] = field(default_factory=list)
+    foreign: list[tuple[float, int, float]] = field(default_factory=list)
+    own: bool | None = None
+    ecc_uncorrected: tuple[int, int] | None = None
+    xid: list[int] = field(default_factory=list)
+    lost: str = ""
+    lost_at: float = NAN
+
+    def add(self, sample: Mapping[str, Any], time: float) -> None:
+        """Take one sample."""
+        self.uuid = str(sample.get("uuid", self.uuid))
+        if "lost" in sample:
+            self.lost, self.lost_at = str(sample["lost"]), time
+            return
+        memory = sample.get("memory")
+        used, total = memory if isinstance(memory, list) and len(memory) == 2 else (None, None)
+        self.time.append(time)
+        self.load.append(_number(sample.get("load")))
+        self.used.append(_number(used))
+        self.total.append(_number(total))
+        self.power.append(_number(sample.get("power_W", sample.get("power"))))
+        self.energy.append(_number(sample.get("energy_J")))
+        self.clock.append(_number(sample.get("sm_clock_MHz")))
+        self.temperature.append(_number(sample.get("temperature")))
+        throttle = sample.get("throttle")
+        self.throttle.append(tuple(map(str, throttle)) if isinstance(throttle, list) else None)
+        self._see_processes(sample.get("processes"), time)
+        if isinstance(sample.get("xid"), list):
+            self.xid += [number for number in sample["xid"] if isinstance(number, int)]
+        ecc = sample.get("ecc")
+        count = ecc.get("uncorrected") if isinstance(ecc, Mapping) else None
+        if isinstance(count, int):
+            self.ecc_uncorrected = (self.ecc_uncorrected[0] if self.ecc_uncorrected else count, count)
+
+    def _see_processes(self, processes: Any, time: float) -> None:
+        for one in processes if isinstance(processes, list) else ():
+            if not isinstance(one, Mapping) or not isinstance(one.get("own"), bool):
+                continue
+            self.own = bool(self.own) or one["own"]
+            if not one["own"] and isinstance(one.get("pid"), int):
+                self.foreign.append((time, one["pid"], _number(one.get("memory_MiB"))))
+
+    def within(self, window: tuple[float, float] | None) -> range:
+        """The places of the samples inside a window of unix seconds; all of them without one."""
+        if window is None:
+            return range(len(self.time))
+        start, stop = window
+        first = next((place for place, time in enumerate(self.time) if time >= start), len(self.time))
+        last = next((place for place in range(len(self.time), 0, -1) if self.time[place - 1] <= stop), first)
+        return range(first, max(first, last))
+
+
+@dataclass(slots=True)
+class Readings:
+    """A fold over one step's events: its devices by number, and the window in which it measured.
+
+    May be shared by several folds: an event that it saw last is not taken twice.
+    """
+
+    devices: dict[str, DeviceReadings] = field(default_factory=dict)
+    windows: dict[str, tuple[float, float]] = field(default_factory=dict)
+    _last: Event | None = None
+
+    def see(self, event: Seen) -> None:
+        """Take a sample or a window into account."""
+        if event is self._last or not isinstance(event, Data):
+            return
+        self._last = event
+        self.take(event.data)
+
+    def take(self, data: Mapping[str, Any]) -> None:
+        """As `see`, of the payload of a `data` record."""
+        samples, window, time = data.get("gpudata"), data.get("window"), _number(data.get("time"))
+        if isinstance(samples, Mapping) and not math.isnan(time):
+            for key, sample in samples.items():
+                if isinstance(sample, Mapping):
+                    self.devices.setdefault(str(key), DeviceReadings(key=str(key))).add(sample, time)
+        if isinstance(window, Mapping):
+            start, stop = _number(window.get("start")), _number(window.get("stop"))
+            if start < stop:
+                task = str(data.get("task", ""))
+                known = self.windows.get(task, (start, stop))
+                self.windows[task] = (min(known[0], start), max(known[1], stop))
+
+    @property
+    def window(self) -> tuple[float, float] | None:
+        """Unix seconds between which the step measured what it is known for: train, else inference, else the first."""
+        for task in ("train", "inference", *self.windows):
+            if task in self.windows:
+                return self.windows[task]
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """Joules of one device within a window: by the difference of its counter, and by the integral of its power."""
+
+    counter_j: float | None
+    integral_j: float | None
+
+    @property
+    def disagreement(self) -> float | None:
+        """How far the integral is from the counter, relative to it; None without both."""
+        if self.counter_j is None or self.integral_j is None or self.counter_j <= 0:
+            return None
+        return abs(self.integral_j / self.counter_j - 1)
+
+
+def energy_of(device: DeviceReadings, window: tuple[float, float] | None) -> Energy:
+    """The energy of a device within a window (docs/methodology.md, 1.1): counter difference, and trapezoids under its power.
+
+    A value at an end of the window is interpolated between the samples around it; where the samples do not reach that
+    far, by more than they are apart, there is none.
+    """
+    return Energy(
+        counter_j=_difference(device.time, device.energy, window),
+        integral_j=_integral(device.time, device.power, window),
+    )
+
+
+def _pairs(time: Sequence[float], values: Sequence[float]) -> tuple[list[float], list[float]]:
+    kept = [(t, value) for t, value in zip(time, values, strict=True) if not math.isnan(value)]
+    return [t for t, _ in kept], [value for _, value in kept]
+
+
+def _ends(time: Sequence[float], window: tuple[float, float] | None) -> tuple[float, float] | None:
+    """The part of the window that samples cover; None when they leave out more than twice the time between them."""
+    if len(time) < 2:
+        return None
+    if window is None:
+        return time[0], time[-1]
+    slack = 2 * (time[-1] - time[0]) / (len(time) - 1)
+    if time[0] > window[0] + slack or time[-1] < window[1] - slack:
+        return None
+    start, stop = max(time[0], window[0]), min(time[-1], window[1])
+    return (start, stop) if start < stop else None
+
+
+def _at(time: Sequence[float], values: Sequence[float], moment: float) -> float:
+    """The value at a moment between the first and the last sample, on the line between its neighbours."""
+    after = next(place for place, t in enumerate(time) if t >= moment)
+    if after == 0 or time[after] == moment:
+        return values[after]
+    share = (moment - time[after - 1]) / (time[after] - time[after - 1])
+    return values[after - 1] + share * (values[after] - values[after - 1])
+
+
+def _difference(time: Sequence[float], values: Sequence[float], window: tuple[float, float] | None) -> float | None:
+    time, values = _pairs(time, values)
+    ends = _ends(time, window)
+    if ends is None:
+        return None
+    found = _at(time, values, ends[1]) - _at(time, values, ends[0])
+    # A counter that began anew, after a reset of the driver, tells nothing.
+    return _whole_window(found, ends, window) if found >= 0 else None
+
+
+def _integral(time: Sequence[float], values: Sequence[float], window: tuple[float, float] | None) -> float | None:
+    time, values = _pairs(time, values)
+    ends = _ends(time, window)
+    if ends is None:
+        return None
+    inner = [(t, value) for t, value in zip(time, values, strict=True) if ends[0] < t < ends[1]]
+    points = [(ends[0], _at(time, values, ends[0])), *inner, (ends[1], _at(time, values, ends[1]))]
+    area = math.fsum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(points))
+    return _whole_window(area, ends, window)
+
+
+def _whole_window(found: float, covered: tuple[float, float], window: tuple[float, float] | None) -> float:
+    """Scaled up from the part of the window that is covered: what is missing is less than two samples."""
+    return found if window is None else found * (window[1] - window[0]) / (covered[1] - covered[0])
+
+
+def share_of(reasons: Iterable[tuple[str, ...] | None], wanted: frozenset[str]) -> tuple[float | None, int]:
+    """The share of samples in which one of the wanted reasons holds, and how many samples told their reasons."""
+    told = [bool(wanted & set(each)) for each in reasons if each is not None]
+    return (sum(told) / len(told) if told else None), len(told)
+
+
+def _number(value: Any) -> float:
+    found = number(value)
+    return NAN if found is None else found

@@ -1,0 +1,41 @@
+"""A run's events again, in the order in which they were received, for any sink."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from operator import itemgetter
+
+from milabench.events.attempts import attempts
+from milabench.events.model import Event
+from milabench.events.rundir import Run
+
+
+def replay(run: Run) -> Iterator[Event]:
+    """All events of all attempts at all steps of a run, merged by the time at which the agent received them.
+
+    Holds one event, and one open file, per step. Within a step the order is the one on disk, also where a clock jumped
+    back; records without a time (milabench 1.3) keep their place beside the record before them.
+    """
+    tried = attempts(run.journal)
+    return merge(_all_attempts(run, step, [each.number for each in tried.get(step, ())] or [1]) for step in run.files)
+
+
+def _all_attempts(run: Run, step: str, numbers: Iterable[int]) -> Iterator[Event]:
+    for number in numbers:
+        yield from run.events(step, number)
+
+
+def merge(streams: Iterable[Iterable[Event]]) -> Iterator[Event]:
+    """Several steps' events as one stream; see `replay`."""
+    timed = (_timed(number, stream) for number, stream in enumerate(streams))
+    for *_, event in heapq.merge(*timed, key=itemgetter(0, 1)):
+        yield event
+
+
+def _timed(number: int, stream: Iterable[Event]) -> Iterator[tuple[float, int, Event]]:
+    latest = 0.0
+    for event in stream:
+        if event.t is not None:
+            latest = max(latest, event.t)
+        yield latest, number, event

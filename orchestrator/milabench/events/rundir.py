@@ -1,0 +1,556 @@
+"""A run on disk: made exclusively, appended to so that a crash loses nothing, read wherever it stops."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote
+
+from milabench.errors import NothingSelected, RecordError
+from milabench.events.model import Event, Line, Other
+from milabench.events.wire import decode, dump, parse_object, parse_string
+
+if TYPE_CHECKING:
+    from milabench.events.observations import Seen
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+JOURNAL = "journal.jsonl"
+SUMMARY = "summary.json"
+
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.+-")
+_STAMP = re.compile(r"\.(?P<time>\d{4}-\d\d-\d\d_\d\d[-:]\d\d[-:]\d\d(?:[.:]\d+)?)(?:_(?P<again>\d+))?$")
+_STEM_PARTS = re.compile(r"(?:\.(?P<tag>D\d+|\d+))?(?:\.R(?P<repeat>\d+))?(?:\.(?P<node>node\d+))?$")
+# No name contains a tilde: `encoded` replaces it.
+_ATTEMPT = re.compile(r"~(?P<number>\d+)$")
+
+# Bytes that are decoded at a time, some thousands of lines.
+_PIECE = 1 << 20
+
+# A step has three files; a run of hundreds of steps at once must not run into the limit of open files (often 1024).
+_OPEN_FILES = 192
+
+
+class Placed(Protocol):
+    """What the name of a step's files is made of; `plan.model.Step` is one.
+
+    `tag` is `D<device>` for an instance on a device, a number for one of n, empty for a job that stands alone.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def bench(self) -> str: ...
+    @property
+    def tag(self) -> str: ...
+    @property
+    def repeat(self) -> int: ...
+    @property
+    def node(self) -> str: ...
+
+
+def encoded(name: str) -> str:
+    """The name with every byte percent-encoded that is not one of `A-Za-z0-9_.+-`."""
+    return "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode()) for c in name)
+
+
+def stem_of(bench: str, *, tag: str = "", repeat: int | None = None, node: int | None = None) -> str:
+    """The name, less its ending, of the files of one step; `repeat` and `node` are None when the run has only one."""
+    parts = [encoded(bench)]
+    if tag:
+        parts.append(encoded(tag))
+    if repeat is not None:
+        parts.append(f"R{repeat}")
+    if node is not None:
+        parts.append(f"node{node}")
+    return ".".join(parts)
+
+
+def stems(steps: Iterable[Placed]) -> dict[str, str]:
+    """`{step id: stem}` for all the steps of one run: distinct, the nodes numbered in the order of their first step."""
+    steps = tuple(steps)
+    nodes = {name: number for number, name in enumerate(dict.fromkeys(step.node for step in steps))}
+    repeated = {step.bench for step in steps if step.repeat}
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for step in steps:
+        repeat = step.repeat if step.bench in repeated else None
+        node = nodes[step.node] if len(nodes) > 1 else None
+        stem = base = stem_of(step.bench, tag=step.tag, repeat=repeat, node=node)
+        again = 1
+        while stem.lower() in taken:  # some file systems do not tell case apart
+            stem, again = f"{base}_{again}", again + 1
+        taken.add(stem.lower())
+        found[step.id] = stem
+    return found
+
+
+def attempt_stem(stem: str, attempt: int) -> str:
+    """The name, less its ending, of the files of one attempt at a step: `digits.D0`, the second one `digits.D0~2`."""
+    return stem if attempt <= 1 else f"{stem}~{attempt}"
+
+
+# ------------------------------------------------------------------------------------------------------------- writing
+
+
+def create(base: Path, name: str, now: datetime, clock: Callable[[], float] = time.time) -> RunWriter:
+    """The writer of a new, empty run directory `{base}/runs/{name}.{time}`; a second one of that second gets a suffix.
+
+    Raises RecordError when it cannot be made.
+    """
+    runs = base / "runs"
+    stamp = f"{encoded(name)}.{now:%Y-%m-%d_%H-%M-%S}"
+    again = 0
+    while True:
+        path = runs / (f"{stamp}_{again}" if again else stamp)
+        try:
+            runs.mkdir(parents=True, exist_ok=True)
+            path.mkdir()
+        except FileExistsError:
+            if not runs.is_dir():
+                raise RecordError(f"{runs}: is no folder; move it away or choose another --base") from None
+            again += 1
+            continue
+        except OSError as error:
+            raise RecordError(f"{path}: cannot be made: {reason(error)}; choose a --base that is writable") from None
+        return RunWriter(path, clock)
+
+
+class RunWriter:
+    """Appends to one run directory; the only writer of its files.
+
+    Every method may raise OSError (no space, read-only, directory gone): what was written before is whole, and a later
+    call may succeed again.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self._clock = clock
+        self._files: dict[str, _AppendOnly] = {}
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Write `manifest.json` at once and durably; `schema` is added."""
+        _replace(self.path / MANIFEST, {"schema": SCHEMA, **manifest})
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Write `summary.json` at once and durably."""
+        _replace(self.path / SUMMARY, summary)
+
+    def journal(self, entry: Mapping[str, Any]) -> None:
+        """Append one change of state, durable when this returns; `t` is added when the entry has none."""
+        stamped = entry if "t" in entry else {"t": self._clock(), **entry}
+        file = self._file(JOURNAL)
+        file.write(dump(stamped) + b"\n")
+        file.sync()
+
+    def journal_all(self, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Append many changes of state, durable together when this returns."""
+        now = self._clock()
+        file = self._file(JOURNAL)
+        file.write(b"".join(dump({"t": now, **entry}) + b"\n" for entry in entries))
+        file.sync()
+
+    def append(self, stem: str, payload: bytes) -> None:
+        """Append whole records, each with its line end, to `{stem}.data`."""
+        self._file(f"{stem}.data").write(payload)
+
+    def append_lines(self, stem: str, payload: bytes) -> None:
+        """Append `line` records to `{stem}.data`, and the text that they hold to `{stem}.stdout` or `{stem}.stderr`."""
+        self.append(stem, payload)
+        for ending, text in _texts_of(payload):
+            self._file(f"{stem}.{ending}").write(text)
+
+    def finish(self, stem: str) -> None:
+        """Make the records of an ended step durable and close its files; a later append opens them again."""
+        for ending in ("data", "stdout", "stderr"):
+            file = self._files.pop(f"{stem}.{ending}", None)
+            if file is not None:
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+
+    def close(self) -> None:
+        """Close every file."""
+        while self._files:
+            self._files.popitem()[1].close()
+
+    def _file(self, name: str) -> _AppendOnly:
+        file = self._files.pop(name, None)
+        if file is None:
+            while len(self._files) >= _OPEN_FILES:
+                oldest = next(iter(self._files))
+                self._files.pop(oldest).close()
+            file = _AppendOnly(self.path / name)
+        self._files[name] = file  # last: the one used most recently
+        return file
+
+
+class _AppendOnly:
+    """One file to which whole pieces are appended; a piece that did not fit leaves nothing behind."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._size = os.fstat(self._fd).st_size
+            # What a crash cut off stays as evidence, on a line of its own.
+            self._torn = self._size > 0 and not _ends_a_line(path, self._size)
+        except OSError:
+            os.close(self._fd)
+            raise
+
+    def write(self, piece: bytes) -> None:
+        if not piece:
+            return
+        if self._torn:
+            piece = b"\n" + piece
+        rest = memoryview(piece)
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError:
+            if len(rest) < len(piece):
+                self._take_back()
+            raise
+        self._torn = False
+        self._size += len(piece)
+
+    def _take_back(self) -> None:
+        try:
+            os.ftruncate(self._fd, self._size)
+        except OSError:
+            self._torn = True
+            self._size = os.fstat(self._fd).st_size
+
+    def sync(self) -> None:
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def _ends_a_line(path: Path, size: int) -> bool:
+    if path.suffix in (".stdout", ".stderr"):
+        return True  # text, not records: any end is a good end
+    with path.open("rb") as file:
+        file.seek(size - 1)
+        return file.read(1) == b"\n"
+
+
+def _replace(path: Path, value: Mapping[str, Any]) -> None:
+    """Write JSON so that a reader, also after a power cut, finds the old file or the new one and nothing between."""
+    draft = path.with_name(f"{path.name}.tmp")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    with os.fdopen(fd, "wb") as file:
+        file.write(dump(value) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _bytes_of(text: str) -> bytes:
+    """The bytes that the process wrote: surrogates stand for the ones that were no UTF-8."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace")
+
+
+# The end of a line's record and the head of the next one, as the agent writes them.
+_HEAD = b'{"event":"line","data":"'
+_TAIL = re.compile(rb'","pipe":"(stdout|stderr)","t":[0-9.]+\}\n\Z')
+_BETWEEN = {
+    pipe: re.compile(b'","pipe":"' + pipe + rb'","t":[0-9.]+\}\n' + re.escape(_HEAD)) for pipe in (b"stdout", b"stderr")
+}
+
+
+def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
+    """What `line` records hold, by the file to which it belongs: all of it at once where they are as the agent writes them."""
+    tail = _TAIL.search(payload, max(0, len(payload) - 64))
+    if tail is not None and payload.startswith(_HEAD):
+        text = _BETWEEN[tail[1]].sub(b"", payload[len(_HEAD) : tail.start()])
+        try:
+            return [(tail[1].decode(), _bytes_of(parse_string(text)))]
+        except ValueError:
+            pass  # records of another kind or pipe are among them
+    texts: dict[str, list[bytes]] = {}
+    for line in payload.split(b"\n"):
+        try:
+            event = decode(line, "")
+        except ValueError:
+            continue  # it is in `.data`, whose readers show what they cannot read
+        if isinstance(event, Line):
+            texts.setdefault("stderr" if event.pipe == "stderr" else "stdout", []).append(_bytes_of(event.text))
+    return [(ending, b"".join(pieces)) for ending, pieces in texts.items()]
+
+
+# ------------------------------------------------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A run directory as it stands; its records are read when asked for.
+
+    `manifest` is empty for a run of milabench 1.3, and for one that was cut off before it was written. `files` maps
+    step ids to file stems; without a manifest the stems themselves are the ids.
+    """
+
+    path: Path
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    journal: tuple[Mapping[str, Any], ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the directory, which is how a person tells runs apart."""
+        return self.path.name
+
+    @property
+    def phase(self) -> str:
+        """install, prepare or run; guessed from the directory's name where no manifest says it."""
+        phase = self.manifest.get("phase")
+        if isinstance(phase, str):
+            return phase
+        first = self.path.name.split(".", 1)[0]
+        return first if first in ("install", "prepare") else "run"
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the last orchestrator of this run came to its end; true for a run without a journal, which cannot say."""
+        said = [entry["run"] for entry in self.journal if "run" in entry]
+        return not self.journal or said[-1:] == ["ended"]
+
+    def events(self, step: str, attempt: int = 1) -> Iterator[Event]:
+        """The events of one attempt at a step as they were written; none when it never started.
+
+        What cannot be read becomes an `Other` of the kind `format_error`, but for a last line that was cut off. Raises
+        RecordError when the file cannot be opened.
+        """
+        return read_events(self.path / f"{self.stem(step, attempt)}.data", step)
+
+    def batches(self, step: str, attempt: int = 1) -> Iterator[Seen]:
+        """The same events, plain observations many at a time: what to read a run of millions by."""
+        return read_batches(self.path / f"{self.stem(step, attempt)}.data", step)
+
+    def stem(self, step: str, attempt: int = 1) -> str:
+        """The name, less its ending, of the files of one attempt at a step."""
+        return attempt_stem(self.files.get(step, step), attempt)
+
+    def log(self, step: str, attempt: int = 1) -> Path | None:
+        """The file in which to look first: what the step said on stderr, else on stdout, else its records."""
+        stem = self.stem(step, attempt)
+        for ending in ("stderr", "stdout", "data"):
+            path = self.path / f"{stem}.{ending}"
+            try:
+                if path.stat().st_size:
+                    return path
+            except OSError:
+                continue
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StemParts:
+    """What the name of a step's files says; how a run without a manifest is understood."""
+
+    bench: str
+    tag: str = ""
+    repeat: int = 0
+    node: str = ""
+
+
+def parts_of(stem: str) -> StemParts:
+    """The parts of a stem; everything that is not a known suffix belongs to the benchmark's name."""
+    match = _STEM_PARTS.search(stem)
+    assert match is not None  # every part is optional
+    bench = unquote(stem[: match.start()]) or stem
+    return StemParts(bench=bench, tag=match["tag"] or "", repeat=int(match["repeat"] or 0), node=match["node"] or "")
+
+
+def open_run(path: Path) -> Run:
+    """The run at `path`; raises RecordError when it is none, is of a version that we do not know, or cannot be read."""
+    try:
+        names = sorted(entry.name for entry in path.iterdir())
+    except NotADirectoryError:
+        raise RecordError(f"{path}: is no run directory but a file") from None
+    except FileNotFoundError:
+        raise RecordError(f"{path}: no such run directory") from None
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {reason(error)}") from None
+    data = [name.removesuffix(".data") for name in names if name.endswith(".data")]
+    if MANIFEST not in names and JOURNAL not in names and not data:
+        raise RecordError(f"{path}: is no run directory: it has neither {MANIFEST} nor any .data file")
+    is_one = JOURNAL in names or bool(data)
+    manifest = _read_manifest(path / MANIFEST, may_be_torn=is_one) if MANIFEST in names else {}
+    journal = tuple(_entries(path / JOURNAL)) if JOURNAL in names else ()
+    files = manifest.get("files")
+    if not isinstance(files, dict):
+        files = _files_without_manifest(journal, data)
+    return Run(path=path, manifest=manifest, journal=journal, files=files)
+
+
+def _files_without_manifest(journal: Iterable[Mapping[str, Any]], data: Iterable[str]) -> dict[str, str]:
+    """The steps that the journal names, then those that only left files; a stem is its step's id, encoded."""
+    files = {entry["step"]: encoded(entry["step"]) for entry in journal if isinstance(entry.get("step"), str)}
+    known = set(files.values())
+    return files | {stem: stem for each in data if (stem := _ATTEMPT.sub("", each)) not in known}
+
+
+def latest_run(base: Path, phase: str = "run") -> Run:
+    """The newest run of one phase below `base`; raises NothingSelected when there is none."""
+    for run in recent_runs(base, phase):
+        return run
+    raise NothingSelected(
+        f"{base / 'runs'}: no {phase} recorded here; `milabench {phase}` makes one, --base names another place"
+    )
+
+
+def recent_runs(base: Path, phase: str = "run") -> Iterator[Run]:
+    """The runs of one phase below `base`, the newest first; each is read when it is asked for."""
+    for path in reversed(_run_folders(base)):
+        run = _open_or_none(path)
+        if run is not None and run.phase == phase:
+            yield run
+
+
+def find_run(base: Path, name: str | Path) -> Run:
+    """The run at a path, or the newest below `base` with this name or directory name.
+
+    Raises NothingSelected when there is none, RecordError when there is one that cannot be read.
+    """
+    path = Path(name)
+    is_path = path.is_absolute() or len(path.parts) > 1
+    if is_path and path.is_dir():
+        return open_run(path)
+    folders = _run_folders(base)
+    wanted = str(name)
+    for folder in reversed(folders):
+        given = _STAMP.sub("", folder.name)
+        if wanted in (folder.name, given, unquote(given)):
+            return open_run(folder)
+    if path.is_dir():  # a bare word is first the name of a run: the checkout has folders called run, docs, config
+        return open_run(path)
+    if path.suffix == ".zip" and path.is_file():
+        raise RecordError(f"{path}: is no run directory; unpack the bundle to a folder, and name that as the --base")
+    if is_path:
+        raise RecordError(f"{path}: no such run directory")
+    known = ", ".join(folder.name for folder in folders[-3:])
+    raise NothingSelected(
+        f"no run is called '{wanted}' below {base / 'runs'}" + (f"; the latest are {known}" if known else "")
+    )
+
+
+def read_events(path: Path, step: str) -> Iterator[Event]:
+    """The events of one `.data` file; see `Run.events`."""
+    for line, is_whole in _lines(path):
+        try:
+            yield decode(line, step)
+        except ValueError:
+            if is_whole and line.strip():
+                yield Other(step=step, event="format_error", data=line.decode("utf-8", "backslashreplace"))
+
+
+def read_batches(path: Path, step: str) -> Iterator[Seen]:
+    """The events of one `.data` file, plain observations in batches; see `Run.batches`."""
+    from milabench.events.observations import decoded
+
+    rest = b""
+    for piece in _pieces(path):
+        whole, end, after = (rest + piece).rpartition(b"\n")
+        rest = after
+        yield from decoded(whole + end, step)
+    if rest:
+        with contextlib.suppress(ValueError):  # a last line that was cut off
+            yield decode(rest, step)
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {reason(error)}") from None
+
+
+def reason(error: OSError) -> str:
+    """What the system says, as a clause: lower case, no number."""
+    text = error.strerror or str(error)
+    return text[:1].lower() + text[1:]
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes, bool]]:
+    """The lines of a file, and whether each is whole; nothing when the file is not there."""
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                yield line, line.endswith(b"\n")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {reason(error)}") from None
+
+
+def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
+    for line, _ in _lines(path):
+        try:
+            yield parse_object(line)
+        except ValueError:
+            continue  # cut off by a crash; the entry after it says where the run went on
+
+
+def _read_manifest(path: Path, *, may_be_torn: bool) -> Mapping[str, Any]:
+    """The manifest; empty where a power cut left only the beginning of it beside records that tell most of the same."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {reason(error)}") from None
+    try:
+        manifest = parse_object(content)
+    except ValueError as error:
+        if may_be_torn and not content.endswith(b"\n"):
+            return {}
+        raise RecordError(f"{path}: is not a manifest: {error}") from None
+    schema = manifest.get("schema")
+    if schema != SCHEMA:
+        raise RecordError(
+            f"{path}: has schema {schema!r}, and this version reads {SCHEMA}; use the version that wrote it"
+        )
+    return manifest
+
+
+def _run_folders(base: Path) -> list[Path]:
+    """The folders below `base/runs`, oldest first by the time in their names."""
+    try:
+        folders = [path for path in (base / "runs").iterdir() if path.is_dir()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RecordError(f"{base / 'runs'}: cannot be read: {reason(error)}") from None
+
+    def age(path: Path) -> tuple[str, int, str]:
+        match = _STAMP.search(path.name)
+        return (match["time"].replace(":", "-"), int(match["again"] or 0), path.name) if match else ("", 0, path.name)
+
+    return sorted(folders, key=age)
+
+
+def _open_or_none(path: Path) -> Run | None:
+    try:
+        return open_run(path)
+    except RecordError:
+        return None  # not the one that was asked for by name: somebody's folder, or a run that began no further

@@ -1,0 +1,234 @@
+"""What carrying out a plan takes and gives: orders, outcomes, progress, and who executes and records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from milabench.events.model import Why
+from milabench.plan.model import Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A step with what is only known when it is carried out; nothing here changes what is measured.
+
+    `env` is set beside the step's own and may hold secrets, whose names are in `secret_env`. `values` replace `@name`
+    in command, environment and folders. `group_size` is how many steps pass the start barrier together on its node;
+    `is_spread`: they wait for steps on other nodes too, until `Executor.release`. `marks` are files that say, once it has
+    passed, that it need not be done again.
+    """
+
+    step: Step
+    attempt: int = 1
+    group_size: int = 1
+    is_spread: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: tuple[str, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    makedirs: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    grace_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """What the agent counted of a step that it supervised; `agent_cpu_s` is what all its supervision cost meanwhile."""
+
+    return_code: int | None = None
+    observations: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    rusage: Mapping[str, float] = field(default_factory=dict)
+    agent_cpu_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """It did what it should; `reasons` are those for doubt that its end gives (docs/protocol.md, section 5)."""
+
+    step: str
+    reasons: tuple[str, ...] = ()
+    attempt: int = 1
+    exit: Exit = field(default_factory=Exit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """It did not; `detail` is one line for a person."""
+
+    step: str
+    why: Why
+    detail: str
+    attempt: int = 1
+    exit: Exit = field(default_factory=Exit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """It was not started, because of something before it."""
+
+    step: str
+    reason: str
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """Somebody ended it, or the whole run, before it was done."""
+
+    step: str
+    detail: str
+    attempt: int = 1
+    exit: Exit = field(default_factory=Exit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """It was planned and nothing is known of it; only readers of records find such."""
+
+    step: str
+    attempt: int = 1
+
+
+Outcome = Passed | Failed | Skipped | Cancelled | Missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A batch of stamped records of one step, as bytes; whole lines.
+
+    `kind` says what they are: `line` output, `rec` anything from the sink or the agent, `obs` observations. `count` and
+    `last` (`{"task", "rate", "units", "progress": [made, wanted]}`) come with observations: showing needs no decoding.
+    """
+
+    kind: Literal["line", "rec", "obs"]
+    step: str
+    payload: bytes
+    count: int = 0
+    last: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The process of a step runs."""
+
+    step: str
+    node: str = "local"
+    pid: int | None = None
+    pgid: int | None = None
+    pid_start: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """A server can take requests."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """A step whose group has members on other nodes waits at the start barrier, or has its observations and goes on."""
+
+    step: str
+    at: Literal["barrier", "end"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A step has its outcome."""
+
+    step: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who uses a device, as the lock file tells; `since` in unix seconds, 0 when unknown."""
+
+    name: str
+    run: str = ""
+    pid: int = 0
+    host: str = ""
+    user: str = ""
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """The run waits for devices that others use."""
+
+    node: str
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """One line that a person should read."""
+
+    text: str
+
+
+Progress = Frame | Started | Serving | Together | Ended | Waiting | Notice
+Emit = Callable[[Progress], object]
+
+
+class Executor(Protocol):
+    """A place where steps run: the agent of one node, or a fake of it."""
+
+    @property
+    def name(self) -> str:
+        """The node's name in the plan."""
+
+    async def run(self, order: Order, emit: Emit) -> Outcome:
+        """Carries out one step: `Started`, frames in order (the last record is `end`), then its outcome.
+
+        Cancelling the task ends the step in the usual steps first. A node that is lost is an outcome, not an exception.
+        """
+
+    async def end(
+        self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
+    ) -> None:
+        """Ends a running step; a grace of 0 kills at once. Nothing when it is not running.
+
+        Its outcome will be cancelled; passed when it `is_done`, as a server is with its client; failed for a timeout when it
+        is too `late`, which tells for what.
+        """
+
+    async def release(self, group: str) -> float | None:
+        """Lets the steps of a group go that wait at the start barrier, and those that come to it later.
+
+        The node's clock then, in unix seconds; None when the node cannot be asked.
+        """
+
+    async def stop(self, step: str) -> None:
+        """Tells a step that nobody needs its load any longer. Nothing when it is not running."""
+
+    async def port(self) -> int | None:
+        """A port that is free there now; None when the node cannot be asked."""
+
+    async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
+        """Holds the devices' locks until `close`; who holds them instead, when not told to wait."""
+
+    async def cpu_s(self) -> float:
+        """CPU seconds that the supervision has cost so far."""
+
+    async def close(self) -> None:
+        """Ends what runs and lets go of everything."""
+
+
+class Recorder(Protocol):
+    """Where records go; events.rundir.RunWriter is one. Every method may raise OSError."""
+
+    def journal(self, entry: Mapping[str, Any]) -> None:
+        """Appends one change of state, durably."""
+
+    def append(self, stem: str, payload: bytes) -> None:
+        """Appends whole records."""
+
+    def append_lines(self, stem: str, payload: bytes) -> None:
+        """Appends `line` records, and their text where a person looks for it."""
+
+    def finish(self, stem: str) -> None:
+        """The step has ended: its records are made durable."""

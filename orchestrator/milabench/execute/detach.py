@@ -1,0 +1,181 @@
+"""Leaves the terminal: one process becomes two, one that goes on in a session of its own and one that listens until it may go.
+
+Unaware of plans: just a process, the words it says, and the run directory in which it says them once it has one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO, cast
+
+from milabench.errors import RecordError, UsageError
+from milabench.execute.interrupts import interrupts
+
+LOG = "orchestrator.log"
+"""Where in a run directory an orchestrator without a terminal says what it would say there."""
+
+_OUT, _ERR = 1, 2
+_PIECE = 1 << 16
+_PATIENCE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parted:
+    """What the process that stayed in the terminal heard of the one that left.
+
+    `run` is the directory of the run that it carries out, None when it ended before that began; `code` is how it ended,
+    minus the number of the signal that killed it, None while it goes on.
+    """
+
+    run: Path | None
+    code: int | None
+
+
+class Tether:
+    """What ties the process that left to the one that stayed, until it lets go: that one tells all that it says."""
+
+    def __init__(self, said: int, word: int) -> None:
+        self._said = said
+        self._word: int | None = word
+        self._voice = _Voice((said,))
+        sys.stderr = cast(TextIO, self._voice)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody still listens in the terminal."""
+        return self._word is not None
+
+    def hold(self, run: Path) -> None:
+        """From now on what is said, also by processes that are started, stands in this run directory too.
+
+        Raises RecordError when it cannot be written.
+        """
+        try:
+            log = os.open(run / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise RecordError(f"{run / LOG}: cannot be written: {error.strerror}") from None
+        _put(log, _OUT, _ERR)
+        self._voice.ends = (_ERR, self._said) if self.is_held else (_ERR,)
+
+    def let_go(self, run: Path) -> None:
+        """Nobody need listen any more: this run goes on by itself."""
+        if self._word is None:
+            return
+        with contextlib.suppress(OSError):  # whoever listened may be gone
+            os.write(self._word, os.fsencode(run))
+        self._voice.ends = (_ERR,)
+        for end in (self._word, self._said):
+            os.close(end)
+        self._word = None
+
+
+class _Voice(io.TextIOBase):
+    """A standard error with several ends, or with none that is left: nothing that is said ends a run."""
+
+    encoding = "utf-8"
+    errors = "backslashreplace"
+
+    def __init__(self, ends: Sequence[int]) -> None:
+        self.ends = ends
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        for end in self.ends:
+            with contextlib.suppress(OSError):
+                _write(end, text.encode("utf-8", "backslashreplace"))
+        return len(text)
+
+
+def part() -> Tether | Parted:
+    """Makes two processes of this one. The tether in the one that leaves; in the other, when that is over, how it parted.
+
+    Until the one that left lets go, or ends, the other passes on what it says, and signals to it: SIGINT and SIGTERM mean
+    both. A terminal that goes away means neither. Raises UsageError where a thread does not end, which would be cut off.
+    """
+    _end_threads()
+    (said, says), (word, gives) = os.pipe(), os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with interrupts().held():
+        pid = os.fork()
+        if pid:
+            interrupts().outlive_the_terminal()
+            for end in (says, gives):
+                os.close(end)
+            return _listen(pid, said, word)
+        os.setsid()
+        for end in (said, word):
+            os.close(end)
+        _put(os.open(os.devnull, os.O_RDONLY), 0)
+        for end in (_OUT, _ERR):
+            os.dup2(says, end)
+        return Tether(says, gives)
+
+
+def _end_threads() -> None:
+    """Waits for threads that are about to end: of a process that becomes two, one would have only their locks."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(_PATIENCE_S if thread.daemon else None)
+            if thread.is_alive():
+                raise UsageError(f"--detach: the thread {thread.name} of this Python does not end; use nohup instead")
+
+
+def _listen(pid: int, said: int, word: int) -> Parted:
+    """Tells what the other process says until it lets go or ends; waits for its end when it was asked to end meanwhile."""
+    asked: list[None] = []
+
+    def pass_on() -> None:
+        asked.append(None)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+    with interrupts().heard_by(pass_on):
+        while True:
+            ready = select.select((said, word), (), ())[0]
+            if not (said in ready and _tell(said)) and word in ready:
+                break
+        os.set_blocking(said, False)
+        while _tell(said):
+            pass
+        run = os.read(word, _PIECE)
+        where = Path(os.fsdecode(run)) if run else None
+        if where is not None and not asked:
+            return Parted(run=where, code=None)
+        return Parted(run=where, code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+def _tell(said: int) -> bool:
+    """Says in the terminal what comes from the other process; whether anything came."""
+    try:
+        piece = os.read(said, _PIECE)
+    except BlockingIOError:
+        return False
+    with contextlib.suppress(OSError):  # the terminal may be gone
+        _write(_ERR, piece)
+    return bool(piece)
+
+
+def _put(fd: int, *places: int) -> None:
+    """Makes a file what is read or written at these numbers, by what is started too."""
+    for place in places:
+        os.dup2(fd, place)
+    if fd not in places:
+        os.close(fd)
+
+
+def _write(end: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(end, rest) :]

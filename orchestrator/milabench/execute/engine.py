@@ -1,0 +1,640 @@
+"""Carries out a plan: group after group, journal and records as it goes, an outcome for every step however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Literal, assert_never
+
+from milabench.errors import Unreachable
+from milabench.events.model import Why
+from milabench.events.rundir import attempt_stem
+from milabench.execute.api import (
+    Cancelled,
+    Emit,
+    Ended,
+    Executor,
+    Failed,
+    Frame,
+    Holder,
+    Missing,
+    Notice,
+    Order,
+    Outcome,
+    Passed,
+    Progress,
+    Recorder,
+    Serving,
+    Skipped,
+    Started,
+    Together,
+)
+from milabench.execute.interrupts import interrupts
+from milabench.execute.together import Gathering, gathering
+from milabench.plan.container import names_in
+from milabench.plan.model import Plan, Step
+
+INTERRUPTED = "the run was interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What carrying out a plan depends on beside the plan.
+
+    `env` is set for every step, `secret_env` names its secrets; `values` replace `@name` (`@run`: the run directory).
+    `makedirs` are folders that a step needs, `marks` files that are left when it has passed.
+
+    `locks` are the names of the devices' locks, by node; without `wait` a
+    device that somebody holds is an error. `preamble` gives the records, whole lines, with which a step's file begins.
+
+    `made` counts the attempts at steps that were made before, `passed` names steps that passed then. A group in which a
+    step fails is tried again up to `max_retries` times, all of it: its steps are measured side by side. After
+    `max_failures` failed steps nothing more is started.
+
+    `more` is asked, when all of the plan has ended and nothing of it was cancelled, what is to be done beyond it, and
+    again after that, until it is nothing. `lacks` is asked of a step that passed, with the stem of its files, what was to
+    be found in its records and is not there, empty when all is.
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: tuple[str, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    makedirs: Callable[[Step], tuple[str, ...]] | None = None
+    marks: Callable[[Step], tuple[str, ...]] | None = None
+    preamble: Callable[[Step], bytes] | None = None
+    locks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    wait: bool = False
+    grace_s: float = 5.0
+    made: Mapping[str, int] = field(default_factory=dict)
+    passed: frozenset[str] = frozenset()
+    max_retries: int = 0
+    max_failures: int | None = None
+    more: Callable[[], Plan | None] | None = None
+    lacks: Callable[[Step, str], str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead:
+    """CPU seconds that the harness used while steps ran, and how long they ran."""
+
+    control_cpu_s: float = 0.0
+    agent_cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """Of one core; 0.005 is half a percent."""
+        return (self.control_cpu_s + self.agent_cpu_s) / self.wall_s if self.wall_s > 0 else 0.0
+
+    def to_json(self) -> dict[str, float]:
+        """For the journal and the summary."""
+        return {
+            "control_cpu_s": round(self.control_cpu_s, 6),
+            "agent_cpu_s": round(self.agent_cpu_s, 6),
+            "wall_s": round(self.wall_s, 6),
+            "share": round(self.share, 6),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """A plan that was carried out: an outcome for each of its steps.
+
+    `interrupted`: somebody asked it to end; `is_cut` when that came before all was done.
+    """
+
+    outcomes: Mapping[str, Outcome]
+    interrupted: bool
+    is_cut: bool
+    overhead: Overhead
+
+    @property
+    def all_passed(self) -> bool:
+        """Whether nothing failed or was cancelled; a skipped step is no failure of its own."""
+        return not self.is_cut and all(isinstance(o, Passed | Skipped) for o in self.outcomes.values())
+
+
+async def execute(
+    plan: Plan,
+    executors: Mapping[str, Executor],
+    recorder: Recorder,
+    progress: Callable[[Progress], object],
+    settings: Settings | None = None,
+) -> Done:
+    """Carries out a plan and returns the outcome of every step.
+
+    `progress` must not raise (events.fanout.Fanout does not). The first SIGINT, SIGTERM or SIGHUP ends the steps in
+    order and cancels the rest, the second kills at once; either way it returns. Raises Unreachable when a device is
+    held by somebody else or a node cannot be asked for its locks; nothing has been started then.
+    """
+    engine = Engine(plan, executors, recorder, progress, settings or Settings())
+    loop = asyncio.get_running_loop()
+    with interrupts().heard_by(lambda: loop.call_soon_threadsafe(engine.interrupt)):
+        return await engine.carry_out()
+
+
+class Engine:
+    """One carrying out of a plan; `interrupt` may be called at any time from the loop's thread."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        executors: Mapping[str, Executor],
+        recorder: Recorder,
+        progress: Callable[[Progress], object],
+        settings: Settings,
+    ) -> None:
+        self._plan = plan
+        self._executors = executors
+        self._recorder = recorder
+        self._progress = progress
+        self._settings = settings
+        self._outcomes: dict[str, Outcome] = {name: Passed(step=name) for name in settings.passed}
+        self._attempts: dict[str, int] = {}
+        self._running: dict[str, Executor] = {}
+        self._unrecorded: dict[str, OSError] = {}
+        self._has_complained = False
+        self._interrupts = 0
+        self._is_whole = True
+        self._locking: asyncio.Task[None] | None = None
+        self._asides: set[asyncio.Task[None]] = set()
+        self._serving: dict[str, asyncio.Future[bool]] = {}
+        self._doomed: set[str] = set()
+        self._gathering: Gathering | None = None
+        self._limit: asyncio.TimerHandle | None = None
+
+    def interrupt(self) -> None:
+        """First: ends what runs, in order, and starts nothing more. Again: kills at once."""
+        self._interrupts += 1
+        if self._interrupts == 1:
+            self._progress(Notice(text="interrupted: ending the running steps; interrupt again to kill them"))
+        if self._locking is not None:
+            self._locking.cancel()
+        for step in self._running:
+            self._end(step, grace_s=None if self._interrupts == 1 else 0.0)
+
+    async def carry_out(self) -> Done:
+        """Everything, in the plan's order."""
+        await self._lock_devices()
+        control, agents, wall = time.process_time(), await self._agents_cpu_s(), 0.0
+        plan: Plan | None = self._plan
+        while plan is not None:
+            for group in plan.groups():
+                start = time.monotonic()
+                if await self._try_group(group):
+                    wall += time.monotonic() - start
+            plan = self._more()
+        while self._asides:
+            await asyncio.wait(set(self._asides))
+        overhead = Overhead(
+            control_cpu_s=time.process_time() - control,
+            agent_cpu_s=max(0.0, await self._agents_cpu_s() - agents),
+            wall_s=wall,
+        )
+        outcomes = {step.id: self._outcomes[step.id] for step in self._plan.steps}
+        is_cut = self._interrupts > 0 and (self._has_cancelled() or not self._is_whole)
+        done = Done(outcomes=outcomes, interrupted=self._interrupts > 0, is_cut=is_cut, overhead=overhead)
+        verdict = "interrupted" if is_cut else "passed" if done.all_passed else "failed"
+        self._journal({"run": "ended", "verdict": verdict, "overhead": overhead.to_json()})
+        return done
+
+    def _more(self) -> Plan | None:
+        """What is to be done beyond the plan, by what has been recorded; it belongs to the plan from now on."""
+        if self._settings.more is None:
+            return None
+        if self._interrupts or self._has_cancelled():
+            self._is_whole = False  # what is beyond it was not asked for
+            return None
+        plan = self._settings.more()
+        if plan is not None:
+            self._plan = replace(self._plan, steps=(*self._plan.steps, *plan.steps))
+        return plan
+
+    def _has_cancelled(self) -> bool:
+        return any(isinstance(outcome, Cancelled) for outcome in self._outcomes.values())
+
+    async def _lock_devices(self) -> None:
+        self._locking = asyncio.create_task(self._lock_all())
+        try:
+            await asyncio.wait({self._locking})
+            if not self._locking.cancelled():
+                self._locking.result()
+        finally:
+            self._locking.cancel()
+            self._locking = None
+
+    async def _lock_all(self) -> None:
+        for name in sorted(self._settings.locks):
+            holders = await self._executors[name].lock(
+                self._settings.locks[name], wait=self._settings.wait, emit=self._progress
+            )
+            if holders:
+                raise Unreachable(f"{name}: {held_by(holders[0])}; wait for its end with --wait")
+
+    async def _agents_cpu_s(self) -> float:
+        return sum(await asyncio.gather(*(executor.cpu_s() for executor in self._executors.values())))
+
+    async def _try_group(self, group: Sequence[Step]) -> bool:
+        """Runs a group, again while one of its steps fails and may be tried again; whether any was started."""
+        was_started = False
+        for tries_left in range(self._settings.max_retries, -1, -1):
+            for step in group:
+                self._attempts[step.id] = self._attempts.get(step.id, self._settings.made.get(step.id, 0)) + 1
+            ended: dict[str, Outcome] = {}
+            was_started = await self._run_group(group, ended) or was_started
+            failed = [step.id for step in group if isinstance(ended[step.id], Failed)]
+            if not failed or not tries_left or self._interrupts or any(step in self._unrecorded for step in failed):
+                break
+            self._progress(Notice(text=f"{', '.join(failed)}: trying again"))
+        return was_started
+
+    async def _run_group(self, group: Sequence[Step], ended: dict[str, Outcome]) -> bool:
+        """Runs the steps of a group together; whether any was started."""
+        startable = []
+        for step in group:
+            outcome = self._before_start(step)
+            if outcome is None:
+                startable.append(step)
+            else:
+                self._conclude(step, outcome, ended)
+        on_node: dict[str, int] = {}
+        for step in startable:
+            on_node[step.node] = on_node.get(step.node, 0) + 1
+        self._doomed.clear()
+        self._serving = {
+            step.id: asyncio.get_running_loop().create_future() for step in startable if role_of(step) == "server"
+        }
+        self._gathering = gathering(startable)
+        ports = await self._ports_of(startable)
+        tasks = [
+            asyncio.create_task(self._run_step(step, on_node[step.node], ports.get(job_of(step), {}), ended))
+            for step in startable
+        ]
+        if tasks:
+            try:
+                await asyncio.gather(*tasks)
+            except BaseException:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                raise
+            finally:
+                self._cancel_limit()
+        return bool(tasks)
+
+    async def _ports_of(self, group: Sequence[Step]) -> dict[str, dict[str, str]]:
+        """The value of `@port` for each job of a group that asks for one: free where its first step runs."""
+        ports: dict[str, dict[str, str]] = {}
+        for step in group:
+            job = job_of(step)
+            if job and job not in ports and any(job_of(other) == job and asks_for_port(other) for other in group):
+                port = await self._executors[step.node].port()
+                ports[job] = {} if port is None else {"port": str(port)}
+        return ports
+
+    def _before_start(self, step: Step) -> Outcome | None:
+        """The outcome of a step that will not be started."""
+        attempt, limit = self._attempts[step.id], self._settings.max_failures
+        if self._interrupts:
+            return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
+        if limit is not None and attempt == self._settings.made.get(step.id, 0) + 1 and self._failures() >= limit:
+            return Cancelled(step=step.id, detail=f"not started after {limit} failures", attempt=attempt)
+        for name in step.after:
+            before = self._outcomes.get(name)
+            if not isinstance(before, Passed):
+                return Skipped(step=step.id, reason=f"{name} {said_of(before)}", attempt=attempt)
+        if step.node not in self._executors:
+            return Failed(step=step.id, why="lost-node", detail=f"no node is called {step.node}", attempt=attempt)
+        return None
+
+    def _failures(self) -> int:
+        return sum(isinstance(outcome, Failed) for outcome in self._outcomes.values())
+
+    async def _run_step(
+        self, step: Step, group_size: int, values: Mapping[str, str], ended: dict[str, Outcome]
+    ) -> None:
+        if server_of(step) and not await self._is_served(step):
+            self._conclude(step, self._unserved(step, ended), ended)
+            return
+        try:
+            await self._attempt(step, group_size, values, ended)
+        finally:
+            self._tell_client(step, is_serving=False)
+
+    async def _attempt(self, step: Step, group_size: int, values: Mapping[str, str], ended: dict[str, Outcome]) -> None:
+        settings = self._settings
+        attempt = self._attempts[step.id]
+        order = Order(
+            step=step,
+            attempt=attempt,
+            group_size=group_size,
+            is_spread=self._gathering is not None and step.id in self._gathering.nodes,
+            env=settings.env,
+            secret_env=settings.secret_env,
+            values={**settings.values, **names_in(step, attempt), **values},
+            makedirs=settings.makedirs(step) if settings.makedirs else (),
+            marks=settings.marks(step) if settings.marks else (),
+            grace_s=settings.grace_s,
+        )
+        if settings.preamble is not None:
+            self._record(step, Frame(kind="rec", step=step.id, payload=settings.preamble(step)))
+            if step.id in self._unrecorded:
+                self._conclude(step, Cancelled(step=step.id, detail="cannot record", attempt=attempt), ended)
+                return
+        executor = self._running[step.id] = self._executors[step.node]
+        try:
+            outcome = await executor.run(order, self._emit_of(step))
+        finally:
+            self._running.pop(step.id, None)
+            self._together(step, "gone")
+        try:
+            self._recorder.finish(self._stem(step))
+        except OSError as error:
+            self._unrecordable(step, error)
+        self._conclude(step, self._with_log(step, outcome), ended)
+        if role_of(step) == "client":
+            self._end(server_of(step), is_done=True)
+        elif not isinstance(outcome, Passed):
+            self._end_rest_of_job(step)
+
+    def _together(self, step: Step, at: Literal["barrier", "end", "gone"]) -> None:
+        """Lets the steps of a group on several nodes measure when the last is ready, and end when the last has measured."""
+        group = self._gathering
+        if group is None or step.id not in group.nodes:
+            return
+        {"barrier": group.ready, "end": group.measured, "gone": group.ended}[at].add(step.id)
+        if self._interrupts:
+            return
+        if group.may_start:
+            group.is_released = True
+            self._cancel_limit()
+            self._meanwhile(self._release(group))
+        elif group.may_stop:
+            group.is_stopped = True
+            for other in group.live:
+                if executor := self._running.get(other):
+                    self._meanwhile(executor.stop(other))
+        elif at == "barrier" and self._limit is None and group.limit_s is not None and group.late:
+            self._limit = asyncio.get_running_loop().call_later(group.limit_s, self._fail_late, group)
+
+    async def _release(self, group: Gathering) -> None:
+        """Releases a group on all its nodes at the same time, and notes within what time, by our clock, that happened."""
+
+        async def release(node: str) -> tuple[str, dict[str, float]]:
+            asked = time.monotonic(), time.time()
+            there = await self._executors[node].release(group.group)
+            took = time.monotonic() - asked[0]
+            if there is None:
+                return node, {}
+            # Its clock was read between question and answer: in the middle, give or take half of that.
+            return node, {"ahead_s": round(there - asked[1] - took / 2, 6), "give_or_take_s": round(took / 2, 6)}
+
+        began = time.monotonic()
+        told = dict(
+            await asyncio.gather(*(release(node) for node in sorted({group.nodes[step] for step in group.live})))
+        )
+        within = round(time.monotonic() - began, 6)
+        entry = {"group": group.group, "state": "released", "within_s": within, "clocks": told}
+        self._journal({**entry, "steps": {step: group.nodes[step] for step in group.live}})
+
+    def _fail_late(self, group: Gathering) -> None:
+        """The last of a group was not ready in time: none of it can be measured."""
+        late = group.late
+        group.is_released = group.is_stopped = True  # nobody is let go while they end one after the other
+        for step in group.live:
+            if executor := self._running.get(step):
+                if step in late:
+                    told = f"not ready within {group.limit_s:g} s of the first of its group"
+                else:
+                    told = f"waited at the start barrier for {', '.join(late)}, which was not ready within {group.limit_s:g} s"
+                self._meanwhile(executor.end(step, late=told))
+
+    def _cancel_limit(self) -> None:
+        if self._limit is not None:
+            self._limit.cancel()
+            self._limit = None
+
+    async def _is_served(self, step: Step) -> bool:
+        """Waits for the server of a client; whether it can take requests."""
+        serving = self._serving.get(server_of(step))
+        return serving is not None and await asyncio.shield(serving)
+
+    def _tell_client(self, step: Step, *, is_serving: bool) -> None:
+        """Lets the client of a server go on; the first word counts."""
+        serving = self._serving.get(step.id)
+        if serving is not None and not serving.done():
+            serving.set_result(is_serving)
+
+    def _unserved(self, step: Step, ended: Mapping[str, Outcome]) -> Outcome:
+        """The outcome of a client that was not started, for want of its server."""
+        attempt = self._attempts[step.id]
+        if self._interrupts:
+            return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
+        server = server_of(step)
+        return Skipped(step=step.id, reason=f"{server} {said_of(ended.get(server))}", attempt=attempt)
+
+    def _with_log(self, step: Step, outcome: Outcome) -> Outcome:
+        """The outcome; of a server that failed, where to read why."""
+        if role_of(step) != "server" or not isinstance(outcome, Failed):
+            return outcome
+        stem = f"{self._settings.values.get('run', '.')}/{self._stem(step)}"
+        return replace(outcome, detail=f"{outcome.detail}; its output is in {stem}.*")
+
+    def _end_rest_of_job(self, step: Step) -> None:
+        """The other ranks of a job over several nodes wait for one that is gone, without end."""
+        for other in self._plan.steps:
+            if other.id != step.id and is_of_one_job(step, other):
+                self._doomed.add(other.id)  # it may be about to start
+                self._end(other.id)
+
+    def _emit_of(self, step: Step) -> Emit:
+        def emit(thing: Progress) -> None:
+            if isinstance(thing, Frame):
+                self._record(step, thing)
+            elif isinstance(thing, Serving):
+                self._tell_client(step, is_serving=True)
+            elif isinstance(thing, Together):
+                self._together(step, thing.at)
+            elif isinstance(thing, Started):
+                self._journal_step(step, state="started", pid=thing.pid, pgid=thing.pgid, pid_start=thing.pid_start)
+                if self._interrupts or step.id in self._unrecorded or step.id in self._doomed:
+                    self._end(step.id)
+            self._progress(thing)
+
+        return emit
+
+    def _record(self, step: Step, frame: Frame) -> None:
+        if step.id in self._unrecorded and frame.kind != "rec":
+            return  # it is being ended; what it still says at full speed must not delay that
+        append = self._recorder.append_lines if frame.kind == "line" else self._recorder.append
+        try:
+            append(self._stem(step), frame.payload)
+        except OSError as error:
+            self._unrecordable(step, error)
+
+    def _unrecordable(self, step: Step, error: OSError) -> None:
+        """A step whose records cannot be kept has no use: it is ended and fails. It is said once for the whole run."""
+        if step.id not in self._unrecorded:
+            self._unrecorded[step.id] = error
+            self._end(step.id)
+        self._complain(error)
+
+    def _complain(self, error: OSError) -> None:
+        if not self._has_complained:
+            self._has_complained = True
+            self._progress(Notice(text=f"cannot record: {_reason(error)}; the steps concerned fail"))
+
+    def _stem(self, step: Step) -> str:
+        return attempt_stem(step.stem or step.id, self._attempts[step.id])
+
+    def _conclude(self, step: Step, outcome: Outcome, ended: dict[str, Outcome]) -> None:
+        """Notes the end of an attempt; a step that passed once has passed, whatever became of another attempt."""
+        outcome = self._as_recorded(step, self._with_data(step, outcome))
+        entry: dict[str, object] = {"outcome": name_of(outcome)}
+        match outcome:
+            case Failed():
+                entry |= {"why": outcome.why, "detail": outcome.detail}
+            case Skipped():
+                entry |= {"detail": outcome.reason}
+            case Cancelled():
+                entry |= {"detail": outcome.detail}
+            case Passed():
+                entry |= {"reasons": list(outcome.reasons)} if outcome.reasons else {}
+            case Missing():
+                pass
+            case _:
+                assert_never(outcome)
+        self._journal_step(step, state="ended", **entry)
+        outcome = self._as_recorded(step, outcome)  # the journal may just have been what could not be written
+        ended[step.id] = outcome
+        if not isinstance(self._outcomes.get(step.id), Passed):
+            self._outcomes[step.id] = outcome
+        self._progress(Ended(step=step.id, outcome=outcome))
+
+    def _with_data(self, step: Step, outcome: Outcome) -> Outcome:
+        """The outcome, failed if what was to be found in the records of a step that passed is not there."""
+        if not isinstance(outcome, Passed) or self._settings.lacks is None:
+            return outcome
+        lacking = self._settings.lacks(step, self._stem(step))
+        if not lacking:
+            return outcome
+        return Failed(step=step.id, why="no-data", detail=lacking, attempt=outcome.attempt)
+
+    def _as_recorded(self, step: Step, outcome: Outcome) -> Outcome:
+        """The outcome, failed if it was not recorded: what nobody can read afterwards has not been measured."""
+        error = self._unrecorded.get(step.id)
+        if error is None or isinstance(outcome, Skipped | Missing):
+            return outcome
+        why: Why = "no-space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "environment"
+        return Failed(step=step.id, why=why, detail=f"cannot record: {_reason(error)}", attempt=outcome.attempt)
+
+    def _journal_step(self, step: Step, **entry: object) -> None:
+        known = {key: value for key, value in entry.items() if value is not None}
+        whole = {"step": step.id, "attempt": self._attempts[step.id], "node": step.node, **known}
+        try:
+            self._recorder.journal(whole)
+        except OSError as error:
+            self._unrecordable(step, error)
+
+    def _journal(self, entry: Mapping[str, object]) -> None:
+        try:
+            self._recorder.journal(entry)
+        except OSError as error:
+            self._complain(error)
+
+    def _end(self, step: str, grace_s: float | None = None, *, is_done: bool = False) -> None:
+        executor = self._running.get(step)
+        if executor is not None:
+            self._meanwhile(executor.end(step, grace_s=grace_s, is_done=is_done))
+
+    def _meanwhile(self, what: Coroutine[Any, Any, None]) -> None:
+        """Does something while steps run; `carry_out` returns after it."""
+        task = asyncio.create_task(what)
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
+
+
+def is_of_one_job(step: Step, other: Step) -> bool:
+    """Whether two steps need each other, as the ranks of a job and a server and its client do."""
+    return bool(job_of(step)) and job_of(step) == job_of(other)
+
+
+def job_of(step: Step) -> str:
+    """What all steps share that need each other; empty for a step that needs no other."""
+    if role_of(step):
+        return step.id if role_of(step) == "server" else server_of(step)
+    plan = step.config.get("plan")
+    if not isinstance(plan, Mapping):
+        return ""
+    if plan.get("method") == "multinode":
+        return step.group
+    return f"{step.group}@{step.node}" if plan.get("ranks") else ""
+
+
+def role_of(step: Step) -> str:
+    """`server` or `client`; empty for a step that is neither."""
+    return str(step.config.get("role") or "")
+
+
+def server_of(step: Step) -> str:
+    """The step that a client talks to; empty for what is no client."""
+    server = step.config.get("server")
+    return str(server.get("step") or "") if role_of(step) == "client" and isinstance(server, Mapping) else ""
+
+
+def asks_for_port(step: Step) -> bool:
+    """Whether a value of the step is a port that is chosen at the start."""
+    return any(text.endswith("@port") for text in (*step.argv, *step.env.values())) or "@port" in str(
+        step.config.get("server")
+    )
+
+
+def name_of(outcome: Outcome) -> str:
+    """The outcome in the vocabulary of docs/protocol.md, section 5."""
+    match outcome:
+        case Passed():
+            return "passed"
+        case Failed():
+            return "failed"
+        case Skipped():
+            return "skipped"
+        case Cancelled():
+            return "cancelled"
+        case Missing():
+            return "missing"
+        case _:
+            assert_never(outcome)
+
+
+def said_of(outcome: Outcome | None) -> str:
+    """What became of a step that another one waited for."""
+    match outcome:
+        case None | Missing():
+            return "was not run"
+        case Passed():
+            return "passed"
+        case Failed():
+            return f"failed ({outcome.why}: {outcome.detail})"
+        case Skipped():
+            return f"was skipped ({outcome.reason})"
+        case Cancelled():
+            return "was cancelled"
+        case _:
+            assert_never(outcome)
+
+
+def held_by(holder: Holder) -> str:
+    """Who holds a device, for a person."""
+    since = datetime.fromtimestamp(holder.since).strftime(" since %Y-%m-%d %H:%M:%S") if holder.since else ""
+    whom = f"run {holder.run} (pid {holder.pid}" if holder.run else "somebody ("
+    place = f"{holder.user}@{holder.host}" if holder.host else "unknown"
+    return f"device {holder.name} is held by {whom}{', ' if holder.run else ''}{place}){since}"
+
+
+def _reason(error: OSError) -> str:
+    text = error.strerror or str(error)
+    return f"{error.filename}: {text}" if error.filename else text

@@ -1,0 +1,93 @@
+"""Makes sure that engines have the images of containers: looks on this machine, fetches here and on other nodes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+
+from milabench.errors import EnvironmentFailed
+from milabench.execute.api import Failed, Order
+from milabench.execute.machine import Machine, remote_node
+from milabench.plan.image import Image, in_one_line
+from milabench.plan.model import Step
+
+
+def missing_images(images: Iterable[Image]) -> list[str]:
+    """Those that are not on this machine, or whose engine is not, as a person names them."""
+    return [f"image {image.name} ({why})" for image in images if (why := _why_missing(image))]
+
+
+def _why_missing(image: Image) -> str:
+    if shutil.which(image.engine) is None:
+        return f"{image.engine} is not on PATH"
+    return "" if _succeeds(image.look) else image.engine
+
+
+def fetch_here(images: Iterable[Image], *, anew: bool, say: Callable[[str], object]) -> int:
+    """Fetch what is missing, or all of it `anew`; how many. Raises EnvironmentFailed with a line for each that is not there.
+
+    What was there and cannot be fetched anew stays: it may have been loaded by hand.
+    """
+    failed, fetched = [], 0
+    for image in images:
+        if shutil.which(image.engine) is None:
+            failed.append(no_engine(image))
+            continue
+        is_there = _succeeds(image.look)
+        if is_there and not (anew and image.fetch):
+            continue
+        if not image.fetch:
+            failed.append(image.absence)
+            continue
+        say(f"{image.name}: fetching with {image.engine}")
+        done = subprocess.run(image.fetch, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            fetched += 1
+        elif is_there:
+            say(f"{image.name}: kept as it is; {not_fetched(image, done.stderr)}")
+        else:
+            failed.append(not_fetched(image, done.stderr))
+    if failed:
+        raise EnvironmentFailed("\nerror: ".join(failed))
+    return fetched
+
+
+async def fetch_there(machine: Machine, images: Iterable[Image], *, anew: bool) -> None:
+    """The same on another machine. Raises EnvironmentFailed with a line for each that cannot be fetched."""
+    failed = []
+    marker = f"images-{os.getpid()}-{os.urandom(4).hex()}"
+    async with remote_node(machine, marker) as node:
+        for number, image in enumerate(images):
+            step = Step(
+                id=f"image{number}",
+                bench="install",
+                phase="install",
+                argv=("/bin/sh", "-c", in_one_line(image, anew=anew)),
+                env={"PATH": "@path"},
+                cwd="/",
+                needs_data=False,
+            )
+            outcome = await node.run(Order(step=step), lambda _: None)
+            if isinstance(outcome, Failed):
+                failed.append(f"{machine.name}: {not_fetched(image, outcome.detail)}")
+    if failed:
+        raise EnvironmentFailed("\nerror: ".join(failed))
+
+
+def no_engine(image: Image) -> str:
+    """What to say where the engine is not installed."""
+    return f"image {image.name}: {image.engine} is not on PATH; install it, or choose another container.engine"
+
+
+def not_fetched(image: Image, said: str) -> str:
+    """What to say where an image cannot be fetched, in one line."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    why = lines[-1].removeprefix("Error: ") if lines else "it did not say why"
+    return f"image {image.name}: {image.engine} cannot fetch it: {why}; correct container.image, or load the image yourself"
+
+
+def _succeeds(command: tuple[str, ...]) -> bool:
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return done.returncode == 0

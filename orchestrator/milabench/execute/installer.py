@@ -1,0 +1,222 @@
+"""The commands of uv and pip as values, and what their complaints mean, in one line; runs nothing itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from milabench.plan.venvs import VenvSpec
+
+TORCH_INDEX = "https://download.pytorch.org/whl"
+NO_NETWORK = "the network cannot be reached and the cache does not hold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A command that may do the job; the next attempt is made when it fails.
+
+    `env` is set on top of the user's. `rehearse` asks to look first, with `--dry-run`, whether it would pull CUDA
+    packages into an environment that must not have them.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    needs_network: bool = True
+    rehearse: bool = False
+
+
+class Installer(Protocol):
+    """What building an environment needs to know about a program that can build one."""
+
+    @property
+    def name(self) -> Literal["uv", "pip"]:
+        """What it is called."""
+
+    def create(self, spec: VenvSpec, python: str, folder: str) -> Attempt:
+        """Make an empty environment in `folder`."""
+
+    def install(
+        self, spec: VenvSpec, folder: str, requirements: str, constraints: str | None, upgrade: bool
+    ) -> Iterator[Attempt]:
+        """Install the requirement file; the first attempts are those that need no network."""
+
+    def build(self, project: str, into: str) -> Iterator[Attempt]:
+        """Build the wheel of a project."""
+
+    def add(self, folder: str, wheel: str) -> Attempt:
+        """Install one wheel without its dependencies."""
+
+    def check(self, folder: str) -> Attempt:
+        """Say which requirements of the installed packages are not met."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uv:
+    """uv, at `path`.
+
+    `is_reachable` says whether an index answers; it is asked only before the network is used. `options` are those for
+    what uv reads from no variable.
+    """
+
+    path: str
+    is_reachable: Callable[[str], bool]
+    options: tuple[str, ...] = ()
+    name: Literal["uv", "pip"] = "uv"
+
+    def create(self, spec: VenvSpec, python: str, folder: str) -> Attempt:
+        """Make an empty environment in `folder`."""
+        argv = (self.path, "venv", "--no-project", "--python", python, "--prompt", spec.group, folder)
+        return Attempt(argv=argv, needs_network=False)
+
+    def install(
+        self, spec: VenvSpec, folder: str, requirements: str, constraints: str | None, upgrade: bool
+    ) -> Iterator[Attempt]:
+        """Install the requirement file.
+
+        With hashes, what the cache holds is exactly what an index would give, so the cache is tried alone first: it
+        is ten times faster and works offline. What was cached may have come from either index of a torch build.
+        """
+        backend = spec.torch_backend
+        chosen = {"UV_TORCH_BACKEND": backend} if backend else {}
+        into = ("--python", f"{folder}/bin/python", "--compile-bytecode", *self.options)
+        if spec.is_hashed:
+            argv = (self.path, "pip", "sync", *into, "--require-hashes", requirements)
+            yield Attempt(argv=(*argv, "--offline"), needs_network=False)
+            if backend:
+                yield Attempt(argv=(*argv, "--offline"), env=chosen, needs_network=False)
+        else:
+            limits = ("--constraints", constraints) if constraints else ()
+            fresh = ("--upgrade", "--refresh") if upgrade else ()
+            argv = (self.path, "pip", "install", *into, *fresh, "--requirements", requirements, *limits)
+        if backend and self.is_reachable(torch_index(backend)):
+            yield Attempt(argv=argv, env=chosen)
+        else:
+            may_be_cuda = spec.is_for_cpu and backend is not None and not spec.is_hashed
+            yield Attempt(argv=argv, rehearse=may_be_cuda)
+
+    def build(self, project: str, into: str) -> Iterator[Attempt]:
+        """Build the wheel of a project; its build backend comes from the cache when it can."""
+        argv = (self.path, "build", "--wheel", "--no-create-gitignore", *self.options, "--out-dir", into, project)
+        yield Attempt(argv=(*argv, "--offline"), needs_network=False)
+        yield Attempt(argv=argv)
+
+    def add(self, folder: str, wheel: str) -> Attempt:
+        """Install one wheel without its dependencies."""
+        options = ("--python", f"{folder}/bin/python", "--compile-bytecode", "--no-deps", "--offline")
+        return Attempt(argv=(self.path, "pip", "install", *options, wheel), needs_network=False)
+
+    def check(self, folder: str) -> Attempt:
+        """Say which requirements of the installed packages are not met."""
+        return Attempt(argv=(self.path, "pip", "check", "--python", f"{folder}/bin/python"), needs_network=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pip:
+    """pip, where there is no uv: slower, the same result. `python` runs it for what needs no environment."""
+
+    python: str
+    is_reachable: Callable[[str], bool]
+    name: Literal["uv", "pip"] = "pip"
+
+    def create(self, spec: VenvSpec, python: str, folder: str) -> Attempt:
+        """Make an environment in `folder`."""
+        argv = (python, "-m", "venv", "--prompt", spec.group, folder)
+        return Attempt(argv=argv, needs_network=False)
+
+    def install(
+        self, spec: VenvSpec, folder: str, requirements: str, constraints: str | None, upgrade: bool
+    ) -> Iterator[Attempt]:
+        """Install the requirement file; the PyTorch index is one more place to look."""
+        backend = spec.torch_backend
+        extra = (
+            {"PIP_EXTRA_INDEX_URL": torch_index(backend)} if backend and self.is_reachable(torch_index(backend)) else {}
+        )
+        argv = (f"{folder}/bin/python", "-m", "pip", "install", "--no-input", "--requirement", requirements)
+        if spec.is_hashed:
+            yield Attempt(argv=(*argv, "--require-hashes", "--no-deps"), env=extra)
+        else:
+            limits = ("--constraint", constraints) if constraints else ()
+            yield Attempt(argv=(*argv, *limits, *(("--upgrade",) if upgrade else ())), env=extra)
+
+    def build(self, project: str, into: str) -> Iterator[Attempt]:
+        """Build the wheel of a project."""
+        yield Attempt(argv=(self.python, "-m", "pip", "wheel", "--no-input", "--no-deps", "--wheel-dir", into, project))
+
+    def add(self, folder: str, wheel: str) -> Attempt:
+        """Install one wheel without its dependencies."""
+        argv = (f"{folder}/bin/python", "-m", "pip", "install", "--no-input", "--no-deps", "--no-index", wheel)
+        return Attempt(argv=argv, needs_network=False)
+
+    def check(self, folder: str) -> Attempt:
+        """Say which requirements of the installed packages are not met."""
+        return Attempt(argv=(f"{folder}/bin/python", "-m", "pip", "check"), needs_network=False)
+
+
+def torch_index(backend: str) -> str:
+    """Where the builds of torch for a backend are published."""
+    return f"{TORCH_INDEX}/{backend}/"
+
+
+def pulls_cuda(rehearsal: str) -> str | None:
+    """The first CUDA package that uv said it would install, if any."""
+    found = re.search(r"^\s*\+ ((?:nvidia|cuda)-\S+)", rehearsal, re.MULTILINE)
+    return found[1] if found else None
+
+
+# The first that matches wins: a full disk also breaks downloads, and a mismatch is reported as a failed download.
+_MEANINGS: Sequence[tuple[re.Pattern[str], str]] = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), meaning)
+    for pattern, meaning in (
+        (r"no space left on device|os error 28\b|disk quota exceeded", "no space left on the disk"),
+        (
+            r"hash mismatch for `([^`]+)`",
+            "{0}: the file that the index gave does not have a hash of the lock; nothing was installed from it",
+        ),
+        (
+            r"THESE PACKAGES DO NOT MATCH THE HASHES.*?\n\s+(\S+)",
+            "{0}: the file that the index gave does not have a hash of the lock; nothing was installed from it",
+        ),
+        (r"because (\S+) was not found in the cache", NO_NETWORK + " {0}"),
+        (
+            r"Failed to fetch: `?([^`\s]+)`?.*?(dns error|connect|timed? ?out|network|unreachable)",
+            "cannot reach {0}, and the cache does not hold everything; check the network or the index of `pip config`",
+        ),
+        (
+            r"Because (\S+?) was not found in (?:the package registry|the provided package locations)",
+            "requirement {0} does not exist on the configured indexes",
+        ),
+        (
+            r"Because there (?:is|are) no versions? of (\S+?)(?:,)? (?:and|that|we|\()",
+            "requirement {0} does not exist on the configured indexes",
+        ),
+        (
+            r"(?:Failed to establish a new connection|NewConnectionError|Temporary failure in name resolution).*?"
+            r"No matching distribution found for (\S+)",
+            NO_NETWORK + " {0}",
+        ),
+        (r"No matching distribution found for (\S+)", "requirement {0} does not exist on the configured indexes"),
+        (
+            r"Failed to initialize cache at `([^`]+)`",
+            "{0}: the cache of uv cannot be made there; UV_CACHE_DIR names another folder",
+        ),
+        (
+            r"`([^`\n]+)`(?: to `[^`\n]+`)?: (?:permission denied|read-only file system)",
+            "{0}: not allowed to write there",
+        ),
+        (r"permission denied|os error 13\b|read-only file system", "not allowed to write there"),
+    )
+)
+
+
+def meaning(output: str) -> str:
+    """One line for a person out of what uv or pip wrote before it gave up."""
+    # uv wraps its explanations at the width of a terminal, also where there is none.
+    flowing = re.sub(r"\n\s{2,}(?=\S)(?!cause:)", " ", output)
+    for pattern, sentence in _MEANINGS:
+        if found := pattern.search(output) or pattern.search(flowing):
+            return sentence.format(*found.groups())
+    lines = [line.strip() for line in flowing.splitlines() if line.strip()]
+    errors = [re.sub(r"^(error|ERROR|cause):\s*", "", line) for line in lines if re.match(r"error:|cause:", line, re.I)]
+    return ": ".join(errors[:2]) or (lines[-1] if lines else "ended without a word")

@@ -1,0 +1,187 @@
+"""What SIGINT, SIGTERM and SIGHUP do to a command, at every instant of its life; nobody else touches their handlers.
+
+A command is asked to end once. Where nothing else is said, that is an exception, raised once: nothing raises again
+into the unwinding. Around an event loop, from before it is made until it is closed, nothing is raised at all, for asyncio
+does not survive that everywhere: signals are told to whoever listens, or kept until the loop is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from milabench.errors import INTERRUPTED
+
+if TYPE_CHECKING:
+    import asyncio
+    from sys import UnraisableHookArgs
+
+T = TypeVar("T")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Who asks again within this time means the same wish: a terminal that goes away sends two signals, `cancel --now` too.
+PATIENCE_S = 1.0
+AGAIN_S = 0.001
+
+
+class Asked(KeyboardInterrupt):
+    """Somebody asked the command to end.
+
+    A class of our own, because Python ends a process by SIGINT, whatever it says, once a plain KeyboardInterrupt has left a
+    string that was executed, and dataclasses execute strings.
+    """
+
+
+class Interrupts:
+    """The handler of the process's signals; it works from `take_over` on, in the main thread, until `over`."""
+
+    def __init__(self) -> None:
+        self._listener: Callable[[], object] | None = None
+        self._child: Callable[[int], object] | None = None
+        self._is_held = False
+        self._kept: list[int] = []
+        self._asked: float | None = None
+        self._is_over = False
+
+    def take_over(self) -> None:
+        """Handle the signals from now on; those that were said not to matter (nohup, a script's background job) do not."""
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self)
+        signal.signal(signal.SIGALRM, self)
+        sys.unraisablehook = self._on_unraisable
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether Asked was raised."""
+        return self._asked is not None
+
+    def over(self) -> None:
+        """How the command ends is decided: no signal changes it while the interpreter takes itself apart."""
+        self._is_over = True
+        for number in (*SIGNALS, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+
+    def outlive_the_terminal(self) -> None:
+        """Go on when the terminal goes away: what is left to do is not for whoever sits there."""
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal. Raises Asked, but never twice, and not while signals are held or listened to."""
+        if self._is_over:
+            return
+        if self._child is not None:
+            if number in (signal.SIGTERM, signal.SIGHUP):
+                self._child(number)
+        elif self._listener is not None:
+            self._listener()
+        elif self._is_held:
+            self._kept.append(number)
+        elif self._asked is None or number == signal.SIGALRM:
+            self._asked = time.monotonic()
+            raise Asked
+        elif time.monotonic() - self._asked > PATIENCE_S:
+            # Tidying up hangs. What is left is what `kill -9` leaves, and found as that is.
+            os.write(2, b"interrupted\n")
+            os._exit(INTERRUPTED)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Nothing is raised meanwhile; a signal that nobody listened to is raised at the end."""
+        before, self._is_held = self._is_held, True
+        try:
+            yield
+        finally:
+            self._is_held = before
+        if self._kept and not before:
+            self._kept.clear()
+            self(signal.SIGINT, None)
+
+    @contextlib.contextmanager
+    def heard_by(self, listener: Callable[[], object]) -> Iterator[None]:
+        """Signals call `listener` meanwhile, those that were held before at once; it may be called at any instant."""
+        before, self._listener = self._listener, listener
+        try:
+            for _ in self._kept:
+                listener()
+            self._kept.clear()
+            yield
+        finally:
+            self._listener = before
+
+    @contextlib.contextmanager
+    def left_to(self, child: Callable[[int], object]) -> Iterator[None]:
+        """A child has the terminal meanwhile, and what is typed there is for it: Ctrl-C and Ctrl-\\ reach it by themselves.
+
+        What is sent to this process alone, SIGTERM and SIGHUP, is handed on; so is what was held before: it may
+        have come before there was a child. Signals stay caught, because the child would inherit that they are ignored.
+        """
+        quit_before = signal.signal(signal.SIGQUIT, self) if self._is_ours() else None
+        self._child = child
+        try:
+            for number in filter(SIGNALS.__contains__, self._kept):
+                child(number)
+            self._kept.clear()
+            yield
+        finally:
+            self._child = None
+            if quit_before is not None:
+                signal.signal(signal.SIGQUIT, quit_before)
+
+    def _is_ours(self) -> bool:
+        """Whether this handler took over; a function that a test calls leaves the process's signals alone."""
+        return any(signal.getsignal(number) is self for number in SIGNALS)
+
+    def _on_unraisable(self, unraisable: UnraisableHookArgs) -> None:
+        """Python drops what is raised in a finaliser or a weak reference's callback: there we raise again, a little later."""
+        if issubclass(unraisable.exc_type, Asked):
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
+        else:
+            sys.__unraisablehook__(unraisable)
+
+
+def interrupts() -> Interrupts:
+    """The process's handler; one that never hears anything where none took over, as in a test that calls a function."""
+    handlers = (signal.getsignal(number) for number in SIGNALS)
+    return next((handler for handler in handlers if isinstance(handler, Interrupts)), Interrupts())
+
+
+def run_held(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What `asyncio.run(main())` returns, with signals held from before there is a loop until there is none."""
+    import asyncio
+
+    with interrupts().held():
+        return asyncio.run(main())
+
+
+class HeldLoop:
+    """An event loop that rests between what is run in it; signals are held while it does anything, as `run_held` holds them."""
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `main()` returns; the loop is made for the first."""
+        import asyncio
+
+        with interrupts().held():
+            self._runner = self._runner or asyncio.Runner()
+            return self._runner.run(main())
+
+    def close(self) -> None:
+        """End the loop, if there is one; the next `run` makes a new one."""
+        if self._runner is not None:
+            with interrupts().held():
+                self._runner.close()
+                self._runner = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a loop, in which something may rest."""
+        return self._runner is not None

@@ -1,0 +1,172 @@
+"""Connections by the system's own ssh, for logins that need Kerberos, FIDO keys or a ProxyCommand: a master per machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from milabench.errors import Unreachable
+from milabench.execute.nodes import Reader, Writer
+from milabench.execute.ssh import CONNECT_S, KEEPALIVE_COUNT, KEEPALIVE_S, Address
+
+PERSIST_S = 30  # a master without a session outlives us for so long
+FAILED = 255  # of ssh itself, not of the command
+
+
+class OpensshChannel:
+    """A command over a master connection."""
+
+    def __init__(self, process: asyncio.subprocess.Process, words: Path) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.reader: Reader = process.stdout
+        self.writer: Writer = process.stdin
+        self._process = process
+        self._words = words
+
+    async def how_it_ended(self) -> str:
+        """How the command ended; ssh's own code says that the connection was lost."""
+        code = await self._process.wait()
+        if code == FAILED:
+            said = self.said()
+            return f"the connection was lost{': ' if said else ''}{said}"
+        return f"the agent ended with exit code {code}" if code >= 0 else "the connection was lost: ssh was killed"
+
+    def said(self) -> str:
+        """The last line on its standard error."""
+        return _last_line(self._words)
+
+
+class OpensshConnection:
+    """A master connection of the system's ssh; each command is a client of it."""
+
+    def __init__(self, address: Address, folder: Path, options: Sequence[str]) -> None:
+        self._address = address
+        self._folder = folder
+        self._options = options
+        self._count = 0
+        self._children: list[asyncio.subprocess.Process] = []
+
+    @property
+    def lost(self) -> str | None:
+        """Why it can be used no longer: the master removes its socket when it ends."""
+        return None if (self._folder / "s").exists() else "the connection was lost"
+
+    async def start(self, command: str) -> OpensshChannel:
+        """Starts a line of the login shell. Raises Unreachable."""
+        if self.lost:
+            raise Unreachable(f"{self._address.name}: {self.lost}")
+        self._count += 1
+        words = self._folder / f"stderr-{self._count}"
+        with words.open("wb") as file:
+            process = await asyncio.create_subprocess_exec(
+                *("ssh", "-T", "-o", "ControlMaster=no", *self._options, self._address.host, command),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=file,
+                start_new_session=True,
+                limit=1 << 20,
+            )
+        self._children.append(process)
+        return OpensshChannel(process, words)
+
+    async def close(self) -> None:
+        """Ends the master and everything that runs over it."""
+        if self.lost is None:
+            await _quiet("ssh", "-O", "exit", *self._options, self._address.host)
+        for child in self._children:
+            if child.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    child.kill()
+                await child.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+async def connect(address: Address) -> OpensshConnection:
+    """A master connection to a machine. Raises Unreachable, with the node's name and what ssh said."""
+    if shutil.which("ssh") is None:
+        raise Unreachable(f"{address.name}: no ssh on PATH; transport: asyncssh needs none")
+    if address.key and not (key := Path(address.key).expanduser()).exists():  # ssh itself would go on with others
+        raise Unreachable(f"{address.name}: {key}: no such file; system.sshkey names the private key")
+    folder = Path(tempfile.mkdtemp(prefix="milabench-ssh-"))  # short: a socket's path may have 107 bytes
+    options = _options(address, folder / "s")
+    words = folder / "stderr"
+    if address.accept_new:
+        with contextlib.suppress(OSError):  # ssh makes the file, not the folder; that it could not is said below
+            address.known_hosts_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    master = ("ssh", "-f", "-N", "-o", "ControlMaster=yes", "-o", f"ControlPersist={PERSIST_S}", *options, address.host)
+    try:
+        with words.open("wb") as file:  # not a pipe: the master keeps it open
+            process = await asyncio.create_subprocess_exec(
+                *master,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=file,
+                start_new_session=True,
+            )
+        try:
+            code = await asyncio.wait_for(process.wait(), 3 * CONNECT_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise Unreachable(
+                f"{address.name}: {address.shown}: ssh was not ready within {3 * CONNECT_S:g} s"
+            ) from None
+        if "Failed to add the host" in words.read_text(errors="backslashreplace"):
+            await _quiet("ssh", "-O", "exit", *options, address.host)
+            raise Unreachable(f"{address.name}: its new host key cannot be recorded in {address.known_hosts_file}")  # noqa: TRY301
+        if code != 0:
+            raise Unreachable(f"{address.name}: {address.shown}: {_why(words, address)}")  # noqa: TRY301 - the folder goes
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return OpensshConnection(address, folder, options)
+
+
+def _options(address: Address, socket: Path) -> list[str]:
+    settings = {
+        "BatchMode": "yes",  # nobody is there to type a password
+        "StrictHostKeyChecking": "accept-new" if address.accept_new else "yes",
+        "ServerAliveInterval": f"{KEEPALIVE_S:g}",
+        "ServerAliveCountMax": str(KEEPALIVE_COUNT),
+        "ConnectTimeout": f"{CONNECT_S:g}",
+        "ControlPath": str(socket),
+    }
+    if address.known_hosts:
+        settings["UserKnownHostsFile"] = str(address.known_hosts_file)
+    words = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+    words += ["-p", str(address.port)] if address.port != 22 else []
+    words += ["-l", address.user] if address.user else []
+    words += ["-i", str(Path(address.key).expanduser()), "-o", "IdentitiesOnly=yes"] if address.key else []
+    words += ["-J", address.proxy_jump] if address.proxy_jump else []
+    return words
+
+
+def _why(words: Path, address: Address) -> str:
+    text = words.read_text(errors="backslashreplace")
+    file = address.known_hosts_file
+    if "IDENTIFICATION HAS CHANGED" in text:
+        return f"its host key is another one than {file} has: somebody may stand in between; remove the old one if not"
+    if "Host key verification failed" in text:
+        return f"its host key is not in {file}; add it, or record what is found with --accept-new-host-keys"
+    if "Permission denied" in text:
+        return "none of our keys is accepted; name one with system.sshkey, or load it into an ssh agent"
+    return _last_line(words) or "ssh failed without a word"
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = path.read_text(errors="backslashreplace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1][:300] if lines else ""
+
+
+async def _quiet(*words: str) -> None:
+    null = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(*words, stdin=null, stdout=null, stderr=null)
+    await process.wait()

@@ -1,0 +1,134 @@
+"""Writing lock files: uv resolves, the indexes list the files, and the lock replaces the old one in one step."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from milabench.errors import EnvironmentFailed
+from milabench.execute.indexes import indexes, mask, pip_settings, uv_env, uv_options
+from milabench.execute.installer import meaning, torch_index
+from milabench.execute.sources import release_files
+from milabench.execute.venv import Progress, Report, answers, benchmate_requirements, find_uv
+from milabench.plan.pin import PinSpec, lock_text, pin_command
+from milabench.plan.requirements import parse
+
+__all__ = ["Pinned", "benchmate_requirements", "pin_locks"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Resolver:
+    uv: str
+    environ: Mapping[str, str]
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """A lock that was written, or was right already. `unverified` says what could not be asked."""
+
+    path: Path
+    has_changed: bool
+    packages: int
+    unverified: str = ""
+
+
+def pin_locks(
+    specs: Sequence[PinSpec],
+    *,
+    environ: Mapping[str, str],
+    report: Report,
+    pip: Mapping[str, str] | None = None,
+) -> tuple[Pinned, ...]:
+    """Write the locks of every specification. Raises EnvironmentFailed at the first that cannot be resolved."""
+    uv = find_uv(environ)
+    if uv is None:
+        raise EnvironmentFailed("pin needs uv, which was not found; pip install uv")
+    settings = pip if pip is not None else pip_settings(environ)
+    resolver = _Resolver(uv=uv, environ=environ, settings=settings)
+    reachable: dict[str, bool] = {}
+    known: dict[str, tuple[tuple[str, str], ...]] = {}
+    written: list[Pinned] = []
+    for spec in specs:
+        report(Progress(subject=f"{spec.group} ({spec.variant})", stage="resolving"))
+        if spec.backend and spec.backend not in reachable:
+            reachable[spec.backend] = answers(torch_index(spec.backend), {**environ, **uv_env(settings, environ)})
+        written += _pin(spec, resolver, bool(spec.backend) and reachable[spec.backend or ""], known)
+    for lock in written:
+        change = "written" if lock.has_changed else "unchanged"
+        report(
+            Progress(subject=str(lock.path), stage=change, detail=f"{lock.packages} packages {lock.unverified}".strip())
+        )
+    return tuple(written)
+
+
+def _pin(
+    spec: PinSpec,
+    resolver: _Resolver,
+    is_reachable: bool,
+    known: dict[str, tuple[tuple[str, str], ...]],
+) -> list[Pinned]:
+    environ, settings = resolver.environ, resolver.settings
+    if spec.variant not in ("cpu", "unpinned"):
+        # A local folder of cpu builds has the higher version (2.13.0+cpu is above 2.13.0) and would win.
+        settings = {name: value for name, value in settings.items() if name != "find-links"}
+        environ = {name: value for name, value in environ.items() if name not in ("UV_FIND_LINKS", "PIP_FIND_LINKS")}
+    env = {**environ, "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "1000"}
+    env |= uv_env(settings, environ)
+    backend = spec.backend if is_reachable else None
+    where = f"{spec.group} ({spec.variant})"
+    with tempfile.TemporaryDirectory(prefix="milabench-pin-") as name:
+        folder = Path(name)
+        instruments = folder / "benchmate.in"
+        instruments.write_text("".join(f"{line}\n" for line in spec.benchmate))
+        together = folder / "group.txt"
+        limits = [spec.constraints] if spec.constraints else []
+
+        def compile_into(output: Path, inputs: Sequence[str], constraints: Sequence[str], hashes: bool) -> str:
+            argv = pin_command(
+                resolver.uv,
+                spec,
+                inputs=inputs,
+                constraints=constraints,
+                output=str(output),
+                backend=backend,
+                hashes=hashes,
+                options=uv_options(settings),
+            )
+            done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise EnvironmentFailed(f"{where}: {mask(meaning(done.stderr))}")
+            return output.read_text()
+
+        compile_into(together, [*(each.requirements for each in spec.inputs), str(instruments)], limits, hashes=False)
+        compiled = {
+            each: compile_into(
+                folder / f"{index}.txt", [each.requirements, str(instruments)], [str(together), *limits], hashes=True
+            )
+            for index, each in enumerate(spec.inputs)
+        }
+    names = sorted({pin.name for text in compiled.values() for pin in parse(text).pins} - set(known))
+    places = indexes(settings, environ)
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        known |= dict(zip(names, pool.map(lambda name: release_files(name, places), names), strict=True))
+    has_torch = any(pin.name == "torch" for text in compiled.values() for pin in parse(text).pins)
+    unverified = ""
+    if has_torch and spec.backend and not is_reachable and spec.variant != "cpu":
+        unverified = f"{torch_index(spec.backend)} could not be reached; nobody has installed from this lock"
+    return [
+        _write(Path(each.lock), lock_text(text, spec, known, unverified=unverified), unverified)
+        for each, text in compiled.items()
+    ]
+
+
+def _write(path: Path, text: str, unverified: str) -> Pinned:
+    has_changed = not path.is_file() or path.read_text() != text
+    if has_changed:
+        fresh = path.with_name(f".{path.name}.new")
+        fresh.write_text(text)
+        fresh.replace(path)
+    return Pinned(path=path, has_changed=has_changed, packages=len(parse(text).pins), unverified=unverified)

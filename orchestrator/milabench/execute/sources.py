@@ -1,0 +1,347 @@
+"""Fetching the programs that benchmarks measure: by exact file and hash, unpacked whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import ssl
+import stat
+import subprocess
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from milabench.bench.api import Git, PyPI, Source
+from milabench.errors import EnvironmentFailed
+from milabench.execute.indexes import Indexes, indexes, mask, pip_settings
+from milabench.execute.installed import is_fetched, source_folder, source_marker
+from milabench.execute.venv import Progress, Report, held, make_folder
+from milabench.plan.dirs import Dirs
+from milabench.plan.install import source_json
+
+if TYPE_CHECKING:
+    from unearth import Link, Package, PackageFinder
+    from unearth.fetchers import Fetcher, PyPIClient
+
+_T = TypeVar("_T")
+_BLOCK = 1 << 20
+_PAUSES_S = (0.3, 1.0, 2.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReady:
+    """The program lies in `path`."""
+
+    folder: str
+    path: Path
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceBroken:
+    """The program could not be fetched; why, in one line."""
+
+    folder: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.folder}: {self.why}"
+
+
+SourceOutcome = SourceReady | SourceBroken
+
+
+def fetch_sources(
+    sources: Sequence[Source],
+    dirs: Dirs,
+    *,
+    environ: Mapping[str, str],
+    report: Report,
+    pip: Mapping[str, str] | None = None,
+    jobs: int = 4,
+    force: bool = False,
+) -> tuple[SourceOutcome, ...]:
+    """Make every source ready; one that fails does not keep the others from being fetched.
+
+    `pip` are pip's settings (None asks pip, when something is to be fetched); `force` unpacks anew what is there,
+    from the archive in the cache when its hash is right. Raises EnvironmentFailed when the base folder cannot be
+    written.
+    """
+    if not force and all(is_fetched(dirs, source) for source in sources):
+        return tuple(SourceReady(folder=each.folder, path=source_folder(dirs, each), is_new=False) for each in sources)
+    make_folder(Path(dirs.code))
+    where = indexes(pip if pip is not None else pip_settings(environ), environ)
+
+    def outcome(source: Source) -> SourceOutcome:
+        try:
+            is_new = force or not is_fetched(dirs, source)
+            if is_new:
+                report(Progress(subject=source.folder, stage="fetching"))
+                fetch(source, dirs, where, environ, force=force)
+                report(Progress(subject=source.folder, stage="ready"))
+        except EnvironmentFailed as error:
+            report(Progress(subject=source.folder, stage="failed", detail=str(error)))
+            return SourceBroken(folder=source.folder, why=str(error))
+        return SourceReady(folder=source.folder, path=source_folder(dirs, source), is_new=is_new)
+
+    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
+        return tuple(pool.map(outcome, sources))
+
+
+def require_fetched(outcomes: Iterable[SourceOutcome]) -> None:
+    """Raise EnvironmentFailed, with a line for each source that could not be fetched."""
+    broken = [str(outcome) for outcome in outcomes if isinstance(outcome, SourceBroken)]
+    if broken:
+        raise EnvironmentFailed("\nerror: ".join(broken))
+
+
+def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str], *, force: bool = False) -> Path:
+    """The folder of the program, fetched unless it is there. Raises EnvironmentFailed."""
+    code = make_folder(Path(dirs.code))
+    folder = source_folder(dirs, source)
+    with held(code / f".{source.folder}.lock"):
+        if is_fetched(dirs, source) and not force:
+            return folder
+        building = Path(tempfile.mkdtemp(prefix=f".{source.folder}.", dir=code))
+        try:
+            fresh = building / source.folder
+            match source:
+                case PyPI():
+                    unpack(archive(source, where, environ), source.file, fresh)
+                case Git():
+                    _clone(source, fresh, environ)
+            source_marker(dirs, source).unlink(missing_ok=True)
+            if folder.exists():
+                folder.rename(building / "old")
+            fresh.rename(folder)
+            marker = building / "marker"
+            marker.write_text(json.dumps(source_json(source), indent=1))
+            marker.rename(source_marker(dirs, source))
+        except OSError as error:
+            raise EnvironmentFailed(f"{folder}: {(error.strerror or str(error)).lower()}") from error
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+    return folder
+
+
+def archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> Path:
+    """The release file in the user's cache, fetched unless it is there and unaltered. Raises EnvironmentFailed."""
+    cache = make_folder(cache_home(environ) / "milabench" / "archives")
+    kept = cache / source.sha256
+    if kept.is_file() and sha256_of(kept) == source.sha256:
+        return kept
+    descriptor, name = tempfile.mkstemp(prefix=".fetching-", dir=cache)
+    os.close(descriptor)
+    fresh = Path(name)
+    try:
+        _download(source, where, environ, fresh)
+        found = sha256_of(fresh)
+        if found != source.sha256:
+            raise EnvironmentFailed(
+                f"{source.file}: the index gave a file with sha256 {found}, the benchfile wants {source.sha256}; "
+                "nothing was unpacked"
+            )
+        fresh.replace(kept)
+    finally:
+        fresh.unlink(missing_ok=True)
+    return kept
+
+
+def cache_home(environ: Mapping[str, str]) -> Path:
+    """The folder of the user's caches."""
+    return Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache")
+
+
+def sha256_of(file: Path) -> str:
+    """sha256 of a file's content, in hexadecimal."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def unpack(archive_file: Path, name: str, into: Path) -> None:
+    """Unpack a release file into a new folder: a wheel as it is, an sdist without its one outer folder.
+
+    Raises EnvironmentFailed when the archive is broken, or a member of it would land outside.
+    """
+    loose = into.parent / f"{into.name}.loose"
+    try:
+        if name.endswith((".whl", ".zip")):
+            _unzip(archive_file, loose)
+        else:
+            with tarfile.open(archive_file) as tar:
+                tar.extractall(loose, filter="data")
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+        raise EnvironmentFailed(f"{name}: cannot be unpacked: {error}") from None
+    inside = list(loose.iterdir())
+    is_wrapped = not name.endswith(".whl") and len(inside) == 1 and inside[0].is_dir()
+    (inside[0] if is_wrapped else loose).rename(into)
+    shutil.rmtree(loose, ignore_errors=True)
+
+
+def _unzip(archive_file: Path, into: Path) -> None:
+    with zipfile.ZipFile(archive_file) as zipped:
+        for member in zipped.infolist():
+            path = PurePosixPath(member.filename)
+            if path.is_absolute() or ".." in path.parts or stat.S_ISLNK(member.external_attr >> 16):
+                raise EnvironmentFailed(f"{archive_file.name}: the member {member.filename!r} would land outside")
+        zipped.extractall(into)
+
+
+def _download(source: PyPI, where: Indexes, environ: Mapping[str, str], into: Path) -> None:
+    import httpx2
+
+    wanted = f"{source.project} {source.version} ({source.file})"
+    silent = []
+    with _client(where) as client:
+        for index, link in _links(source.project, where, client):
+            if isinstance(link, Exception):
+                silent.append(mask(index))
+            elif link.filename == source.file:
+                try:
+                    _patiently(partial(_copy, link, client, into))
+                except (httpx2.HTTPError, OSError) as error:
+                    raise EnvironmentFailed(f"{wanted}: fetching it from {link.redacted} failed: {error}") from None
+                return
+    if where.is_offline:
+        raise EnvironmentFailed(f"{wanted}: not in the cache, and UV_OFFLINE forbids to fetch it")
+    if silent:
+        raise EnvironmentFailed(f"{wanted}: not in the cache, and {', '.join(silent)} cannot be reached")
+    searched = ", ".join(mask(place) for place in (*where.urls, *where.find_links)) or "no index at all"
+    raise EnvironmentFailed(f"{wanted}: no such file on the configured indexes ({searched})")
+
+
+def release_files(project: str, where: Indexes) -> tuple[tuple[str, str], ...]:
+    """The names and sha256 of all files of a project that the indexes list, in their order.
+
+    Files without a hash are left out. Raises EnvironmentFailed when an index cannot be reached.
+    """
+    found = []
+    with _client(where) as client:
+        for index, link in _links(project, where, client):
+            if isinstance(link, Exception):
+                raise EnvironmentFailed(f"{mask(index)}: cannot be reached: {link}")
+            if sha256 := _sha256(link):
+                found.append((link.filename, sha256))
+    return tuple(found)
+
+
+def release(project: str, version: str, *, environ: Mapping[str, str], pip: Mapping[str, str] | None = None) -> PyPI:
+    """The file of a release that holds its source: the sdist, else a wheel for any platform, with the index's own sha256.
+
+    Raises EnvironmentFailed when no index lists such a file.
+    """
+    where = indexes(pip if pip is not None else pip_settings(environ), environ)
+    files = dict(release_files(project, where))
+    stem = f"{project.lower().replace('-', '_')}-{version}"
+    for name in (f"{stem}.tar.gz", f"{project}-{version}.tar.gz", f"{stem}-py3-none-any.whl"):
+        if name in files:
+            return PyPI(project, version, file=name, sha256=files[name])
+    raise EnvironmentFailed(f"{project} {version}: no sdist and no pure wheel on the configured indexes")
+
+
+def _client(where: Indexes) -> PyPIClient:
+    from unearth.auth import MultiDomainBasicAuth
+    from unearth.fetchers import PyPIClient
+
+    try:
+        context = ssl.create_default_context(cafile=where.cert)
+    except OSError as error:
+        raise EnvironmentFailed(f"{where.cert}: the certificates cannot be read: {error.strerror}") from None
+    client = PyPIClient(
+        trusted_hosts=where.trusted_hosts, verify=context, timeout=30.0, proxy=where.proxy, follow_redirects=True
+    )
+    client.auth = MultiDomainBasicAuth(prompting=False, index_urls=list(where.urls))
+    return client
+
+
+def _links(project: str, where: Indexes, client: PyPIClient) -> Iterator[tuple[str, Link | Exception]]:
+    """What each place lists for a project, or why it did not answer; a place that fails does not hide the others."""
+    import httpx2
+    from unearth import PackageFinder
+
+    for place in (*where.urls, *where.find_links):
+        if where.is_offline and "://" in place and not place.startswith("file:"):
+            continue
+        # mypy: the client is the library's own, but its method takes more than the library's protocol says.
+        finder = PackageFinder(
+            cast("Fetcher", client),
+            index_urls=(place,) if place in where.urls else (),
+            find_links=() if place in where.urls else (place,),
+            ignore_compatibility=True,
+            trusted_hosts=where.trusted_hosts,
+        )
+        try:
+            for package in _patiently(partial(_listed, finder, project)):
+                yield place, package.link
+        except (httpx2.HTTPError, OSError, ValueError) as error:
+            yield place, error
+
+
+def _listed(finder: PackageFinder, project: str) -> list[Package]:
+    return list(finder.find_all_packages(project, allow_yanked=True))
+
+
+def _patiently(ask: Callable[[], _T]) -> _T:
+    """The answer, asked for again when the network fails for a moment."""
+    import httpx2
+
+    for pause_s in _PAUSES_S:
+        try:
+            return ask()
+        except httpx2.TransportError:
+            time.sleep(pause_s)
+    return ask()
+
+
+def _sha256(link: Link) -> str | None:
+    hashes = link.hashes or {}
+    if "sha256" in hashes:
+        return str(hashes["sha256"])
+    if link.hash_name == "sha256" and link.hash:
+        return str(link.hash)
+    return sha256_of(link.file_path) if link.is_file and link.file_path.is_file() else None
+
+
+def _copy(link: Link, client: PyPIClient, into: Path) -> None:
+    if link.is_file:
+        shutil.copyfile(link.file_path, into)
+        return
+    with client.stream("GET", link.url_without_fragment, follow_redirects=True) as answer, into.open("wb") as file:
+        answer.raise_for_status()
+        for block in answer.iter_bytes(_BLOCK):
+            file.write(block)
+
+
+def _clone(source: Git, into: Path, environ: Mapping[str, str]) -> None:
+    git = shutil.which("git", path=environ.get("PATH"))
+    if git is None:
+        raise EnvironmentFailed(f"{mask(source.url)} is a git repository, and git is not installed; install it")
+    env = {**{name: v for name, v in environ.items() if not name.startswith("GIT_DIR")}, "GIT_TERMINAL_PROMPT": "0"}
+
+    def run(*argv: str) -> str | None:
+        done = subprocess.run(
+            [git, *argv], env=env, cwd=into, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["git said nothing"])[-1]
+
+    into.mkdir()
+    run("init", "--quiet")
+    # Most servers give a single commit by its hash; for one that does not, everything is fetched.
+    revision = "FETCH_HEAD"
+    if run("fetch", "--quiet", "--depth", "1", source.url, source.rev):
+        revision = source.rev
+        problem = run("fetch", "--quiet", "--tags", source.url, "+refs/heads/*:refs/remotes/origin/*")
+        if problem:
+            raise EnvironmentFailed(f"{mask(source.url)}: cannot be fetched: {mask(problem)}")
+    problem = run("checkout", "--quiet", "--detach", revision)
+    if problem:
+        raise EnvironmentFailed(f"{mask(source.url)}: has no revision {source.rev}: {mask(problem)}")

@@ -1,0 +1,328 @@
+"""Connections to other machines by asyncssh: one per machine, its host key checked, a loss noticed within seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from milabench.errors import Unreachable
+from milabench.execute.nodes import Reader, Writer
+
+if TYPE_CHECKING:
+    import asyncssh
+
+KNOWN_HOSTS = Path("~/.ssh/known_hosts")
+CONNECT_S = 10.0
+# Two questions without an answer: a machine that is gone is noticed within twelve seconds, a hiccup of eight is not a loss.
+KEEPALIVE_S = 4.0
+KEEPALIVE_COUNT = 2
+TAIL_BYTES = 4096
+WORDS_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """How a machine is reached; what is empty is as ~/.ssh/config and ssh's own defaults say.
+
+    `accept_new` records the key of a machine that no known_hosts file names; one that differs from a known one is never accepted.
+    """
+
+    name: str
+    host: str
+    port: int = 22
+    user: str = ""
+    key: str = ""
+    known_hosts: str = ""
+    transport: str = "asyncssh"
+    proxy_jump: str = ""
+    python: str = ""
+    accept_new: bool = False
+
+    @property
+    def known_hosts_file(self) -> Path:
+        """Where host keys are looked for, and new ones recorded."""
+        return Path(self.known_hosts or KNOWN_HOSTS).expanduser()
+
+    @property
+    def shown(self) -> str:
+        """user@host:port for a person."""
+        return f"{self.user}@" * bool(self.user) + self.host + f":{self.port}" * (self.port != 22)
+
+
+class SshReader:
+    """A channel's output as AgentLink reads it."""
+
+    def __init__(self, reader: asyncssh.SSHReader[bytes]) -> None:
+        self._reader = reader
+
+    async def readline(self) -> bytes:
+        """One line; empty at the end, also when the connection was lost."""
+        import asyncssh
+
+        try:
+            return await self._reader.readline()
+        except (asyncssh.Error, OSError):
+            return b""
+
+    async def readexactly(self, n: int) -> bytes:
+        """So many bytes. Raises EOFError at the end."""
+        import asyncssh
+
+        try:
+            return await self._reader.readexactly(n)
+        except (asyncssh.Error, OSError) as error:
+            raise EOFError(str(error)) from None
+
+
+class SshWriter:
+    """A channel's input; `close` is its end of file, and leaves the output to be read."""
+
+    def __init__(self, writer: asyncssh.SSHWriter[bytes]) -> None:
+        self._writer = writer
+
+    def write(self, data: bytes) -> None:
+        """Queues bytes; those for a channel that is gone are dropped."""
+        with contextlib.suppress(OSError):
+            self._writer.write(data)
+
+    async def drain(self) -> None:
+        """Waits until they can go. Raises BrokenPipeError when they cannot any more."""
+        import asyncssh
+
+        try:
+            await self._writer.drain()
+        except asyncssh.Error as error:
+            raise BrokenPipeError(str(error)) from None
+
+    def close(self) -> None:
+        """Ends the agent's lease."""
+        with contextlib.suppress(OSError):
+            self._writer.write_eof()
+
+
+class SshChannel:
+    """A command over a connection of asyncssh."""
+
+    def __init__(self, process: asyncssh.SSHClientProcess[bytes], lost: Callable[[], str | None]) -> None:
+        self.reader: Reader = SshReader(process.stdout)
+        self.writer: Writer = SshWriter(process.stdin)
+        self._process = process
+        self._lost = lost
+        self._words = b""
+        self._listening = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        import asyncssh
+
+        with contextlib.suppress(asyncssh.Error, OSError):
+            while piece := await self._process.stderr.read(TAIL_BYTES):
+                self._words = (self._words + piece)[-TAIL_BYTES:]
+
+    async def how_it_ended(self) -> str:
+        """How the command ended. asyncssh says None for exit status and signal alike when the connection was lost."""
+        await self._process.wait_closed()
+        await asyncio.wait({self._listening}, timeout=WORDS_S)
+        code, signal = self._process.exit_status, self._process.exit_signal
+        if signal is not None:
+            return f"the agent was ended by SIG{signal[0]}"
+        if code is not None and code >= 0:
+            return f"the agent ended with exit code {code}"
+        return self._lost() or "the connection was lost"
+
+    def said(self) -> str:
+        """The last line on its standard error."""
+        lines = self._words.decode("utf-8", "backslashreplace").strip().splitlines()
+        return lines[-1][:300] if lines else ""
+
+
+class SshConnection:
+    """A connection of asyncssh."""
+
+    def __init__(self, address: Address, connection: asyncssh.SSHClientConnection, client: Any) -> None:
+        self._address = address
+        self._connection = connection
+        self._client = client
+
+    @property
+    def lost(self) -> str | None:
+        """Why it can be used no longer."""
+        if not self._connection.is_closed():
+            return None
+        return f"the connection was lost: {self._client.why or 'it was closed from there'}"
+
+    async def start(self, command: str) -> SshChannel:
+        """Starts a line of the login shell. Raises Unreachable."""
+        import asyncssh
+
+        try:
+            process = await self._connection.create_process(command, encoding=None)
+        except (asyncssh.Error, OSError) as error:
+            why = self.lost or f"the command could not be started: {error}"
+            raise Unreachable(f"{self._address.name}: {why}") from None
+        return SshChannel(process, lambda: self.lost)
+
+    async def close(self) -> None:
+        """Ends it and everything that runs over it."""
+        self._connection.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._connection.wait_closed(), 5.0)
+
+
+async def connect(address: Address) -> SshConnection:
+    """A connection to a machine. Raises Unreachable, with the node's name and the way out."""
+    import asyncssh
+
+    name = address.name
+    client = _client(address)
+    options: dict[str, Any] = {
+        "known_hosts": _known_hosts(address),
+        "keepalive_interval": KEEPALIVE_S,
+        "keepalive_count_max": KEEPALIVE_COUNT,
+        "connect_timeout": CONNECT_S,
+        "login_timeout": 2 * CONNECT_S,
+        "preferred_auth": "gssapi-with-mic,publickey,hostbased",  # nobody is there to type a password
+    }
+    if address.port != 22:
+        options["port"] = address.port
+    if address.user:
+        options["username"] = address.user
+    if address.proxy_jump:
+        options["tunnel"] = address.proxy_jump
+    if address.key:
+        options["client_keys"] = [str(Path(address.key).expanduser())]
+    try:
+        made = await asyncssh.connect(address.host, client_factory=lambda: client, **options)
+    except asyncssh.HostKeyNotVerifiable as error:
+        raise Unreachable(f"{name}: {client.refusal or f'its host key cannot be verified: {error}'}") from None
+    except asyncssh.PermissionDenied:
+        raise Unreachable(f"{name}: {_no_key(address)}") from None
+    except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+        raise Unreachable(f"{name}: the key {address.key or 'in ~/.ssh'} cannot be used: {error}; {_AGENT}") from None
+    except TimeoutError:
+        raise Unreachable(f"{name}: {address.shown} did not answer within {CONNECT_S:g} s; is it up?") from None
+    except asyncssh.ConfigParseError as error:
+        raise Unreachable(f"{name}: ~/.ssh/config: {error}") from None
+    except asyncssh.Error as error:
+        raise Unreachable(f"{name}: {address.shown}: {error.reason or error}") from None
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and error.filename:
+            raise Unreachable(f"{name}: {error.filename}: no such file; system.sshkey names the private key") from None
+        raise Unreachable(
+            f"{name}: {address.shown} cannot be reached{_through(address)}: {_said(error)}; is it up, is the port right?"
+        ) from None
+    return SshConnection(address, made, client)
+
+
+def _through(address: Address) -> str:
+    return f" through {address.proxy_jump}" if address.proxy_jump else ""
+
+
+def _said(error: OSError) -> str:
+    """What the system calls it: asyncio's own words name the address once more."""
+    text = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
+    return text.lower()
+
+
+_AGENT = "load it into an ssh agent, or name another one with system.sshkey"
+
+
+def _no_key(address: Address) -> str:
+    tried = address.key or (
+        "those of the ssh agent and ~/.ssh" if os.environ.get("SSH_AUTH_SOCK") else "those in ~/.ssh"
+    )
+    return (
+        f"{address.shown} accepts none of our keys (tried: {tried}); name one with system.sshkey,"
+        " or put its public half into ~/.ssh/authorized_keys there"
+    )
+
+
+def _known_hosts(address: Address) -> Any:
+    """What asyncssh compares keys with; an empty list where there is no file yet, which trusts nobody."""
+    import asyncssh
+
+    file = address.known_hosts_file
+    if not address.known_hosts and file.exists() and not address.accept_new:
+        return ()  # ~/.ssh/config may name other files
+    if not file.exists():
+        if address.known_hosts and not address.accept_new:
+            raise Unreachable(
+                f"{address.name}: {file}: no such file; system.known_hosts names the host keys that we trust,"
+                " --accept-new-host-keys makes it"
+            )
+        return asyncssh.import_known_hosts("")
+    try:
+        return _keys_in(file)
+    except (OSError, ValueError) as error:
+        raise Unreachable(f"{address.name}: {file}: cannot be read: {error}") from None
+
+
+def _keys_in(file: Path) -> asyncssh.SSHKnownHosts:
+    """The keys in a known_hosts file. Raises OSError and ValueError."""
+    found = file.stat()
+    return _read_keys(str(file), found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+@lru_cache(maxsize=4)
+def _read_keys(file: str, *_version: int) -> asyncssh.SSHKnownHosts:
+    """The same, read once for all connections: each would decode the keys of all machines, a cost that is their square."""
+    import asyncssh
+
+    return asyncssh.read_known_hosts(file)
+
+
+def _client(address: Address) -> Any:
+    """What asyncssh asks about a key that it does not know, and tells of the end."""
+    import asyncssh
+
+    class Client(asyncssh.SSHClient):
+        refusal = ""
+        why = ""
+
+        def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+            file = address.known_hosts_file
+            print_ = key.get_fingerprint()
+            known = _keys_in(file).match(host, addr, port) if file.exists() else ()
+            shown = host if port == 22 else f"[{host}]:{port}"
+            if any(known):
+                self.refusal = (
+                    f"the host key of {shown} is {print_}, another one than {file} has: somebody may stand in"
+                    f" between; if the machine was set up anew, remove the old key with `ssh-keygen -f {file} -R '{shown}'`"
+                )
+                return False
+            if not address.accept_new:
+                self.refusal = (
+                    f"the host key of {shown} ({print_}) is not in {file}; compare it with the machine's own,"
+                    " then add it, or record what is found with --accept-new-host-keys"
+                )
+                return False
+            try:
+                record_host_key(file, shown, key.export_public_key("openssh").decode())
+            except OSError as error:
+                self.refusal = f"{file}: the new host key of {shown} cannot be recorded: {error.strerror}"
+                return False
+            return True
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if isinstance(exc, asyncssh.ConnectionLost) and "timeout" in str(exc).lower():
+                self.why = f"no answer for {KEEPALIVE_S * (KEEPALIVE_COUNT + 1):g} s"
+            elif exc is not None:
+                self.why = str(exc) or type(exc).__name__
+
+    return Client()
+
+
+def record_host_key(file: Path, host: str, public: str) -> None:
+    """Adds the key of a host to a known_hosts file, in one write. Raises OSError."""
+    kind, data, *_ = public.split()
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, f"{host} {kind} {data}\n".encode())
+    finally:
+        os.close(descriptor)

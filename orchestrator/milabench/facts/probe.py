@@ -1,0 +1,82 @@
+"""Asks a machine what it is, through the agent, and turns the answer into facts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from milabench.errors import Unreachable
+from milabench.facts.model import ARCHS, Device, Node
+
+AGENT = Path(__file__).resolve().parent.parent / "execute" / "agent.py"
+# Imported rather than run as a script, which would be compiled again each time: 40 ms.
+# On one line, for it is shown where processes are.
+_IMPORTED = (
+    "import sys; del sys.argv[0]; sys.path.insert(0, sys.argv[0].rpartition('/')[0]);"
+    " import agent; del sys.path[0]; agent.main()"
+)
+
+
+def agent_command(*words: str, python: str = sys.executable) -> list[str]:
+    """The command that runs the agent on this machine; it needs nothing but the standard library."""
+    return [python, "-u", "-I", "-S", "-c", _IMPORTED, str(AGENT), *words]
+
+
+class Asked:
+    """A machine that was asked what it is; there is work to do until it has answered."""
+
+    def __init__(self) -> None:
+        command = agent_command("facts")
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._said: tuple[str, str] | None = None
+
+    def answer(self) -> Node:
+        """What it said. Raises Unreachable when the agent cannot answer."""
+        if self._said is None:
+            self._said = self._process.communicate()
+        said, errors = self._said
+        if self._process.returncode != 0:
+            last = (errors.strip().splitlines() or ["no answer"])[-1]
+            raise Unreachable(f"local: the agent could not describe this machine: {last}")
+        return parse(json.loads(said))
+
+
+@cache
+def this_machine() -> Asked:
+    """The machine we are on, asked when this is first called, and once in the life of a command."""
+    return Asked()
+
+
+def parse(answer: Mapping[str, Any], *, name: str = "local") -> Node:
+    """The agent's answer to `facts` as a Node; what it could not find out stays empty, with the reason in `details`."""
+    devices = tuple(
+        Device(
+            index=int(device["index"]),
+            uuid=str(device.get("uuid") or f"{device['arch']}-{device['index']}"),
+            name=str(device.get("name") or device["arch"]),
+            arch=device["arch"],
+            memory_mib=int(device.get("memory_mib") or 0),
+            details={k: v for k, v in device.items() if k not in ("index", "uuid", "name", "arch", "memory_mib")},
+        )
+        for device in answer.get("devices") or ()
+        if device.get("arch") in ARCHS
+    )
+    cpu = answer.get("cpu") or {}
+    known = {"hostname", "os", "kernel", "python", "cpu", "memory_mib", "devices"}
+    return Node(
+        name=name,
+        hostname=str(answer.get("hostname") or ""),
+        cpu_model=str(cpu.get("model") or ""),
+        cpu_count=max(1, int(cpu.get("count") or 1)),
+        memory_mib=int(answer.get("memory_mib") or 0),
+        os=str(answer.get("os") or ""),
+        kernel=str(answer.get("kernel") or ""),
+        python=str(answer.get("python") or ""),
+        devices=devices,
+        details={"cpu": dict(cpu), **{key: value for key, value in answer.items() if key not in known}},
+    )

@@ -1,0 +1,125 @@
+"""Run directories of milabench 1.3 and before: a `.data` file for each pack, voir's events in it, and no plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from milabench.analysis.machine import described_system
+from milabench.analysis.shapes import mapping
+from milabench.analysis.steps import StepResult, planned_steps, step_result
+from milabench.errors import RecordError
+from milabench.events.numbers import number
+from milabench.events.rundir import Run, encoded, open_run
+from milabench.history.arriving import Arrival, Step, at, digest_of
+
+FORMAT = "milabench 1.3"
+_STAMP = re.compile(r"\.\d{4}-\d\d-\d\d_\d\d[-:_]\d\d[-:_]\d\d(?:[.:]\d+)?$")
+
+
+def folders(source: Path) -> list[Path]:
+    """The run directories at or below a folder: those that hold `.data` files."""
+    return sorted({path.parent for path in source.rglob("*.data")})
+
+
+def arrival(folder: Path, origin: str) -> tuple[Arrival | None, list[str]]:
+    """(the run in a folder, what of it is left out). Raises RecordError when it is no run, or one of ours."""
+    run = open_run(folder)
+    if run.manifest:
+        is_packed = Path(origin).is_file()
+        way = (
+            "unpack it to a folder, and `milabench report --base FOLDER`"
+            if is_packed
+            else f"`milabench report {folder}`"
+        )
+        raise RecordError(f"{origin}: is a run of this milabench: {way} reads it as it is")
+    if run.phase != "run":
+        return None, [f"{folder.name}: records of {run.phase}, no benchmark"]
+    notes: list[str] = []
+    results: list[StepResult] = []
+    for planned in planned_steps(run):
+        result = step_result(run, planned)
+        if _is_own(result):
+            notes.append(f"{planned.id}: milabench's own commands on other machines, no benchmark")
+        else:
+            results.append(result)
+    if not results:
+        return None, [*notes, f"{folder.name}: no benchmark in it"]
+    measured = [result.measured for result in results]
+    return (
+        Arrival(
+            name=_STAMP.sub("", folder.name),
+            when=at(min((t for one in measured if (t := _began(one.start, one.meta)) is not None), default=None)),
+            format=FORMAT,
+            origin=origin,
+            version=next((v for one in measured if (v := _version(one.meta))), FORMAT),
+            system=_system(described_system({}, measured), results),
+            steps=[_step(run, result) for result in results],
+            digest=digest_of((path.name, path.read_bytes()) for path in folder.glob("*.data")),
+        ),
+        notes,
+    )
+
+
+def _is_own(result: StepResult) -> bool:
+    """Whether a pack is milabench talking to another machine: it calls itself remote and has no definition."""
+    return result.step.bench == "remote" and result.measured.config.get("definition") in (".", None)
+
+
+def _step(run: Run, result: StepResult) -> Step:
+    source, config = result.step, result.measured.config
+    stem = run.files[source.id]
+    tag = source.tag or _tag(config)
+    devices = config.get("devices")
+    if not source.devices and isinstance(devices, list):
+        source = replace(source, devices=tuple(device for device in devices if isinstance(device, int)))
+    kept = ("name", "weight", "plan", "tags", "group", "install_group", "voir", "validation", "argv")
+    planned: dict[str, Any] = {
+        "id": encoded(source.id),
+        "bench": source.bench,
+        "tag": tag,
+        "repeat": source.repeat,
+        "node": source.node,
+        "devices": list(source.devices),
+        "config": {"weight": source.weight, **{key: config[key] for key in kept if key in config}},
+    }
+    outputs = {ending: run.path / f"{stem}.{ending}" for ending in ("stdout", "stderr")}
+    return Step(
+        id=encoded(source.id),
+        bench=source.bench,
+        planned=planned,
+        outcome=result.outcome,
+        why=result.why,
+        detail=result.detail,
+        records=run.path / f"{stem}.data",
+        outputs={ending: path for ending, path in outputs.items() if path.is_file()},
+    )
+
+
+def _tag(config: Mapping[str, Any]) -> str:
+    """`D0` of `["resnet50", "D0"]`."""
+    told = config.get("tag")
+    last = str(told[-1]) if isinstance(told, list) and len(told) > 1 else ""
+    return last if re.fullmatch(r"D\d+|\d+", last) else ""
+
+
+def _began(start: Mapping[str, Any], meta: Mapping[str, Any]) -> float | None:
+    found = number(start.get("time"))
+    return number(meta.get("date")) if found is None else found
+
+
+def _version(meta: Mapping[str, Any]) -> str:
+    told = mapping(meta.get("milabench"))
+    return " ".join(str(part) for part in ("milabench", told.get("tag") or told.get("commit")) if part) if told else ""
+
+
+def _system(system: Mapping[str, Any], results: Iterable[StepResult]) -> Mapping[str, Any]:
+    """The machine as its records describe it; several nodes are those that the records name."""
+    nodes = system.get("nodes")
+    names = dict.fromkeys(result.step.node for result in results)
+    if not isinstance(nodes, list) or not nodes or len(names) < 2:
+        return system
+    return {**system, "nodes": [{**nodes[0], "name": name} for name in names]}

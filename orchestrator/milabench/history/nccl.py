@@ -1,0 +1,188 @@
+"""The JSON that nccl-tests (and rccl-tests) write with `--output-file`/`-J`: one collective, many message sizes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from milabench.analysis.shapes import mapping
+from milabench.errors import RecordError
+from milabench.events import wire
+from milabench.events.model import Data, End, Event, Message, Meta, Start
+from milabench.history.arriving import Arrival, Step, digest_of
+
+FORMAT = "nccl-tests"
+MAX_BYTES = 256 * 2**20
+_TIMES = ("%Y-%m-%d %H:%M:%S", "%Y%m%d %H:%M:%S", "%a %b %d %H:%M:%S %Y")
+# what a result says -> our metric, its units, which direction is better
+_NUMBERS = {
+    "bus_bw": ("busbw", "GB/s", "higher"),
+    "alg_bw": ("algbw", "GB/s", "higher"),
+    "time": ("time", "us", "lower"),
+}
+
+
+def looks_like_one(value: Any) -> bool:
+    """Whether JSON is what nccl-tests write."""
+    return isinstance(value, dict) and isinstance(value.get("results"), list) and "average_bus_bandwidth" in value
+
+
+def read(path: Path) -> Mapping[str, Any]:
+    """The JSON of a file. Raises RecordError, with line and column, when it is not what nccl-tests write."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise RecordError(f"{path}: is larger than {MAX_BYTES // 2**20} MiB")
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+    except json.JSONDecodeError as error:
+        what = f"is not JSON ({error.msg.lower()}); nccl-tests closes the file at its end"
+        raise RecordError(f"{path}:{error.lineno}:{error.colno}: {what}") from None
+    except (UnicodeDecodeError, RecursionError):
+        raise RecordError(f"{path}: is not JSON") from None
+    if not looks_like_one(value):
+        raise RecordError(f"{path}: is not what nccl-tests write: it has no results and no average_bus_bandwidth")
+    return dict(value)
+
+
+def arrival(files: Sequence[tuple[str, Mapping[str, Any]]], name: str, origin: str) -> Arrival:
+    """A run of these results, each (file name, JSON); several of one collective are its replicates."""
+    steps, repeats = [], dict[str, int]()
+    for file, value in files:
+        bench = _bench(value, file)
+        repeat = repeats[bench] = repeats.get(bench, -1) + 1
+        steps.append(_step(value, bench, repeat))
+    # The environment that nccl-tests writes down is left out: it may hold anything.
+    kept = [(file, json.dumps({**value, "env": []}, sort_keys=True).encode()) for file, value in files]
+    return Arrival(
+        name=name,
+        when=min((_when(value.get("start_time")) for _, value in files), default=datetime.fromtimestamp(0, tz=UTC)),
+        format=FORMAT,
+        origin=origin,
+        version=FORMAT,
+        system=_system([value for _, value in files]),
+        steps=steps,
+        digest=digest_of(kept),
+    )
+
+
+def _step(value: Mapping[str, Any], bench: str, repeat: int) -> Step:
+    devices = [mapping(device) for device in mapping(value.get("config")).get("devices") or value.get("devices") or ()]
+    identity = f"{bench}.R{repeat}"
+    wrong = _wrong(value)
+    errors = [str(error) for error in value.get("errors") or () if error and error != "no error"]
+    outcome, why, detail = "passed", "", ""
+    if wrong:
+        outcome, why, detail = "failed", "invalid", f"{wrong:g} wrong values"
+    elif not value.get("results"):
+        outcome, why, detail = "failed", "no-data", errors[0] if errors else "no result"
+    events: list[Event] = [
+        Meta(step=identity, data={"nccl": value.get("nccl_version"), "config": dict(mapping(value.get("config")))}),
+        Start(step=identity, data={"command": list(value.get("args") or ()), "time": None}),
+        *(Data(step=identity, data=one) for one in _measurements(value)),
+        *(Message(step=identity, text=error) for error in errors),
+        End(step=identity, outcome=outcome, why=why or None, detail=detail, return_code=None),  # type: ignore[arg-type]
+    ]
+    when = _when(value.get("start_time")).timestamp()
+    planned = {
+        "id": identity,
+        "bench": bench,
+        "tag": "",
+        "repeat": repeat,
+        "node": "local",
+        "devices": sorted({int(device["device"]) for device in devices if isinstance(device.get("device"), int)}),
+        "config": {"name": bench, "weight": 1.0, "plan": {"method": "multigpu"}},
+    }
+    return Step(
+        id=identity,
+        bench=bench,
+        planned=planned,
+        outcome=outcome,
+        why=why,
+        detail=detail,
+        records=b"".join(wire.encode(event, t=when) for event in events),
+    )
+
+
+def _measurements(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """The mean bus bandwidth as the tool itself gives it, which is the benchmark's number, then each message size's."""
+    average = _number(mapping(value.get("average_bus_bandwidth")).get("bandwidth"))
+    if average is not None:
+        yield {
+            "metric": "busbw_average",
+            "value": average,
+            "units": "GB/s",
+            "direction": "higher",
+            "main": True,
+        }
+    for result in value.get("results") or ():
+        told = mapping(result)
+        params = {key: told[key] for key in ("size", "count", "type", "redop", "root") if told.get(key) is not None}
+        for case in ("out_of_place", "in_place"):
+            numbers = mapping(told.get(case))
+            for key, (metric, units, direction) in _NUMBERS.items():
+                found = _number(numbers.get(key))
+                if found is not None:
+                    yield {
+                        "metric": metric,
+                        "value": found,
+                        "units": units,
+                        "direction": direction,
+                        "case": case,
+                        "params": params,
+                    }
+
+
+def _wrong(value: Mapping[str, Any]) -> float:
+    counted = _number(mapping(value.get("out_of_bounds")).get("count")) or 0.0
+    cases = [
+        mapping(mapping(result).get(case))
+        for result in value.get("results") or ()
+        for case in ("out_of_place", "in_place")
+    ]
+    return counted or math.fsum(_number(case.get("nwrong")) or 0.0 for case in cases)
+
+
+def _bench(value: Mapping[str, Any], file: str) -> str:
+    """`all_reduce_perf`: the program's name, else the file's."""
+    args = value.get("args")
+    program = str(args[0]) if isinstance(args, list) and args else ""
+    return Path(program).name or Path(file).stem
+
+
+def _system(values: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The hosts and devices that took part; the device names come from the files."""
+    hosts: dict[str, dict[int, dict[str, Any]]] = {}
+    for value in values:
+        listed = mapping(value.get("config")).get("devices") or value.get("devices") or ()
+        for device in map(mapping, listed):
+            index = device.get("device")
+            if isinstance(index, int):
+                name = str(device.get("device_info") or "")
+                hosts.setdefault(str(device.get("hostname") or ""), {})[index] = {"index": index, "name": name}
+    names = " ".join(device["name"] for devices in hosts.values() for device in devices.values())
+    nodes = [
+        {"name": host or "local", "hostname": host, "devices": [devices[index] for index in sorted(devices)]}
+        for host, devices in hosts.items()
+    ]
+    return {"arch": "rocm" if "AMD" in names else "cuda", "nodes": nodes}
+
+
+def _when(told: Any) -> datetime:
+    for form in _TIMES:
+        try:
+            return datetime.strptime(str(told), form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    return datetime.fromtimestamp(0, tz=UTC)
+
+
+def _number(value: Any) -> float | None:
+    """A number; nccl-tests writes numbers that are none as text."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)

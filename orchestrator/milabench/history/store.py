@@ -1,0 +1,186 @@
+"""The results store: SQLite in a file, or PostgreSQL at a URL, with the same tables and the same answers."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+from urllib.parse import quote
+
+from milabench.errors import EnvironmentFailed, NothingSelected, RecordError, Unreachable, UsageError
+from milabench.history.rows import TABLES, Row, RunRows
+
+SCHEMA = 1
+_URLS = ("postgresql://", "postgres://")
+_WAIT_S = 30  # for another writer of the same file
+
+
+class Cursor(Protocol):
+    """What both drivers have in common."""
+
+    @property
+    def description(self) -> Sequence[Any] | None: ...
+    def fetchall(self) -> Sequence[Row]: ...
+    def fetchone(self) -> Row | None: ...
+
+
+class Connection(Protocol):
+    """What both drivers have in common."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Cursor: ...
+    def commit(self) -> None: ...
+    def rollback(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Store:
+    """An open results store. Every method raises RecordError when the database does."""
+
+    def __init__(self, connection: Connection, name: str, mark: Literal["?", "%s"], failure: type[Exception]) -> None:
+        self._connection = connection
+        self._name = name
+        self._mark = mark
+        self._failure = failure
+
+    def add(self, rows: RunRows) -> Literal["added", "updated", "known"]:
+        """Put a run in; one that is there is left as it is, or replaced when its results are others now."""
+        with self._writing():
+            known = self._execute("SELECT digest FROM runs WHERE run = ?", (rows.run,)).fetchone()
+            if known is not None and known[0] == rows.digest:
+                return "known"
+            for table, columns in TABLES.items():
+                self._execute(f"DELETE FROM {table} WHERE run = ?", (rows.run,))
+                marks = ", ".join("?" * len(columns))
+                for row in rows.tables[table]:
+                    self._execute(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", row)
+        return "added" if known is None else "updated"
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
+        """(columns, rows) of a statement that only reads. Raises UsageError when the database does not understand it."""
+        try:
+            cursor = self._execute(sql, parameters) if parameters else self._connection.execute(sql)
+            if cursor.description is None:
+                raise UsageError("this statement gives no rows; `db query` only reads")
+            return [str(column[0]) for column in cursor.description], [tuple(row) for row in cursor.fetchall()]
+        except (self._failure, sqlite3.Warning) as error:
+            raise UsageError(f"{self._name}: {_first_line(error)}") from None
+
+    def count(self) -> int:
+        """How many runs it holds."""
+        return int(self.query("SELECT count(*) FROM runs")[1][0][0])
+
+    def _execute(self, sql: str, parameters: Sequence[Any]) -> Cursor:
+        return self._connection.execute(sql.replace("?", self._mark), parameters)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One transaction: all of it, or nothing."""
+        try:
+            yield
+            self._connection.commit()
+        except self._failure as error:
+            self._connection.rollback()
+            raise RecordError(f"{self._name}: cannot be written: {_first_line(error)}") from None
+
+    def make_tables(self) -> None:
+        """Make what is not there yet. Raises RecordError for a store of another version."""
+        with self._writing():
+            for table, columns in TABLES.items():
+                key = {"runs": "run", "results": "run, bench", "metrics": "run, bench, place_in_run"}[table]
+                told = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+                self._execute(f"CREATE TABLE IF NOT EXISTS {table} ({told}, PRIMARY KEY ({key}))", ())
+            self._execute("CREATE TABLE IF NOT EXISTS milabench_store (schema_version INTEGER)", ())
+            found = self._execute("SELECT schema_version FROM milabench_store", ()).fetchone()
+            if found is None:
+                self._execute("INSERT INTO milabench_store VALUES (?)", (SCHEMA,))
+        if found is not None and found[0] != SCHEMA:
+            raise RecordError(f"{self._name}: is a store of version {found[0]}, and this milabench reads {SCHEMA}")
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._connection.close()
+
+
+def is_url(place: str) -> bool:
+    """Whether a place is a database server and no file."""
+    return place.startswith(_URLS)
+
+
+@contextmanager
+def open_store(place: str, *, is_writing: bool) -> Iterator[Store]:
+    """The store at a path or a PostgreSQL URL; one that is written to is made.
+
+    Raises NothingSelected when there is none to read, RecordError when it is none, Unreachable for a server that does not
+    answer, EnvironmentFailed without its driver.
+    """
+    store = _open_server(place, is_writing) if is_url(place) else _open_file(Path(place), is_writing)
+    try:
+        if is_writing:
+            store.make_tables()
+        yield store
+    finally:
+        store.close()
+
+
+def _open_file(path: Path, is_writing: bool) -> Store:
+    if not is_writing and not path.is_file():
+        raise NothingSelected(f"{path}: no results store; `milabench db add RUN... --db {path}` makes one")
+    try:
+        if is_writing:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        uri = f"file:{quote(str(path.absolute()))}?mode={'rwc' if is_writing else 'ro'}"
+        connection = sqlite3.connect(uri, uri=True, timeout=_WAIT_S)
+        if not is_writing:
+            connection.execute("PRAGMA query_only = ON")
+            # A file that is attached, or vacuumed into, would be made.
+            connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.execute("SELECT count(*) FROM sqlite_master")
+        if not is_writing and not _has_tables(connection):
+            connection.close()
+            raise NothingSelected(f"{path}: is empty: no run was added; `milabench db add RUN...` adds one")
+    except sqlite3.Error as error:
+        raise RecordError(f"{path}: is no results store: {_first_line(error)}") from None
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be made: {(error.strerror or str(error)).lower()}") from None
+    return Store(cast(Connection, connection), str(path), "?", sqlite3.Error)
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    found = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'milabench_store'").fetchone()
+    return bool(found[0])
+
+
+def _open_server(url: str, is_writing: bool) -> Store:
+    try:
+        import psycopg
+    except ImportError:
+        raise EnvironmentFailed(
+            "a PostgreSQL store takes the driver psycopg; install it with `pip install 'milabench[postgresql]'`"
+        ) from None
+    name = without_password(url)
+    try:
+        connection = psycopg.connect(url, connect_timeout=10)
+    except psycopg.Error as error:
+        raise Unreachable(f"{name}: {_first_line(error)}") from None
+    connection.read_only = not is_writing
+    if not is_writing:
+        found = connection.execute("SELECT to_regclass('milabench_store')").fetchone()
+        if found is None or found[0] is None:
+            connection.close()
+            raise NothingSelected(f"{name}: is empty: no run was added; `milabench db add RUN... --db URL` adds one")
+    return Store(cast(Connection, connection), name, "%s", psycopg.Error)
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown."""
+    head, at, tail = url.rpartition("@")
+    scheme, _, who = head.partition("://")
+    return f"{scheme}://{who.partition(':')[0]}@{tail}" if at else url
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().splitlines()
+    told = text[0] if text else type(error).__name__
+    return told[:1].lower() + told[1:]

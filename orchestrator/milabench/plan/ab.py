@@ -1,0 +1,99 @@
+"""Makes one plan of two: each benchmark of suite A beside that of suite B, in pairs, in an order that chance decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from milabench.plan.model import Plan, SkippedBench, Step
+from milabench.plan.run import shuffle_key
+
+SIDES = ("A", "B")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interleaved:
+    """The plan of both sides, its pairs one by one, and of each benchmark on both sides whether these plan the same."""
+
+    plan: Plan
+    bundles: tuple[tuple[Step, ...], ...] = ()
+    pairs: Mapping[str, bool] = field(default_factory=dict)
+
+
+def side_name(bench: str, side: str) -> str:
+    """What a benchmark of one side is called: `digits@A`."""
+    return f"{bench}@{side}"
+
+
+def interleaved(a: Plan, b: Plan, seed: int) -> Interleaved:
+    """Both plans as one: replicate by replicate and benchmark by benchmark, the two sides right after each other.
+
+    Which side of a pair goes first is drawn by the seed. What only one side can run is skipped, with the reason.
+    """
+    ours, theirs = _launches(a), _launches(b)
+    both = {bench for bench, _ in ours} & {bench for bench, _ in theirs}
+    bundles: list[tuple[Step, ...]] = []
+    for bench, repeat in ours:
+        if bench in both:
+            pair = [(side, launch[bench, repeat]) for side, launch in zip(SIDES, (ours, theirs), strict=True)]
+            if shuffle_key(seed, repeat, side_name(bench, "?"))[0] % 2:
+                pair.reverse()
+            bundles.append(tuple(_of_side(step, side) for side, launch in pair for step in launch))
+    skipped = (*_left_out(a, b, "A", both), *_left_out(b, a, "B", both))
+    return Interleaved(
+        plan=replace(a, steps=tuple(step for bundle in bundles for step in bundle), skipped=skipped),
+        bundles=tuple(bundles),
+        pairs={bench: _hashes(ours, bench) == _hashes(theirs, bench) for bench in sorted(both)},
+    )
+
+
+def of_side(plan: Plan, side: str) -> Plan:
+    """The steps of one side, with their benchmarks under the names that the suite has for them."""
+    suffix = side_name("", side)
+    own = (step for step in plan.steps if step.bench.endswith(suffix))
+    return replace(plan, steps=tuple(replace(step, bench=step.bench.removesuffix(suffix)) for step in own))
+
+
+def _launches(plan: Plan) -> dict[tuple[str, int], list[Step]]:
+    found: dict[tuple[str, int], list[Step]] = {}
+    for step in plan.steps:
+        found.setdefault((step.bench, step.repeat), []).append(step)
+    return found
+
+
+def _hashes(launches: Mapping[tuple[str, int], list[Step]], bench: str) -> list[str]:
+    return [step.hash for step in launches[bench, 0]]
+
+
+def _left_out(plan: Plan, other: Plan, side: str, both: set[str]) -> list[SkippedBench]:
+    """What one side has and the pairs have not."""
+    elsewhere = {skip.bench: skip.why for skip in other.skipped}
+    there = "B" if side == "A" else "A"
+    found = [SkippedBench(bench=side_name(skip.bench, side), why=skip.why) for skip in plan.skipped]
+    for bench in dict.fromkeys(step.bench for step in plan.steps if step.bench not in both):
+        why = (
+            f"{there} skips it: {elsewhere[bench]}" if bench in elsewhere else f"{there} has no benchmark of this name"
+        )
+        found.append(SkippedBench(bench=side_name(bench, side), why=why))
+    return found
+
+
+def _of_side(step: Step, side: str) -> Step:
+    """The step under the name of its side; what the program is told stays the same."""
+
+    def renamed(name: str) -> str:
+        return side_name(step.bench, side) + name.removeprefix(step.bench)
+
+    config: dict[str, Any] = dict(step.config)
+    server = config.get("server")
+    if isinstance(server, Mapping) and "step" in server:
+        config["server"] = {**server, "step": renamed(server["step"])}
+    return replace(
+        step,
+        id=renamed(step.id),
+        bench=renamed(step.bench),
+        group=renamed(step.group),
+        after=tuple(map(renamed, step.after)),
+        config=config,
+    )

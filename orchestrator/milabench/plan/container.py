@@ -1,0 +1,161 @@
+"""Commands in containers: the words of the engine around a command, decided once, for docker, podman and apptainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from milabench.config.schema import BenchmarkConfig, ContainerConfig, SystemConfig
+from milabench.errors import ConfigError, Problem
+from milabench.facts.model import Arch, Device
+from milabench.plan.image import image_of
+from milabench.plan.model import Step
+
+# What the agent adds to every process of ours; inside, it is how a sweep finds what a dead orchestrator left.
+_MARKERS = ("MILABENCH_RUN_MARKER", "MILABENCH_STEP")
+# Of the user's own environment, which docker and podman keep out: the token that programs look for by themselves.
+_INHERITED = ("HF_TOKEN",)
+# The PATH of the image is not known here; these are the folders of CUDA's images, then those that all have.
+_PATH = (
+    *("/usr/local/nvidia/bin", "/usr/local/cuda/bin", "/opt/rocm/bin"),
+    *("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """What runs a command inside of what: `args` are further options of the engine, `mounts` as the suite wrote them."""
+
+    engine: str
+    image: str
+    args: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+
+
+def container_of(config: BenchmarkConfig, system: SystemConfig) -> Container | None:
+    """The container of a benchmark's steps: what it says itself, else the system. Raises ConfigError without an image."""
+    own, common = config.container, system.container
+    engine = own.engine or common.engine
+    image = own.image or config.docker_image or common.image or system.docker_image
+    if engine == "none" or (image is None and engine is None):
+        return None
+    if image is None:
+        place, path = _place(own, config, system)
+        way_out = "add image: NAME, or docker_image: NAME"
+        raise ConfigError(Problem(where=place, path=path, what="a container without an image", way_out=way_out))
+    return Container(
+        engine=engine or "docker",
+        image=image,
+        args=own.args if own.args is not None else common.args or (),
+        mounts=own.mounts if own.mounts is not None else common.mounts or (),
+    )
+
+
+def _place(own: ContainerConfig, config: BenchmarkConfig, system: SystemConfig) -> tuple[str, str]:
+    if own.engine is not None:
+        return config.origin.where("container.engine"), f"{config.name}.container"
+    return system.origin.where("container.engine"), "system.container"
+
+
+def inside(
+    step: Step, container: Container, arch: Arch, devices: Sequence[Device], folders: Iterable[str], cache: str
+) -> Step:
+    """The step with its command in a container of its own, which the engine ends too.
+
+    `folders` are seen inside under the same paths; of `devices` (all that the node has for it) no others are seen. Values
+    of variables stand in no command line: the engine takes them from its own environment, by name. `cache` is where
+    apptainer's images are kept.
+    """
+    env = dict(step.env)
+    mounts = (*outermost([*folders, step.cwd]), *container.mounts)
+    if container.engine == "apptainer":
+        words = _apptainer(container, step, arch, mounts, cache)
+        if step.venv:
+            env["APPTAINERENV_PREPEND_PATH"] = f"{step.venv}/bin"
+        return replace(step, argv=words, env=env, container=container.image)
+    if arch == "cuda" and "CUDA_VISIBLE_DEVICES" in env:
+        # Inside there are only these, and they are counted from 0.
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(len(devices))))
+    names = sorted({*env, *_MARKERS, *_INHERITED} - {"PATH"})
+    path = ":".join((f"{step.venv}/bin", *_PATH) if step.venv else _PATH)
+    ours = [
+        "--network=host",
+        "--ipc=host",
+        "--user=@user",
+        *(["--userns=@userns"] if container.engine == "podman" else []),
+        # Who is polite gets TERM through the client; by the time that the engine is asked, the grace is over.
+        "--stop-timeout=0",
+        # An image comes with `milabench install`: fetched within the step's time, it would be measured.
+        "--pull=never",
+        "--entrypoint=",
+    ]
+    words = (
+        *(container.engine, "run", "--rm", "--init", "--name=@container", "--label=milabench.marker=@marker"),
+        *(word for word in ours if not _is_given(word, container.args)),
+        *_device_words(container.engine, arch, devices),
+        *(f"--volume={_pair(mount)}" for mount in mounts),
+        "--volume=@folder",
+        f"--workdir={step.cwd}",
+        f"--env=PATH={path}",
+        *(f"--env={name}" for name in names),
+        *container.args,
+        container.image,
+        *step.argv,
+    )
+    end = (container.engine, "rm", "--force", "@container")
+    return replace(step, argv=words, env=env, container=container.image, end_argv=end)
+
+
+def _apptainer(container: Container, step: Step, arch: Arch, mounts: Sequence[str], cache: str) -> tuple[str, ...]:
+    """It is no service: what it starts are its own children, and it hands its environment on."""
+    vendor = {"cuda": ("--nv",), "rocm": ("--rocm",)}.get(arch, ())
+    return (
+        *("apptainer", "exec", *vendor),
+        *(f"--bind={_pair(mount)}" for mount in mounts),
+        "--bind=@folder",
+        f"--pwd={step.cwd}",
+        *container.args,
+        image_of(container.engine, container.image, cache).file,
+        *step.argv,
+    )
+
+
+def _device_words(engine: str, arch: Arch, devices: Sequence[Device]) -> tuple[str, ...]:
+    ids = [str(device.details.get("visible_as") or device.uuid) for device in devices]
+    match arch if ids else "cpu":
+        case "cuda" if engine == "docker":
+            # The value is a line of comma-separated values itself: without the quotes only the first device counts.
+            return (f'--gpus="device={",".join(ids)}"',)
+        case "cuda":
+            return tuple(f"--device=nvidia.com/gpu={one}" for one in ids)
+        case "rocm":
+            groups = "keep-groups" if engine == "podman" else "video"
+            return ("--device=/dev/kfd", "--device=/dev/dri", f"--group-add={groups}")
+        case "xpu":
+            return ("--device=/dev/dri",)
+        case "hpu":
+            return ("--runtime=habana", "--env=HABANA_VISIBLE_DEVICES=all")
+        case _:
+            return ()
+
+
+def _is_given(word: str, args: Sequence[str]) -> bool:
+    """Whether the suite's own options say what one of ours would: twice is an error for some, for others the later wins."""
+    name = word.partition("=")[0]
+    return any(given.partition("=")[0] == name for given in args)
+
+
+def _pair(mount: str) -> str:
+    return mount if ":" in mount else f"{mount}:{mount}"
+
+
+def outermost(folders: Iterable[str]) -> tuple[str, ...]:
+    """The folders that are in no other one of them, in the order in which they come; a relative one is none."""
+    known = dict.fromkeys(PurePath(folder) for folder in folders if folder.startswith("/"))
+    return tuple(str(folder) for folder in known if not any(outer in folder.parents for outer in known))
+
+
+def names_in(step: Step, attempt: int) -> dict[str, str]:
+    """The values that a step's container needs beside those of the run: what tells its name from that of an earlier attempt."""
+    return {"attempt": str(attempt)} if step.end_argv and attempt > 1 else {}

@@ -1,0 +1,205 @@
+"""What changed between two plans, from their JSON: what was added and removed, and of what stayed which fields differ."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from milabench.plan.model import SCHEMA
+
+# The lists of a plan, and what tells their members apart.
+SECTIONS = {"steps": "id", "venvs": "group", "sources": "folder", "skipped": "bench"}
+# Of a node, what does not change by itself: free memory and the time of day do.
+_LASTING = ("name", "ip", "hostname", "cpu", "memory_MiB", "os", "kernel", "python", "devices")
+_LASTING_DETAILS = ("driver", "cuda")
+# Follow from the other fields, or do not decide what is done.
+_DERIVED = ("hash", "stem", "digest")
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One field that differs: its dotted name, what it was and what it is; None where it is absent."""
+
+    field: str
+    old: Any
+    new: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """`{"field", "old", "new"}`."""
+        return {"field": self.field, "old": self.old, "new": self.new}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SectionDiff:
+    """What changed in one list of a plan; `changed` has what differs least first."""
+
+    name: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[tuple[str, tuple[Change, ...]], ...] = ()
+    is_reordered: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed or self.is_reordered)
+
+    def to_json(self) -> dict[str, Any]:
+        """The names of what was added and removed, and the changes by name."""
+        return {
+            "added": list(self.added),
+            "removed": list(self.removed),
+            "changed": {name: [change.to_json() for change in changes] for name, changes in self.changed},
+            "reordered": self.is_reordered,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDiff:
+    """What is different in the new plan."""
+
+    phase: tuple[str, str]
+    system: tuple[Change, ...]
+    sections: tuple[SectionDiff, ...]
+
+    def __bool__(self) -> bool:
+        return self.phase[0] != self.phase[1] or bool(self.system) or any(self.sections)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `milabench plan --diff --json`."""
+        return {
+            "schema": SCHEMA,
+            "equal": not self,
+            "phase": list(self.phase),
+            "system": [change.to_json() for change in self.system],
+            **{section.name: section.to_json() for section in self.sections},
+        }
+
+
+def plan_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> PlanDiff:
+    """What changed from one plan to another; both are JSON as `milabench plan --json` prints it."""
+    present = [name for name in SECTIONS if name in old or name in new]
+    return PlanDiff(
+        phase=(str(old.get("phase", "run")), str(new.get("phase", "run"))),
+        system=_changes(lasting(old.get("system")), lasting(new.get("system"))),
+        sections=tuple(_section(name, old.get(name, ()), new.get(name, ())) for name in present),
+    )
+
+
+def lasting(system: Any) -> dict[str, Any]:
+    """Of the system in a plan or a manifest what does not change by itself: `{"arch", node: {...}}`."""
+    system = system if isinstance(system, Mapping) else {}
+    nodes = {}
+    for node in system.get("nodes") or ():
+        details = node.get("details") or {}
+        known = {key: node.get(key) for key in _LASTING}
+        nodes[str(node.get("name"))] = {**known, **{key: details.get(key) for key in _LASTING_DETAILS}}
+    return {"arch": system.get("arch"), **nodes}
+
+
+def is_plan(value: object) -> bool:
+    """Whether this is the JSON of a plan."""
+    return (
+        isinstance(value, Mapping)
+        and any(name in value for name in ("steps", "venvs"))
+        and all(
+            isinstance(value.get(name, []), list)
+            and all(isinstance(each, Mapping) and isinstance(each.get(key), str) for each in value.get(name, []))
+            for name, key in SECTIONS.items()
+        )
+    )
+
+
+def _section(name: str, old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> SectionDiff:
+    key = SECTIONS[name]
+    before, after = ({str(each[key]): each for each in listed} for listed in (old, new))
+    both = [each for each in after if each in before]
+    changed = [(each, changes) for each in both if (changes := _changes(before[each], after[each]))]
+    return SectionDiff(
+        name=name,
+        added=tuple(each for each in after if each not in before),
+        removed=tuple(each for each in before if each not in after),
+        changed=tuple(sorted(changed, key=lambda pair: len(pair[1]))),
+        is_reordered=name == "steps" and both != [each for each in before if each in after],
+    )
+
+
+def _changes(old: Any, new: Any, path: str = "") -> tuple[Change, ...]:
+    if old == new:
+        return ()
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return tuple(
+            change
+            for key in dict.fromkeys([*old, *new])
+            if path or key not in _DERIVED
+            for change in _changes(old.get(key, _ABSENT), new.get(key, _ABSENT), f"{path}.{key}" if path else str(key))
+        )
+    if path == "config.argv":
+        return ()  # the same words as in argv
+    return (Change(field=path, old=None if old is _ABSENT else old, new=None if new is _ABSENT else new),)
+
+
+def diff_text(diff: PlanDiff) -> str:
+    """The difference for a person: `+` added, `-` removed, `~` changed, with what each field was and is."""
+    if not diff:
+        return "no difference\n"
+    lines = [f"{diff.phase[0]} plan -> {diff.phase[1]} plan"] if diff.phase[0] != diff.phase[1] else []
+    lines += [f"system.{line}" for change in diff.system for line in _lines(change)]
+    for section in diff.sections:
+        if not section:
+            continue
+        counts = [
+            f"{len(found)} {what}"
+            for found, what in (
+                (section.added, "added"),
+                (section.removed, "removed"),
+                (section.changed, "changed"),
+            )
+            if found
+        ]
+        counts += ["in another order"] if section.is_reordered else []
+        lines.append(f"{section.name}: {', '.join(counts)}")
+        for names, changed in _alike(section):
+            lines.append(f"  ~ {', '.join(names)}")
+            lines += [f"      {line}" for line in changed]
+        lines += [f"  + {name}" for name in section.added]
+        lines += [f"  - {name}" for name in section.removed]
+    return "\n".join(lines) + "\n"
+
+
+def _alike(section: SectionDiff) -> list[tuple[list[str], list[str]]]:
+    """Names whose fields changed in the same way, with the lines that say how."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, changes in section.changed:
+        lines = tuple(line for change in changes for line in _lines(change))
+        found.setdefault(lines, []).append(name)
+    return [(names, list(lines)) for lines, names in found.items()]
+
+
+def _lines(change: Change) -> list[str]:
+    old, new = change.old, change.new
+    if change.field.endswith("argv") and isinstance(old, list) and isinstance(new, list):
+        return [f"{change.field}: {line}" for line in _words(list(map(str, old)), list(map(str, new)))]
+    return [f"{change.field}: {_shown(old)} -> {_shown(new)}"]
+
+
+def _words(old: list[str], new: list[str]) -> list[str]:
+    """Each run of words that differs, after the option that it belongs to."""
+    lines = []
+    for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        option = f"{old[a - 1]} " if a and old[a - 1].startswith("-") else ""
+        was, now = (shlex.join(words) or "(nothing)" for words in (old[a:b], new[c:d]))
+        lines.append(f"{option}{was} -> {now}")
+    return lines
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "(not set)"
+    if isinstance(value, list):
+        return ",".join(map(_shown, value)) or "(empty)"
+    return shlex.quote(value) if isinstance(value, str) else str(value)

@@ -1,0 +1,88 @@
+"""The environment variables of a step, as docs/protocol.md, section 7, promises them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+
+from milabench.bench.api import Benchmark
+from milabench.config.schema import BenchmarkConfig
+from milabench.facts.model import Device
+from milabench.plan.dirs import Dirs
+from milabench.plan.placement import VISIBLE_DEVICES, Placement
+
+# Names of variables whose values are kept out of every record.
+SECRET = re.compile(
+    r"(^|_)(TOKENS?|SECRETS?|PASSWORD|PASSWD|PASS|PGPASSWORD|APIKEY|KEY|PAT|CREDENTIALS?|AUTH)(_|$)", re.IGNORECASE
+)
+
+
+def secret_names(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The names among `env` that hold secrets, by what they are called."""
+    return tuple(sorted(name for name in env if SECRET.search(name)))
+
+
+def without_secrets(words: Sequence[str]) -> tuple[str, ...]:
+    """A command line of ours with the values left out that its overrides give to secret variables."""
+    return tuple(_without_secret(word) for word in words)
+
+
+def _without_secret(word: str) -> str:
+    """`bench.env.HF_TOKEN=value` without the value."""
+    key, equals, _ = word.partition("=") if not word.startswith("--") else _split_option(word)
+    name = key.rpartition(".env.")[2]
+    return f"{key}{equals}(secret)" if ".env." in key and equals and SECRET.search(name) else word
+
+
+def _split_option(word: str) -> tuple[str, str, str]:
+    option, equals, rest = word.partition("=")
+    key, more, value = rest.partition("=")
+    return f"{option}{equals}{key}", more, value
+
+
+def program_environment(
+    bench: BenchmarkConfig, declared: Benchmark, *, dirs: Dirs, source: str, venv: str
+) -> dict[str, str]:
+    """What both prepare.py and the program see: folders, caches, the venv, the benchfile's and the suite's own variables.
+
+    `venv` is empty for a command that comes with no benchfile, and so with no environment.
+    """
+    python_path = [str(PurePath(source, folder)) for folder in declared.python_path]
+    if declared.source is not None and declared.module is not None:
+        python_path.insert(0, source)
+    return {
+        **dirs.environment(),
+        "MILABENCH_BENCH_CONFIG": "@config",
+        "MILABENCH_NAME": bench.name,
+        **({"VIRTUAL_ENV": venv, "PATH": f"{venv}/bin:@path"} if venv else {}),
+        "PYTHONPATH": ":".join(python_path),
+        # Fetched programs stay byte for byte what was published; venvs were compiled when they were made.
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+        **declared.env,
+        **bench.env,
+    }
+
+
+def placed_environment(
+    place: Placement, *, arch: str, threads: int, visible: Sequence[Device] | None = None
+) -> dict[str, str]:
+    """What depends on where a step runs: its devices and its share of the processor's threads.
+
+    `visible` are the devices that it sees, where they are more than its own.
+    """
+    env = {
+        "MILABENCH_SINK": "@sink",
+        "MILABENCH_DEVICES_HELD": ",".join(device.uuid for device in place.devices),
+        "OMP_NUM_THREADS": str(max(1, threads)),
+    }
+    variable = VISIBLE_DEVICES.get(arch)
+    if variable is not None:
+        # A slice of a device (MIG) has no number that the vendor's library knows.
+        indices = ",".join(str(device.details.get("visible_as", device.index)) for device in visible or place.devices)
+        env[variable] = f"level_zero:{indices}" if arch == "xpu" else indices
+    if arch == "cuda":
+        # CUDA's own default order is by speed; ours is the order of the tools that people compare with.
+        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    return env

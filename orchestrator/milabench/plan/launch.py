@@ -1,0 +1,217 @@
+"""The launchers that start one process per device: the words around the interpreter, and the variables of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from milabench.config.schema import BenchmarkConfig, SystemConfig
+from milabench.errors import ConfigError, Problem
+from milabench.facts.model import Arch, Node, SystemFacts
+from milabench.plan.argv import render_text
+from milabench.plan.placement import RANKS, Placement, nodes_of
+
+LAUNCHERS = ("none", "torchrun", "accelerate", RANKS, "mpirun")
+SPREAD = ("multigpu", "multinode")
+# A port that is free on the node of rank 0 when the job starts; see docs/protocol.md, section 6.
+FREE_PORT = "@port"
+_HERE = ("@sink", "@config")
+# MPI has names of its own for what torch's `env://` looks for: Open MPI's, else those of MPICH and its kin.
+_AS_RANK = (
+    'RANK="${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" WORLD_SIZE="${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE}" '
+    'LOCAL_RANK="${OMPI_COMM_WORLD_LOCAL_RANK:-$MPI_LOCALRANKID}"; export RANK WORLD_SIZE LOCAL_RANK; exec "$@"'
+)
+# Options of accelerate that choose how it starts processes; it takes one.
+_OTHER_WAYS = {"cpu", "multi-gpu", "tpu", "use-deepspeed", "use-fsdp", "use-megatron-lm", "mpirun-hostfile"}
+_INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """What stands before the interpreter, and between it and the program."""
+
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+def launcher_of(config: BenchmarkConfig) -> str:
+    """What `plan.launcher` says; else torchrun where one program uses many devices, unless it is a server with its client."""
+    if config.plan.launcher is not None:
+        return config.plan.launcher
+    is_spread = config.plan.method in SPREAD
+    return "torchrun" if is_spread and config.server is None and config.client is None else "none"
+
+
+def launcher_words(
+    config: BenchmarkConfig,
+    place: Placement,
+    facts: SystemFacts,
+    options: Mapping[str, Any],
+    names: Mapping[str, Any],
+    env: Mapping[str, str] | None = None,
+) -> Launcher:
+    """The launcher's part of the command line, empty without one.
+
+    Every further key of `plan` is an option of the launcher and wins over what follows from the placement; `options` are
+    those of the system file (`torchrun: {port: ...}`); `env` is the step's, of which mpirun hands on the names. Raises
+    ConfigError for a launcher that is not known, or that does not go with the method.
+    """
+    job = _Job.of(config, place, facts)
+    match launcher_of(config):
+        case "none":
+            return Launcher()
+        case "torchrun":
+            words = _words(config, _torchrun(config, job, options), names)
+            return Launcher(after=("-m", "torch.distributed.run", *words))
+        case "accelerate":
+            words = _words(config, _accelerate(config, job, facts.arch, options), names)
+            return Launcher(after=("-m", "accelerate.commands.launch", *words))
+        case "ranks" | "mpirun" as launcher if config.plan.method not in SPREAD:
+            what = f"{launcher} starts the ranks of one job, and {config.plan.method} is not one"
+            raise _problem(config, what, f"use the method {' or '.join(SPREAD)}")
+        case "ranks":
+            return Launcher()
+        case "mpirun":
+            return Launcher(
+                before=("mpirun", *_mpirun(config, job, names, env or {}), "/bin/sh", "-c", _AS_RANK, "rank")
+            )
+        case other:
+            raise _problem(config, f"unknown launcher '{other}'", f"known: {', '.join(LAUNCHERS)}")
+
+
+def _problem(config: BenchmarkConfig, what: str, way_out: str) -> ConfigError:
+    where, path = config.origin.where("plan.launcher"), f"{config.name}.plan.launcher"
+    return ConfigError(Problem(where=where, path=path, what=what, way_out=way_out))
+
+
+def rank_environment(
+    config: BenchmarkConfig, place: Placement, facts: SystemFacts, options: Mapping[str, Any]
+) -> dict[str, str]:
+    """What ranks find that no launcher tells: the variables of torch's `env://`; empty for launchers that say all of them."""
+    launcher = launcher_of(config)
+    if launcher not in (RANKS, "mpirun"):
+        return {}
+    job = _Job.of(config, place, facts)
+    master = {"MASTER_ADDR": job.nodes[0].ip, "MASTER_PORT": str(_port(launcher, options))}
+    if launcher == "mpirun":
+        return master
+    everyone = [(node.name, device.index) for node in job.nodes for device in node.devices]
+    (device,) = place.devices
+    return {
+        "RANK": str(everyone.index((place.node.name, device.index))),
+        "WORLD_SIZE": str(len(everyone)),
+        "LOCAL_RANK": str([one.index for one in place.node.devices].index(device.index)),
+        "LOCAL_WORLD_SIZE": str(len(place.node.devices)),
+        "GROUP_RANK": str(job.rank),
+        **master,
+    }
+
+
+def network_environment(config: BenchmarkConfig, place: Placement, system: SystemConfig) -> dict[str, str]:
+    """The network interface of a job over several nodes: the node's `interface`, else `system.options.network.interface`.
+
+    Without either the libraries choose one themselves, by the name of the machine.
+    """
+    if config.plan.method != "multinode":
+        return {}
+    own = next((node.extra.get("interface") for node in system.nodes if node.name == place.node.name), None)
+    network = system.options.get("network")
+    chosen = own or (network.get("interface") if isinstance(network, Mapping) else None)
+    return dict.fromkeys(_INTERFACE_VARIABLES, str(chosen)) if chosen else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """The nodes of one job, that of rank 0 first, and the number of this one among them."""
+
+    nodes: tuple[Node, ...]
+    rank: int
+
+    @classmethod
+    def of(cls, config: BenchmarkConfig, place: Placement, facts: SystemFacts) -> _Job:
+        if config.plan.method != "multinode":
+            return cls(nodes=(place.node,), rank=0)
+        used = nodes_of(config, facts)
+        return cls(nodes=tuple(node for _, node in used), rank=[number for number, _ in used].index(place.node_rank))
+
+    @property
+    def is_spread(self) -> bool:
+        return len(self.nodes) > 1
+
+
+def _torchrun(config: BenchmarkConfig, job: _Job, options: Mapping[str, Any]) -> dict[str, Any]:
+    ranks = {"nproc-per-node": max(1, len(job.nodes[job.rank].devices))}
+    if not job.is_spread:
+        return {"standalone": True, **ranks}
+    common = {"nnodes": len(job.nodes), "node-rank": job.rank, **ranks}
+    address, port = job.nodes[0].ip, _port("torchrun", options)
+    said = {_bare(key): value for key, value in config.plan.extra.items()}
+    if said.get("rdzv-backend") == "static":
+        return {**common, "master-addr": address, "master-port": port}
+    return {**common, "rdzv-backend": "c10d", "rdzv-endpoint": f"{address}:{port}", "rdzv-id": config.name}
+
+
+def _accelerate(config: BenchmarkConfig, job: _Job, arch: Arch, options: Mapping[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "num_processes": sum(max(1, len(node.devices)) for node in job.nodes),
+        "num_machines": len(job.nodes),
+        "machine_rank": job.rank,
+    }
+    if job.is_spread:
+        made |= {"main_process_ip": job.nodes[0].ip, "main_process_port": _port("accelerate", options)}
+    if arch == "cpu" and made["num_processes"] > 1 and not {_bare(key) for key in config.plan.extra} & _OTHER_WAYS:
+        # Without an accelerator it starts one process on each machine, which has no rank, unless it is told otherwise.
+        made["multi_gpu"] = True
+    return made
+
+
+def _mpirun(config: BenchmarkConfig, job: _Job, names: Mapping[str, Any], env: Mapping[str, str]) -> tuple[str, ...]:
+    """One command for the whole job, on its first node; mpirun itself reaches the others.
+
+    What only the first node has is not handed on: the ranks there report for all.
+    """
+    slots = [(node.ip, max(1, len(node.devices))) for node in job.nodes]
+    words: tuple[str, ...] = ("-np", str(sum(count for _, count in slots)))
+    if job.is_spread:
+        words += ("--host", ",".join(f"{ip}:{count}" for ip, count in slots))
+        words += tuple(word for name in sorted(env) if env[name] not in _HERE for word in ("-x", name))
+    # mpirun takes a value as a word of its own.
+    return (*words, *(part for word in _words(config, {}, names) for part in word.split("=", 1)))
+
+
+def _port(launcher: str, options: Mapping[str, Any]) -> Any:
+    """The launcher's port in the system file, else the network's, else one that is free."""
+    for name in (launcher, "network"):
+        given = options.get(name)
+        if isinstance(given, Mapping) and given.get("port") is not None:
+            return given["port"]
+    return FREE_PORT
+
+
+def _words(config: BenchmarkConfig, made: Mapping[str, Any], names: Mapping[str, Any]) -> tuple[str, ...]:
+    options = {_bare(key): (f"--{key}", value, "") for key, value in made.items()}
+    for key, value in config.plan.extra.items():
+        flag = key if key.startswith("-") else f"--{key}"
+        options[_bare(key)] = (flag, value, f"plan.{key}")
+    words: list[str] = []
+    for flag, value, path in options.values():
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(flag)
+            continue
+        text = _joined(value)
+        if path:
+            text = render_text(text, names, where=config.origin.where(path), path=f"{config.name}.{path}")
+        words.append(f"{flag}={text}")
+    return tuple(words)
+
+
+def _joined(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
+
+
+def _bare(key: str) -> str:
+    """The option's name however it is spelled, so that what the suite says replaces what we would say."""
+    return key.lstrip("-").replace("_", "-")

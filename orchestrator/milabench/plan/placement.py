@@ -1,0 +1,136 @@
+"""Which node and which devices a benchmark's processes get, and the facts a plan is made for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from milabench.config.schema import BenchmarkConfig, GpuConfig, NodeConfig, SystemConfig
+from milabench.facts.model import Arch, Device, Node, SystemFacts
+
+VISIBLE_DEVICES = {
+    "cuda": "CUDA_VISIBLE_DEVICES",
+    "rocm": "ROCR_VISIBLE_DEVICES",
+    "xpu": "ONEAPI_DEVICE_SELECTOR",
+    "hpu": "HABANA_VISIBLE_MODULES",
+}
+# The launcher whose ranks are steps of their own.
+RANKS = "ranks"
+COLLECTIVES = {"cuda": "nccl", "rocm": "rccl", "xpu": "ccl", "hpu": "hccl", "cpu": "gloo"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """One process of a benchmark: where it runs, what it sees, and the tag that tells it from its siblings."""
+
+    node: Node
+    node_rank: int
+    devices: tuple[Device, ...]
+    tag: str
+
+
+def system_facts(system: SystemConfig, local: Node, arch: Arch, asked: Mapping[str, Node] | None = None) -> SystemFacts:
+    """The machines that a plan is made for: those of the system file, or this one.
+
+    `asked` is what those said that were asked, by name; of the others only what the file says is known.
+    `system.gpu.count` and `.capacity` override what was detected; where there is no accelerator, slots of the processor stand in.
+    """
+    if not system.nodes:
+        node = replace(local, cpu_count=system.cpu_count or local.cpu_count)
+        return SystemFacts(arch=arch, nodes=(_with_devices(node, system.gpu, arch),))
+    nodes = []
+    for entry in sorted(system.nodes, key=lambda node: not node.main):
+        here = is_here(entry, local, alone=len(system.nodes) == 1)
+        known = local if here else (asked or {}).get(entry.name, Node(storage=entry.name))
+        node = replace(
+            known,
+            name=entry.name,
+            ip=entry.ip,
+            port=entry.port,
+            user=entry.user,
+            main=entry.main,
+            local=here,
+            base="" if here else entry.base,
+            cpu_count=entry.cpu_count or system.cpu_count or known.cpu_count,
+            memory_mib=entry.memory_mib or known.memory_mib,
+        )
+        nodes.append(_with_devices(node, entry.gpu or system.gpu, arch))
+    return SystemFacts(arch=arch, nodes=tuple(nodes))
+
+
+def is_here(entry: NodeConfig, local: Node, *, alone: bool) -> bool:
+    """Whether a node of the system file is this machine; behind another port than ssh's may be any (a tunnel)."""
+    names = {local.hostname, local.ip, "localhost", *local.details.get("addresses", ())}
+    return (entry.ip in names and entry.port == 22) or (alone and (entry.hostname or entry.name) in names)
+
+
+def _with_devices(node: Node, gpu: GpuConfig, arch: Arch) -> Node:
+    count = gpu.count
+    found = tuple(device for device in node.devices if device.arch == arch)
+    if count is None or arch == "cpu":
+        count = count or len(found) or 1
+    kept = found[:count]
+    # One that is lost, or hidden from us, leaves a gap: those that are only stated take the next numbers.
+    first = max((device.index for device in kept), default=-1) + 1
+    made = tuple(
+        Device(
+            index=index,
+            uuid=f"{arch}-{node.hostname or node.name}-{index}",
+            name=gpu.name or ((node.cpu_model or "processor") if arch == "cpu" else arch),
+            arch=arch,
+        )
+        for index in range(first, first + count - len(kept))
+    )
+    devices = tuple(replace(device, memory_mib=gpu.capacity_mib or device.memory_mib) for device in kept + made)
+    return replace(node, devices=devices)
+
+
+def why_not(bench: BenchmarkConfig, facts: SystemFacts) -> str | None:
+    """The reason why a benchmark cannot be placed on these machines, or None."""
+    if bench.num_machines > len(facts.nodes):
+        return f"needs {bench.num_machines} machines, the system has {len(facts.nodes)}"
+    known = {node.name for node in facts.nodes}
+    if unknown := [name for name in bench.plan.nodes if name not in known and name != "all"]:
+        return f"no node is called {' or '.join(unknown)}; there are {', '.join(sorted(known))}"
+    bare = [node.name for _, node in nodes_of(bench, facts) if not node.devices]
+    return f"no accelerator on {', '.join(bare)}" if bare else None
+
+
+def nodes_of(bench: BenchmarkConfig, facts: SystemFacts) -> tuple[tuple[int, Node], ...]:
+    """The nodes that run a benchmark, each with its number.
+
+    Those that `plan.nodes` names; else as many as `num_machines` says; else all, but one for a job that spans nodes.
+    """
+    numbered = tuple(enumerate(facts.nodes))
+    if bench.plan.nodes:
+        return tuple(each for each in numbered if "all" in bench.plan.nodes or each[1].name in bench.plan.nodes)
+    is_one_job = bench.plan.method == "multinode" or bench.server is not None or bench.client is not None
+    return numbered[: bench.num_machines] if is_one_job or "num_machines" in bench.origin else numbered
+
+
+def placements(bench: BenchmarkConfig, facts: SystemFacts) -> tuple[Placement, ...]:
+    """The processes of one replicate of a benchmark, in rank order."""
+    nodes = nodes_of(bench, facts)
+    match bench.plan.method:
+        case "per_gpu":
+            return tuple(
+                Placement(node=node, node_rank=rank, devices=(device,), tag=f"D{device.index}")
+                for rank, node in nodes
+                for device in node.devices
+            )
+        case "njobs":
+            return tuple(
+                Placement(node=node, node_rank=rank, devices=node.devices, tag=str(job))
+                for rank, node in nodes
+                for job in range(bench.plan.n)
+            )
+        case "multigpu" | "multinode" if bench.plan.launcher == RANKS:
+            return tuple(
+                Placement(node=node, node_rank=rank, devices=(device,), tag=f"D{device.index}")
+                for rank, node in nodes
+                for device in node.devices
+            )
+        case "multinode" if bench.plan.launcher == "mpirun":
+            return tuple(Placement(node=node, node_rank=rank, devices=node.devices, tag="") for rank, node in nodes[:1])
+        case "multigpu" | "multinode":
+            return tuple(Placement(node=node, node_rank=rank, devices=node.devices, tag="") for rank, node in nodes)

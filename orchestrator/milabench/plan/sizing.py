@@ -1,0 +1,381 @@
+"""Which batch size a benchmark gets on a device: what was observed on such devices, and what the sizer's options ask for."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from milabench.config.document import decoded, parse_document
+from milabench.config.located import Located, Source, plain
+from milabench.config.parse import capacity_mib
+from milabench.errors import ConfigError, Problem
+
+# Keys of `system.options.sizer` that say where observations are, not how to size.
+_PLACES = ("config", "save")
+_SLUG = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizerOptions:
+    """What `system.options.sizer` says.
+
+    In this order: `batch_size` is taken as it is; `optimized` takes the size with the best observed rate; `auto` the largest one
+    whose memory fits the device, by the line through the observations; else it is the benchmark's own. `mult`, then `add`,
+    change that (not a `batch_size`); `multiple` rounds down to a multiple, `power` down to a power of that base.
+    `capacity_mib` stands for the memory of the device.
+    """
+
+    auto: bool = False
+    batch_size: int | None = None
+    mult: float | None = None
+    add: int | None = None
+    multiple: int | None = None
+    power: int | None = None
+    capacity_mib: int | None = None
+    optimized: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether any batch size may differ from the benchmark's own."""
+        return any(getattr(self, one.name) not in (None, False) for one in fields(self) if one.name != "capacity_mib")
+
+    @property
+    def needs_observations(self) -> bool:
+        """Whether what was observed decides."""
+        return self.batch_size is None and (self.auto or self.optimized)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """A batch size that fitted, with its peak memory in MiB and its rate, in the benchmark's unit, where known."""
+
+    batch_size: int
+    memory_mib: float | None = None
+    rate: float | None = None
+
+    def to_json(self) -> dict[str, float]:
+        """As scaling files spell it."""
+        known = {"memory": self.memory_mib, "rate": self.rate}
+        return {
+            "batch_size": self.batch_size,
+            **{key: float(f"{value:.6g}") for key, value in known.items() if value is not None},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizer:
+    """The options, and what was observed by benchmark; `source` is the file that it comes from."""
+
+    options: SizerOptions = SizerOptions()
+    observations: Mapping[str, tuple[Observation, ...]] = field(default_factory=dict)
+    source: str = ""
+
+    def size(self, bench: str, own: int, memory_mib: float | None) -> int:
+        """The batch size of a benchmark whose own is `own`, on devices with so much memory; at least 1."""
+        options = self.options
+        if options.batch_size is not None:
+            return options.batch_size
+        found = self._observed_size(bench, memory_mib)
+        return _scaled(own if found is None else found, options)
+
+    def why_unsized(self, bench: str, memory_mib: float | None) -> str | None:
+        """Why observations cannot decide on the size of this benchmark; None where they do or need not."""
+        if not self.options.needs_observations or self._observed_size(bench, memory_mib) is not None:
+            return None
+        seen = self.observations.get(bench, ())
+        if not seen:
+            reason = f"{self.source or 'there'} has no observation of it"
+        elif self.options.optimized:
+            reason = f"{self.source}: no observation of it has a rate"
+        elif not _capacity(self.options, memory_mib):
+            reason = "the memory of the device is not known; give sizer.capacity"
+        else:
+            reason = f"{self.source}: its observations show no memory that grows with the batch size"
+        return f"{bench}: keeps its own batch size: {reason}"
+
+    def _observed_size(self, bench: str, memory_mib: float | None) -> int | None:
+        seen = self.observations.get(bench, ())
+        if self.options.optimized:
+            rated = [one for one in seen if one.rate is not None]
+            return max(rated, key=lambda one: one.rate or 0.0).batch_size if rated else None
+        capacity = _capacity(self.options, memory_mib)
+        return largest_within(capacity, seen) if self.options.auto and capacity else None
+
+
+def _capacity(options: SizerOptions, memory_mib: float | None) -> float | None:
+    return options.capacity_mib if options.capacity_mib is not None else memory_mib
+
+
+def largest_within(memory_mib: float, seen: Sequence[Observation]) -> int | None:
+    """The batch size at which the least-squares line of memory over batch size reaches `memory_mib`, at least 1.
+
+    With a single batch size the line goes through zero, which is too careful above it. None where no line rises.
+    """
+    points = [(one.batch_size, one.memory_mib) for one in seen if one.memory_mib is not None]
+    if not points:
+        return None
+    mean_size = math.fsum(size for size, _ in points) / len(points)
+    mean_memory = math.fsum(memory for _, memory in points) / len(points)
+    spread = math.fsum((size - mean_size) ** 2 for size, _ in points)
+    if spread == 0:
+        slope, fixed = mean_memory / mean_size, 0.0
+    else:
+        slope = math.fsum((size - mean_size) * (memory - mean_memory) for size, memory in points) / spread
+        fixed = mean_memory - slope * mean_size
+    # A size that is whole but for rounding is that size.
+    return max(1, math.floor((memory_mib - fixed) / slope + 1e-6)) if slope > 0 else None
+
+
+def _scaled(size: int, options: SizerOptions) -> int:
+    scaled = size * (options.mult if options.mult is not None else 1) + (options.add or 0)
+    whole = max(1, math.floor(scaled))
+    if options.multiple is not None:
+        whole = max(1, whole // options.multiple * options.multiple)
+    if options.power is not None:
+        below = 1
+        while below * options.power <= whole:
+            below *= options.power
+        whole = below
+    return whole
+
+
+def sizer_options(given: object, where: Callable[[str], str] = str) -> SizerOptions:
+    """The value of `system.options.sizer`; `where` gives the place of a key of the system.
+
+    Raises ConfigError with everything that is wrong with it.
+    """
+    if given is None:
+        return SizerOptions()
+    if not isinstance(given, Mapping):
+        what = f"expected a mapping, got {_shown(given)}"
+        raise ConfigError(Problem(where=where("options.sizer"), path="system.options.sizer", what=what))
+    problems: list[Problem] = []
+    values: dict[str, Any] = {}
+    known = [one.name.removesuffix("_mib") for one in fields(SizerOptions)]
+    for key, value in given.items():
+        path, place = f"system.options.sizer.{key}", where(f"options.sizer.{key}")
+        if key not in known:
+            if key not in _PLACES:
+                near = difflib.get_close_matches(str(key), known, 1)
+                way_out = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+                problems.append(Problem(where=place, path=path, what="unknown option of the sizer", way_out=way_out))
+            continue
+        if value is None:
+            continue
+        try:
+            values["capacity_mib" if key == "capacity" else str(key)] = _READERS[str(key)](value)
+        except ValueError as error:
+            problems.append(Problem(where=place, path=path, what=f"expected {error}, got {_shown(value)}"))
+    if problems:
+        raise ConfigError(problems)
+    return SizerOptions(**values)
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:60]
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, bool | int) and value in (0, 1):
+        return bool(value)
+    raise ValueError("0 or 1")
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError("a whole number")
+
+
+def _positive(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise ValueError("a whole number that is at least 1")
+
+
+def _base(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 2:
+        return value
+    raise ValueError("a whole number that is at least 2")
+
+
+def _factor(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
+        return value
+    raise ValueError("a number above 0")
+
+
+def _amount(value: object) -> int:
+    found = capacity_mib(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    if found:
+        return found
+    raise ValueError("an amount of memory such as 80 GiB")
+
+
+_READERS = {
+    "auto": _flag,
+    "batch_size": _positive,
+    "mult": _factor,
+    "add": _whole,
+    "multiple": _positive,
+    "power": _base,
+    "capacity": _amount,
+    "optimized": _flag,
+}
+
+# ------------------------------------------------------------------------------------------------- files of observations
+
+
+def device_slug(name: str) -> str:
+    """The name of a device as scaling files are called: `NVIDIA H200` is nvidia-h200."""
+    return _SLUG.sub("-", name.lower()).strip("-") or "device"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """A file of observations: what it says, and what to keep of it when it is written anew."""
+
+    observations: Mapping[str, tuple[Observation, ...]] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    head: str = "# Batch sizes that fitted: peak memory in MiB, rate in the benchmark's unit.\n"
+
+
+def parse_scaling(content: bytes, name: str) -> Scaling:
+    """A file of observations, `{benchmark: [{batch_size, memory, rate}]}`. Raises ConfigError with every problem.
+
+    The files of milabench 1.3 are read too: the list below `observations`, amounts such as `37702.5 MiB`, `perf`.
+    """
+    text = decoded(content, name)
+    root = parse_document(text, Source(name, "")).root
+    if root.value is None:
+        return Scaling(head=text)
+    if type(root.value) is not dict:
+        raise ConfigError(
+            Problem(where=str(root.mark), path="", what="expected a mapping from benchmark to observations")
+        )
+    problems: list[Problem] = []
+    seen = {bench: tuple(_observations(bench, node, problems)) for bench, node in root.value.items()}
+    if problems:
+        raise ConfigError(problems)
+    head = "".join(line + "\n" for line in _leading_comments(text))
+    return Scaling(observations=seen, data=plain(root), head=head)
+
+
+def _leading_comments(text: str) -> Iterable[str]:
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            return
+        yield line
+
+
+def _observations(bench: str, node: Located, problems: list[Problem]) -> Iterable[Observation]:
+    listed = node
+    if type(node.value) is dict and "observations" in node.value:
+        listed = node.value["observations"]
+    if type(listed.value) is not list:
+        problems.append(Problem(where=str(node.mark), path=bench, what="expected a list of observations"))
+        return
+    for number, item in enumerate(listed.value):
+        try:
+            yield _observation(plain(item))
+        except ValueError as error:
+            problems.append(Problem(where=str(item.mark), path=f"{bench}.{number}", what=f"expected {error}"))
+
+
+def _observation(data: object) -> Observation:
+    if isinstance(data, Mapping):
+        return Observation(
+            batch_size=_positive(data.get("batch_size")),
+            memory_mib=_memory(data.get("memory")),
+            rate=_optional_rate(data.get("rate", data.get("perf"))),
+        )
+    raise ValueError("a mapping with batch_size, memory and rate")
+
+
+def _memory(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return float(_amount(value))
+
+
+def _optional_rate(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    raise ValueError("a rate that is a number")
+
+
+def scaling_text(scaling: Scaling, more: Mapping[str, Sequence[Observation]]) -> str:
+    """The file with more observations in it; everything that it said stays, but for comments between its lines."""
+    data: dict[str, Any] = dict(scaling.data)
+    for bench, observations in more.items():
+        made = [one.to_json() for one in observations]
+        before = data.get(bench)
+        if isinstance(before, Mapping):
+            data[bench] = {**before, "observations": [*before.get("observations", ()), *made]}
+        else:
+            data[bench] = [*(before or ()), *made]
+    lines = [scaling.head.rstrip("\n")] if scaling.head.strip() else []
+    for bench, value in data.items():
+        lines.append(f"{json.dumps(bench, ensure_ascii=False)}:")
+        if isinstance(value, Mapping):
+            lines += [f"  {json.dumps(key)}: {_flow(item)}" for key, item in value.items()]
+        else:
+            lines += [f"  - {_flow(item)}" for item in value]
+    return "\n".join(lines) + "\n"
+
+
+def _flow(value: Any) -> str:
+    """JSON, which is YAML; keys of our own are written without quotes."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)}: {_flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_flow(item) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(key: object) -> str:
+    text = str(key)
+    return text if re.fullmatch(r"[a-z][a-z_]*", text) else json.dumps(text, ensure_ascii=False)
+
+
+# --------------------------------------------------------------------------------------------------------------- search
+
+
+def largest_fitting(
+    start: int, *, least: int = 1, most: int | None = None, apart: int = 1
+) -> Generator[int, bool, int | None]:
+    """The search for the largest batch size that fits: yields sizes to try, is sent whether each fitted, returns the largest.
+
+    Doubles from `start` while it fits, then bisects until the answer is known to `apart`. None when `least` does not fit.
+    """
+    low, high = None, None  # the largest that fits, the smallest that does not
+    size = max(least, start if most is None else min(start, most))
+    while True:
+        if (yield size):
+            low = size
+        else:
+            high = size
+        if low is None:
+            assert high is not None
+            if high <= least:
+                return None
+            size = max(least, high // 2)
+        elif high is None:
+            if low == most:
+                return low
+            size = low * 2 if most is None else min(low * 2, most)
+        elif high - low <= apart:
+            return low
+        else:
+            size = (low + high) // 2
+            if apart > 1 and (rounded := size // apart * apart) > low:
+                size = rounded

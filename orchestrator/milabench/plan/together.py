@@ -1,0 +1,85 @@
+"""What steps of one group share: the barrier at which they wait for each other, and the monitor that watches them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from milabench.config.schema import BenchmarkConfig
+from milabench.errors import ConfigError, Problem
+from milabench.facts.model import Arch
+
+BARRIER_S = 600.0
+# Instances of their own; the ranks of one job wait for each other anyway.
+SIDE_BY_SIDE = ("per_gpu", "njobs")
+
+
+def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of `measure` for steps that start together; `instances` is how many there are, on all nodes.
+
+    The longest wait, in seconds, is `system.options.barrier.timeout_s`, else half of `max_duration`, at most ten minutes.
+    Raises ConfigError when it is no number of seconds.
+    """
+    if (
+        instances < 2
+        or config.plan.method not in SIDE_BY_SIDE
+        or config.server is not None
+        or config.client is not None
+    ):
+        return {}
+    given = options.get("barrier")
+    limit = given.get("timeout_s") if isinstance(given, Mapping) else None
+    if limit is None:
+        limit = BARRIER_S if config.max_duration is None else min(BARRIER_S, config.max_duration / 2)
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0:
+        what = f"expected a number of seconds, got {limit!r}"
+        raise ConfigError(Problem(where="", path="system.options.barrier.timeout_s", what=what, way_out=""))
+    return {"barrier": True, "barrier_timeout_s": float(limit)}
+
+
+# What has no environment of its own may end soon; what it takes is read this often.
+COMMAND_PERIOD_S = 0.5
+_FROM_SOURCES = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "from benchmate.monitors.__main__ import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruments:
+    """The sources of the instruments on the machine that commands are given on, and an interpreter for them there."""
+
+    python: str
+    folder: str
+
+
+def monitor_command(
+    venv: str,
+    arch: Arch,
+    options: Mapping[str, Any],
+    *,
+    is_locked: bool,
+    python: str | None = None,
+    instruments: Instruments | None = None,
+) -> tuple[str, ...]:
+    """The command that watches a group, from the environment of its steps; empty when it is not wanted.
+
+    Steps without an environment are watched by what `instruments` names, where there is something.
+
+    `system.options.monitor: false` switches it off; `system.options.simulated_devices` names a file of scripted readings.
+    `is_locked`: the environment was installed from locks, against which it can be compared.
+    """
+    if options.get("monitor") is False or not (venv or instruments):
+        return ()
+    simulated = options.get("simulated_devices")
+    about = ("--arch", arch, *(("--simulated", str(simulated)) if simulated else ()))
+    if not venv and instruments is not None:
+        words = (instruments.python, "-I", "-c", _FROM_SOURCES, instruments.folder)
+        return (*words, *about, "--host-period", str(COMMAND_PERIOD_S))
+    return (
+        python or f"{venv}/bin/python",
+        *("-I", "-m", "benchmate.monitors"),
+        *about,
+        *(("--packages",) if is_locked else ()),
+    )

@@ -1,0 +1,242 @@
+"""Which virtual environments a suite needs, and what shapes each of them: a pure value with a digest."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from milabench.errors import ConfigError, Problem
+from milabench.plan.model import digest
+from milabench.plan.requirements import (
+    Lock,
+    RequirementFile,
+    broken_constraints,
+    disagreements,
+    merge,
+    parse,
+    render,
+)
+
+# Raise it when the way in which environments are built changes so that old ones must not be taken for new ones.
+BUILDER = 1
+UNPINNED = "unpinned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VenvRequest:
+    """What one benchmark asks of the environment it shares: its requirement files, read, and its pip settings.
+
+    `pip` has the names of pip's own configuration: find-links, index-url, extra-index-url, no-index, constraint,
+    cert, proxy, trusted-host. `arch` says which build of torch an unpinned environment wants.
+    """
+
+    bench: str
+    group: str
+    variant: str
+    requirements: tuple[RequirementFile, ...]
+    constraints: RequirementFile | None = None
+    pip: Mapping[str, str] = field(default_factory=dict)
+    arch: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VenvSpec:
+    """One virtual environment, and everything that shapes it.
+
+    `python` is what the locks were made for, or the interpreter that runs us when they do not say; `benchmate` is the
+    digest of the instruments' own source.
+    """
+
+    group: str
+    variant: str
+    python: str
+    platform: str
+    benches: tuple[str, ...]
+    requirements: tuple[RequirementFile, ...]
+    constraints: RequirementFile | None
+    benchmate: str
+    pip: Mapping[str, str] = field(default_factory=dict)
+    arch: str = ""
+
+    @property
+    def digest(self) -> str:
+        """sha256 over all that shapes the environment; file names and the order of files do not."""
+        return digest(
+            {
+                "builder": BUILDER,
+                "group": self.group,
+                "variant": self.variant,
+                "python": self.python,
+                "platform": self.platform,
+                "requirements": sorted({file.sha256 for file in self.requirements}),
+                "constraints": self.constraints.sha256 if self.constraints else None,
+                "benchmate": self.benchmate,
+                "pip": dict(self.pip),
+                "arch": None if self.is_pinned else self.arch,
+            }
+        )
+
+    @property
+    def folder(self) -> str:
+        """Its name under `base/venv/.store`."""
+        return f"{self.group}-{self.digest[:16]}"
+
+    @property
+    def lock(self) -> Lock:
+        """The requirements of all its benchmarks, merged."""
+        return merge([parse(file.text) for file in self.requirements])
+
+    @property
+    def is_hashed(self) -> bool:
+        """Nothing but the files that the locks name can be installed."""
+        return self.lock.is_hashed
+
+    @property
+    def is_pinned(self) -> bool:
+        """The packages are decided; otherwise they are what the index has on the day."""
+        return self.variant != UNPINNED
+
+    @property
+    def is_for_cpu(self) -> bool:
+        """No CUDA package may get into it."""
+        return "cpu" in (self.variant, self.arch if not self.is_pinned else "")
+
+    @property
+    def torch_backend(self) -> str | None:
+        """The PyTorch index that serves this torch, in uv's words (cpu, cu130, rocm7.1, xpu), if one is needed.
+
+        The local part of the pinned version names it (2.13.0+cpu). A version without one lies on the ordinary index,
+        but there it is the CUDA build, which a cpu environment must not pull.
+        """
+        torch = [pin for pin in self.lock.pins if pin.name == "torch"]
+        if not torch:
+            return None
+        local = next((pin.version.partition("+")[2] for pin in torch if pin.version and "+" in pin.version), None)
+        return local or ("cpu" if self.is_for_cpu else None)
+
+    def requirements_text(self) -> str:
+        """The merged requirement file that the installer is given."""
+        return render(self.lock)
+
+    def to_json(self) -> dict[str, Any]:
+        """The environment as `milabench plan install --json` prints it."""
+        return {
+            "group": self.group,
+            "variant": self.variant,
+            "python": self.python,
+            "platform": self.platform,
+            "digest": self.digest,
+            "path": f"venv/.store/{self.folder}",
+            "link": f"venv/{self.group}",
+            "benches": list(self.benches),
+            "requirements": [{"name": file.name, "sha256": file.sha256} for file in self.requirements],
+            "constraints": {"name": self.constraints.name, "sha256": self.constraints.sha256}
+            if self.constraints
+            else None,
+            "packages": len(self.lock.pins),
+            "hashed": self.is_hashed,
+            "torch_backend": self.torch_backend,
+            "benchmate": self.benchmate,
+            "pip": sorted(self.pip),
+        }
+
+
+def plan_venvs(
+    requests: Sequence[VenvRequest],
+    *,
+    benchmate: str,
+    python: str,
+    platform: str,
+    selected: Collection[str] | None = None,
+) -> tuple[VenvSpec, ...]:
+    """The environments of the selected benchmarks, in the order of the suite.
+
+    Give the requests of the whole suite: the benchmarks of one install group share one environment, so one of them
+    alone must not give it another digest. `benchmate` is a digest; `python` ("3.11") and `platform` ("linux-x86_64")
+    are what runs us. Raises ConfigError when benchmarks of a group contradict each other, or a lock its constraints,
+    with every contradiction found.
+    """
+    groups: dict[str, list[VenvRequest]] = {}
+    for request in requests:
+        groups.setdefault(request.group, []).append(request)
+    wanted = [
+        members
+        for members in groups.values()
+        if selected is None or any(member.bench in selected for member in members)
+    ]
+    problems = [problem for members in wanted for problem in _contradictions(members)]
+    if problems:
+        raise ConfigError(problems)
+    return tuple(_spec(members, benchmate, python, platform) for members in wanted)
+
+
+def _spec(members: Sequence[VenvRequest], benchmate: str, python: str, platform: str) -> VenvSpec:
+    files = {file.sha256: file for member in members for file in member.requirements}
+    said = [parse(file.text).header.get("python") for file in files.values()]
+    return VenvSpec(
+        group=members[0].group,
+        variant=members[0].variant,
+        python=next((version for version in said if version), python),
+        platform=platform,
+        benches=tuple(member.bench for member in members),
+        requirements=tuple(files.values()),
+        constraints=members[0].constraints,
+        benchmate=benchmate,
+        pip=members[0].pip,
+        arch=members[0].arch,
+    )
+
+
+def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
+    group = f"install_group {members[0].group}"
+    first = members[0]
+    problems = []
+    for other in members[1:]:
+        if other.variant != first.variant:
+            what = f"{first.bench} wants the variant {first.variant!r}, {other.bench} wants {other.variant!r}"
+            problems.append(_problem(group, what))
+        if dict(other.pip) != dict(first.pip):
+            problems.append(_problem(group, f"{first.bench} and {other.bench} give different `pip` settings"))
+    files = {file.sha256: (member.bench, file, parse(file.text)) for member in members for file in member.requirements}
+    read = list(files.values())
+    for index, (bench, file, lock) in enumerate(read):
+        problems += [
+            _problem(group, f"{mine.line} in {file.name} ({bench}), {theirs.line} in {other_file.name} ({other_bench})")
+            for other_bench, other_file, other_lock in read[index + 1 :]
+            for mine, theirs in disagreements(lock, other_lock)
+        ]
+        problems += _header_problems(file, lock, first.variant)
+    problems += _python_problems(group, [(file, lock) for _, file, lock in read])
+    if first.constraints:
+        limits = parse(first.constraints.text)
+        problems += [
+            Problem(
+                where=file.name,
+                path=pin.name,
+                what=f"{pin.line} breaks the constraint {limit.line} of {first.constraints.name}",
+                way_out="write the lock anew with `milabench pin`",
+            )
+            for _, file, lock in read
+            for pin, limit in broken_constraints(lock, limits)
+        ]
+    return problems
+
+
+def _header_problems(file: RequirementFile, lock: Lock, variant: str) -> list[Problem]:
+    said = lock.header.get("variant")
+    if said in (None, variant) or variant == UNPINNED:
+        return []
+    return [Problem(where=file.name, path="", what=f"is a lock of the variant {said!r}, not {variant!r}")]
+
+
+def _python_problems(group: str, read: Sequence[tuple[RequirementFile, Lock]]) -> list[Problem]:
+    said = {lock.header["python"]: file.name for file, lock in read if "python" in lock.header}
+    if len(said) < 2:
+        return []
+    return [_problem(group, "locks for different pythons: " + ", ".join(f"{name} for {v}" for v, name in said.items()))]
+
+
+def _problem(where: str, what: str) -> Problem:
+    way_out = "let them agree with `milabench pin`, or give one of them another install_group"
+    return Problem(where=where, path="", what=what, way_out=way_out)

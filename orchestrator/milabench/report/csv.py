@@ -1,0 +1,117 @@
+"""Comma-separated values: one row per run and benchmark, or per benchmark and system; full precision, units in a column."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from milabench.analysis.compare import Comparison, Row
+from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.why import Difference
+from milabench.report.model import ordered
+
+_SAME_AS_JSON = (
+    *("bench", "outcome", "ngpu", "processes", "perf", "units", "direction"),
+    *("spread_within", "spread_devices", "spread_processes"),
+    *("memory_peak_MiB", "energy_J", "first_step_s", "weight", "score", "validity"),
+)
+_COUNTS = ("planned", "passed", "failed", "skipped", "missing", "cancelled")
+FIELDS = (
+    *("run", "profile", *_SAME_AS_JSON, "ci95_low", "ci95_high", "sem", "spread", "mde", "icc"),
+    *(*_COUNTS, "reasons", "failures"),
+)
+
+
+def render(summaries: Sequence[Summary]) -> str:
+    """All runs in one table; what is not known is an empty field."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
+    writer.writeheader()
+    for summary in summaries:
+        for bench in ordered(summary.benchmarks):
+            writer.writerow(_row(summary, bench))
+    return text.getvalue()
+
+
+def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
+    told = bench.to_json()
+    low, high = bench.ci95 or (None, None)
+    return {
+        "run": summary.run,
+        "profile": summary.profile,
+        **{name: told[name] for name in _SAME_AS_JSON},
+        "ci95_low": low,
+        "ci95_high": high,
+        "sem": bench.sem,
+        "spread": bench.spread,
+        "mde": bench.mde,
+        "icc": bench.icc,
+        **{name: bench.counts.get(name, 0) for name in _COUNTS},
+        "reasons": " ".join(bench.reasons),
+        "failures": "; ".join(f"{one.step}: {one.why}" for one in bench.failures),
+    }
+
+
+_OF_CONTRAST = (
+    *("ratio", "p", "p_holm", "p_bh", "verdict", "needed", "efficiency", "shift", "rank_p", "is_suspect", "note"),
+)
+COMPARED = (
+    *("bench", "units", "direction", "weight", "first", "system", "first_value", "value", "first_n", "n"),
+    *("ci95_low", "ci95_high", *_OF_CONTRAST, "least_rank_p", "fieller_low", "fieller_high"),
+    *("first_validity", "validity", "excluded"),
+)
+
+
+def render_comparison(comparison: Comparison, differences: Sequence[Difference] | None = None) -> str:
+    """One row for each benchmark and system but the first, then one for each index; differences have no place in it."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COMPARED, lineterminator="\n")
+    writer.writeheader()
+    excluded = dict(comparison.excluded)
+    for row in comparison.rows:
+        for place in range(len(row.contrasts)):
+            writer.writerow({**_compared(row, place), "excluded": excluded.get(row.bench, "")})
+    for index in comparison.indices:
+        low, high = index.ci95 or (None, None)
+        writer.writerow(
+            {
+                "bench": "(index)",
+                "first": comparison.systems[0].name,
+                "system": index.system,
+                "ratio": index.value,
+                "ci95_low": low,
+                "ci95_high": high,
+                "verdict": index.verdict,
+                "is_suspect": index.suspects > 0,
+                "note": f"{index.complete[0]} of {index.complete[1]} benchmarks",
+            }
+        )
+    return text.getvalue()
+
+
+def _compared(row: Row, place: int) -> dict[str, Any]:
+    first, other, contrast = row.sides[0], row.sides[place + 1], row.contrasts[place]
+    low, high = (contrast.ci95 if contrast is not None else None) or (None, None)
+    fieller = (contrast.cross_check if contrast is not None else None) or (None, None)
+    return {
+        "bench": row.bench,
+        "units": row.units,
+        "direction": row.direction,
+        "weight": row.weight,
+        "first": first.system,
+        "system": other.system,
+        "first_value": first.value,
+        "value": other.value,
+        "first_n": len(first.values),
+        "n": len(other.values),
+        "ci95_low": low,
+        "ci95_high": high,
+        **({} if contrast is None else {name: getattr(contrast, name) for name in _OF_CONTRAST}),
+        "least_rank_p": None if contrast is None else contrast.least_rank_p,
+        "fieller_low": fieller[0],
+        "fieller_high": fieller[1],
+        "first_validity": first.validity,
+        "validity": other.validity,
+    }

@@ -1,0 +1,425 @@
+"""The page of a comparison: the sentence, what is wrong with it, the ratios, the systems, then each benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from milabench.analysis.compare import Comparison, Contrast, Facts
+from milabench.analysis.compare import Row as BenchRow
+from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.traces import Trace
+from milabench.analysis.why import Difference
+from milabench.report import comparing, model
+from milabench.report.html.details import Fineness, by_bench, chosen, courses, device_spread, rates_of
+from milabench.report.html.markup import Child, Markup, el
+from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, legend, marks, verdict_sign
+from milabench.report.html.run import alert, device_facts, named
+from milabench.report.html.tables import Cell, Row, rows_of, table, without_empty
+
+SYSTEMS_DRAWN = 6
+"""So many systems are drawn benchmark by benchmark; of more, a page has the numbers that fit."""
+
+Traced = Sequence[Sequence[Trace] | None]
+_OPEN_UP_TO = 2
+_MOST_BARS = 200
+_MOST_ROWS = 2000
+_WORST_FIRST = ("SLOWER", "excluded", "INCONCLUSIVE", "DIFFERENT-BUT-SMALL", "FASTER", "EQUIVALENT")
+# What names a device or a moment, and no property of it.
+_NO_PROPERTY = ("index", "uuid", "pci", "processes", "memory_used_mib", "serial", "temperature", "hostname")
+
+
+def article(
+    comparison: Comparison, differences: Sequence[Difference] | None, traced: Traced, how: Fineness
+) -> tuple[Markup, list[tuple[str, str]]]:
+    """The comparison, and what one can jump to in it."""
+    sections: list[tuple[str, str, Child]] = [
+        ("ratios", "Ratios", _ratios(comparison)),
+        ("table", "Benchmarks", _benchmarks(comparison)),
+        ("index", "Index", _index(comparison)),
+        ("memory", "Resources", _too_many(comparison) or _memory(comparison)),
+        ("systems", "Systems", _systems(comparison)),
+        ("why", "What differs", _why(comparison, differences)),
+        ("details", "Each benchmark", _too_many(comparison) or _details(comparison, traced, how)),
+        ("method", "Method", [el("p", line, class_="note") for line in comparing.legend(comparison)]),
+    ]
+    head = el(
+        "header",
+        el("h1", comparing.title(comparison), id="top"),
+        el("p", comparison.sentence, class_="lead"),
+        _tiles(comparison),
+        el(
+            "div",
+            alert("Failures", "bad", named(comparing.failures(comparison))),
+            alert("Excluded from the index", "bad", named(comparing.exclusions(comparison))),
+            alert("Suspect numbers", "doubt", named(comparing.suspects(comparison)), _doubtful(comparison)),
+            alert("To be known before the first number", "doubt", list(comparison.warnings)),
+            alert("Skipped, on purpose", "none", named(_skips(comparison))),
+            class_="lists",
+        ),
+    )
+    body = [el("section", el("h2", name), told, id=place) for place, name, told in sections]
+    return el("article", head, body), [(place, name) for place, name, _ in sections]
+
+
+def _is_many(comparison: Comparison) -> bool:
+    return len(comparison.systems) > SYSTEMS_DRAWN
+
+
+def _too_many(comparison: Comparison) -> Markup | None:
+    """What stands in the place of drawings where there are too many systems for them."""
+    if not _is_many(comparison):
+        return None
+    told = f"Drawn for up to {SYSTEMS_DRAWN} systems; these are {len(comparison.systems)}. Compare fewer to see it."
+    return el("p", told, class_="note")
+
+
+def _tiles(comparison: Comparison) -> Markup:
+    tiles = []
+    for index in comparison.indices[:SYSTEMS_DRAWN]:
+        counted, wanted = index.complete
+        reach = (
+            f"95 % from {index.ci95[0]:.3f} to {index.ci95[1]:.3f}"
+            if index.ci95
+            else "no interval below 3 launches a side"
+        )
+        kind = {"FASTER": "good", "SLOWER": "bad"}.get(index.verdict, "doubt")
+        value = "none" if index.value is None else f"{verdict_sign(index.verdict)} {index.value:.3f}"
+        over = f"{index.verdict}; over {counted} of {wanted} benchmarks" + (", INCOMPLETE" if counted < wanted else "")
+        tiles.append(
+            el("li", f"index of {index.system}", el("b", value), el("small", reach), el("small", over), class_=kind)
+        )
+    verdicts = [contrast.verdict for row in comparison.rows for contrast in row.contrasts if contrast is not None]
+    for verdict in ("FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE"):
+        if verdict in verdicts:
+            kind = {"FASTER": "good", "SLOWER": "bad", "INCONCLUSIVE": "doubt"}.get(verdict, "even")
+            told = el("b", f"{verdict_sign(verdict)} {verdicts.count(verdict)}")
+            tiles.append(el("li", verdict, told, el("small", "of the ratios"), class_=kind))
+    return el("ul", tiles, class_="tiles")
+
+
+def _doubtful(comparison: Comparison) -> int:
+    return sum(len(system.suspects) for system in comparison.systems)
+
+
+def _skips(comparison: Comparison) -> list[tuple[str, str]]:
+    return [(f"{system.name}: {name}", told) for system in comparison.systems for name, told in system.skipped]
+
+
+def _ratios(comparison: Comparison) -> Child:
+    several = len(comparison.systems) > 2
+    ids = _ids(comparison)
+    ratios = []
+    for row in () if _is_many(comparison) else comparing.by_ratio(comparison.rows):
+        for place, contrast in enumerate(row.contrasts):
+            name = f"{row.bench} · {comparison.systems[place + 1].name}" if several else row.bench
+            link = f"#{ids[row.bench]}"
+            if contrast is None:
+                why = _why_no_ratio(comparison, row, place + 1)
+                ratios.append(Ratio(label=name, value=None, margin=row.margin, note=f"excluded: {why}", link=link))
+                continue
+            ratios.append(
+                Ratio(
+                    label=name,
+                    value=contrast.ratio,
+                    interval=contrast.ci95,
+                    margin=row.margin,
+                    verdict=contrast.verdict,
+                    is_suspect=contrast.is_suspect,
+                    link=link,
+                )
+            )
+    for index in comparison.indices:
+        ratios.append(
+            Ratio(
+                label=f"index · {index.system}" if several else "index",
+                value=index.value,
+                interval=index.ci95,
+                margin=comparison.margin,
+                verdict=index.verdict,
+                note="no benchmark in common counts",
+                is_total=True,
+            )
+        )
+    note = (
+        f"Right of 1 is better than {comparison.systems[0].name}, also where less is better. Band: ±{comparison.margin:.2%}, in "
+        "which nothing is called faster or slower. Whiskers: 95 % intervals; an arrow is one that goes on. ▲ faster, "
+        "▼ slower, ■ equivalent, ◆ different but small, ○ not decided; '?' marks a suspect number."
+    )
+    if _is_many(comparison):
+        note = (
+            f"Of {len(comparison.systems)} systems only the index is drawn; the ratios are in the table below. {note}"
+        )
+    caption = f"Ratios to {comparison.systems[0].name}, the fastest first"
+    return figure(caption, forest("ratios of benchmarks with 95 % intervals", ratios), note)
+
+
+def _why_no_ratio(comparison: Comparison, row: BenchRow, place: int) -> str:
+    """Why one system has no ratio to the first: what is wrong with either, else what is said of the benchmark."""
+    told = [f"{side.system} {side.why_not}" for side in (row.sides[0], row.sides[place]) if side.why_not]
+    return "; ".join(told) or dict(comparison.excluded).get(row.bench, "no ratio")
+
+
+def _benchmarks(comparison: Comparison) -> list[Child]:
+    names = [system.name for system in comparison.systems]
+    several, is_many = len(names) > 2, _is_many(comparison)
+    scales = any(one and one.efficiency is not None for row in comparison.rows for one in row.contrasts)
+    sides = [names[0], "its value"] if is_many else names
+    columns = [
+        ("bench", True),
+        *([("system", True)] if several else []),
+        ("units", True),
+        *((side, False) for side in sides),
+        *(("n", True), ("ratio", False), ("95 % interval", False), ("p (Holm)", False)),
+        *([("scaling", False)] if scales else []),
+        ("verdict", True),
+    ]
+    ids = _ids(comparison)
+    rows = []
+    for row in comparing.by_ratio(comparison.rows):
+        name = row.bench if is_many else el("a", row.bench, href=f"#{ids[row.bench]}")
+        for place, contrast in enumerate(row.contrasts):
+            shown = (row.sides[0], row.sides[place + 1]) if is_many else row.sides
+            cells = [
+                Cell(shown=name),
+                *([Cell(shown=names[place + 1])] if several else []),
+                Cell(shown=row.units),
+                *(Cell(shown=comparing.side_text(side), value=side.value) for side in shown),
+                Cell(shown=f"{len(row.sides[0].values)}/{len(row.sides[place + 1].values)}"),
+                Cell(shown=comparing.ratio_text(contrast.ratio if contrast else None)),
+                Cell(shown=comparing.interval_text(contrast.ci95 if contrast else None)),
+                Cell(shown=comparing.p_text(contrast), value=contrast.p_holm if contrast else None),
+                *([Cell(shown=comparing.ratio_text(contrast.efficiency if contrast else None))] if scales else []),
+                Cell(shown=_verdict(contrast)),
+            ]
+            rows.append(Row(cells=tuple(cells), state=contrast.verdict if contrast else "excluded"))
+    kept = rows
+    if len(rows) > _MOST_ROWS:
+        kept = sorted(rows, key=lambda row: _WORST_FIRST.index(row.state))[:_MOST_ROWS]
+    caption = "benchmarks: absolute values first, then ratios"
+    headings, is_text = [heading for heading, _ in columns], [text for _, text in columns]
+    found: list[Child] = [table(caption, headings, is_text, kept, is_alone=True)]
+    if kept is not rows:
+        told = f"{len(kept)} of {len(rows)} ratios fit in the page, the slower and the excluded ones first; --format csv has all."
+        found.append(el("p", told, class_="note"))
+    notes = comparing.notes(comparison)
+    found += [el("p", f"{name}: {told}", class_="note") for name, told in notes[:20]]
+    if len(notes) > 20:
+        found.append(el("p", f"{len(notes) - 20} more such remarks are in the text report.", class_="note"))
+    return found
+
+
+def _verdict(contrast: Contrast | None) -> Child:
+    told = comparing.verdict_text(contrast)
+    if contrast is None:
+        return told
+    return [
+        el("span", verdict_sign(contrast.verdict), aria_hidden="true"),
+        " ",
+        told,
+        " (suspect)" if contrast.is_suspect else None,
+    ]
+
+
+def _index(comparison: Comparison) -> list[Child]:
+    found: list[Child] = []
+    for one in (comparing.index_table(comparison), comparing.job_table(comparison)):
+        if one is not None:
+            found.append(table(one.title, one.headings, one.is_text, rows_of(one.rows), can_filter=False))
+    for index in () if _is_many(comparison) else comparison.indices:
+        if len(index.without) < 2:
+            continue
+        moved = sorted(index.without.items(), key=lambda each: each[1])
+        shown = moved if len(moved) <= 20 else [*moved[:10], *moved[-10:]]
+        rows = [Dots(label=f"without {name}", values=(value,), note=f"{value:.4f}") for name, value in shown]
+        note = index.holds + ("" if len(moved) <= 20 else f"; the ten that move it most each way, of {len(moved)}")
+        drawing = dots(f"index of {index.system} without each benchmark", rows, units="index")
+        found.append(
+            el(
+                "details",
+                el("summary", el("h3", f"Index of {index.system} when one benchmark is left out")),
+                figure("Leave one out", drawing, note),
+            )
+        )
+    return found
+
+
+def _memory(comparison: Comparison) -> list[Child]:
+    names = [system.name for system in comparison.systems]
+    sign = marks(names)
+    found: list[Child] = [legend(list(sign.items()))]
+    benches = {system.name: {one.bench: one for one in system.summary.benchmarks} for system in comparison.systems}
+    rows = []
+    for row in comparison.rows:
+        known = [(side.system, side.memory_peak_mib) for side in row.sides if side.memory_peak_mib is not None]
+        for place, (name, peak) in enumerate(known):
+            told = f"{peak:.0f} MiB, {name}"
+            rows.append(Bar(label=row.bench if place == 0 else "", value=peak, told=told, mark=sign[name]))
+    if len(rows) > _MOST_BARS:
+        found.append(
+            el("p", f"Peak memory is not drawn: {len(rows)} bars are too many; the table below has all.", class_="note")
+        )
+    elif rows:
+        found.append(figure("Peak memory of a process", bars("peak memory", rows, units="MiB")))
+    headings = (
+        "bench",
+        *(f"{name}: {what}" for what in ("memory MiB", "overlap%", "energy J", "first step s") for name in names),
+    )
+    cells = []
+    for row in comparison.rows:
+        overlaps = [benches[name].get(row.bench) for name in names]
+        cells.append(
+            [
+                row.bench,
+                *("" if side.memory_peak_mib is None else f"{side.memory_peak_mib:.0f}" for side in row.sides),
+                *("" if one is None or one.overlap is None else f"{100 * one.overlap:.1f}" for one in overlaps),
+                *(model.number(side.energy_j) for side in row.sides),
+                *("" if side.first_step_s is None else f"{side.first_step_s:.2f}" for side in row.sides),
+            ]
+        )
+    shown, is_text, told_rows, empty = without_empty(headings, (True, *(False for _ in headings[1:])), cells)
+    found.append(table("memory, overlap, energy, first step", shown, is_text, told_rows))
+    told = "An empty cell: not recorded, or (overlap) one instance."
+    told += f" Known of no benchmark, and not shown: {', '.join(empty)}." if empty else ""
+    found.append(el("p", told, class_="note"))
+    return found
+
+
+def _systems(comparison: Comparison) -> Child:
+    """What is known of each system, row by row; what is not the same is marked by a sign, an underline and a ground."""
+    tables = [_facts(system) for system in comparison.systems]
+    names = [system.name for system in comparison.systems]
+    rows = []
+    for what in dict.fromkeys(name for told in tables for name in told):
+        values = [told.get(what, "") for told in tables]
+        differs = len(set(values)) > 1
+        kind = "differs" if differs else ""
+        rows.append(
+            Row(
+                cells=(
+                    Cell(shown=what),
+                    Cell(shown="≠ differs" if differs else "same"),
+                    *(Cell(shown=value or "not recorded", kind=kind) for value in values),
+                ),
+                state="differing" if differs else "same",
+            )
+        )
+    return table("systems side by side", ("what", "same?", *names), (True,) * (len(names) + 2), rows, is_alone=True)
+
+
+def _facts(system: Facts) -> dict[str, str]:
+    summary: Summary = system.summary
+    found = {name: told for name, told in model.system_lines(summary) if name != "software"}
+    found["ended"] = "yes" if summary.is_ended else "no: cut off, or still going"
+    found["steps"] = ", ".join(f"{count} {name}" for name, count in summary.counts.items() if count)
+    found |= {"milabench": summary.version, **summary.software}
+    for name, told in device_facts(summary.accelerators).items():
+        if name not in _NO_PROPERTY:
+            found[f"device {name}"] = told
+    return found
+
+
+def _why(comparison: Comparison, differences: Sequence[Difference] | None) -> Child:
+    if differences is None:
+        return el("p", "Arguments, environments and devices were not compared; ask for it with --why.", class_="note")
+    if not differences:
+        return el("p", "Nothing that was recorded differs between the systems.", class_="note")
+    told = comparing.why_table(comparison, differences)
+    headings = ("near", *told.headings[1:])
+    rows = [
+        Row(cells=tuple(Cell(shown="near" if at == 0 and cell else cell) for at, cell in enumerate(row)), state=row[1])
+        for row in told.rows
+    ]
+    return table(told.title, headings, told.is_text, rows)
+
+
+def _ids(comparison: Comparison) -> dict[str, str]:
+    return {row.bench: f"b{place}" for place, row in enumerate(comparison.rows)}
+
+
+def _details(comparison: Comparison, traced: Traced, how: Fineness) -> list[Child]:
+    names = [system.name for system in comparison.systems]
+    sign, ids = marks(names), _ids(comparison)
+    steps = [by_bench(one) if one is not None else {} for one in traced]
+    found: list[Child] = [legend(list(sign.items())), *_not_drawn(names, traced)]
+    for row in comparing.by_ratio(comparison.rows):
+        benches = [_bench(system, row.bench) for system in comparison.systems]
+        drawn = [
+            (name, one.get(row.bench, []))
+            for name, one, told in zip(names, steps, traced, strict=True)
+            if told is not None
+        ]
+        found.append(
+            el(
+                "details",
+                el("summary", el("h3", row.bench), el("span", _ratio_words(row, names), class_="told")),
+                _launches(row, sign),
+                _of_steps(row.bench, drawn, how, sign),
+                device_spread(
+                    [
+                        (name, sign[name], bench)
+                        for name, bench in zip(names, benches, strict=True)
+                        if bench is not None
+                    ],
+                    row.units,
+                )
+                if any(bench is not None and bench.processes for bench in benches)
+                else None,
+                id=ids[row.bench],
+                open=len(comparison.rows) <= _OPEN_UP_TO,
+            )
+        )
+    return found
+
+
+def _not_drawn(names: Sequence[str], traced: Traced) -> list[Child]:
+    lacking = [name for name, told in zip(names, traced, strict=True) if told is None]
+    if not lacking:
+        return []
+    return [el("p", f"Known by a report alone, without records to draw: {', '.join(lacking)}.", class_="note")]
+
+
+def _of_steps(
+    bench: str, drawn: Sequence[tuple[str, Sequence[Trace]]], how: Fineness, sign: dict[str, str]
+) -> list[Child]:
+    named_steps = [
+        (f"{name}: {one.step}", sign[name], one)
+        for name, group in drawn
+        for one in chosen([t for t in group if t.ranks], min(2, how.steps))
+    ]
+    found: list[Child] = [rates_of(named_steps, bench)] if named_steps else []
+    for name, group in drawn:
+        found += courses(group, how, name)
+    return found
+
+
+def _bench(system: Facts, name: str) -> BenchSummary | None:
+    return next((bench for bench in system.summary.benchmarks if bench.bench == name), None)
+
+
+def _ratio_words(row: BenchRow, names: Sequence[str]) -> str:
+    told = [
+        f"{name}: " + ("excluded" if one is None else f"{one.ratio:.4f} {verdict_sign(one.verdict)} {one.verdict}")
+        for name, one in zip(names[1:], row.contrasts, strict=True)
+    ]
+    return " " + "; ".join(told)
+
+
+def _launches(row: BenchRow, sign: dict[str, str]) -> Markup:
+    rows = [
+        Dots(
+            label=side.system,
+            values=side.values,
+            centre=side.value,
+            interval=side.ci95,
+            mark=sign[side.system],
+            note=comparing.side_text(side),
+        )
+        for side in row.sides
+        if side.values
+    ]
+    without = [f"{side.system} {side.why_not}" for side in row.sides if side.why_not]
+    note = "Dots: launches; bar: their mean; whisker: its 95 % interval, from 3 launches on."
+    note += f" Not counted: {'; '.join(without)}." if without else ""
+    if not rows:
+        return el("p", note, class_="note")
+    return figure("Launches on each system", dots(f"launches of {row.bench}", rows, units=row.units), note)

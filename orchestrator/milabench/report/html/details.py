@@ -1,0 +1,197 @@
+"""What one benchmark did, drawn: series, distributions, devices, launches; and how much of it fits in a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from milabench.analysis.spread import mean
+from milabench.analysis.summary import BenchSummary
+from milabench.analysis.traces import QUANTILES, Trace
+from milabench.report import model
+from milabench.report.html.markup import Child, Markup, el
+from milabench.report.html.plots import SERIES, Dots, Line, distribution, dots, figure
+from milabench.report.html.strips import course, curves_of, remarks
+from milabench.report.html.tables import Cell, Row, table
+
+# Steps of a benchmark that are drawn, and buckets of a curve, the finest first.
+_FINENESS = ((6, 200), (4, 140), (3, 90), (2, 60), (1, 40), (1, 24))
+_MOST_BYTES = 1_000_000
+_BYTES_A_BUCKET = 22
+_BYTES_A_DRAWING = 3500
+_MOST_PLACES = 40
+_RANKS = 2  # of a step, whose distributions are drawn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fineness:
+    """How many steps of a benchmark are drawn, on each system, and in how many buckets; no step: they do not fit."""
+
+    steps: int
+    buckets: int
+
+
+def fineness(traced: Iterable[Sequence[Trace]]) -> Fineness:
+    """How finely the steps of some runs can be drawn in one page."""
+    groups = [group for run in traced for group in by_bench(run).values()]
+    for steps, buckets in _FINENESS:
+        curves = sum(curves_of(one) for group in groups for one in group[:steps])
+        drawings = sum(len(group[:steps]) for group in groups)
+        if curves * buckets * _BYTES_A_BUCKET + drawings * _BYTES_A_DRAWING <= _MOST_BYTES:
+            return Fineness(steps=steps, buckets=buckets)
+    return Fineness(steps=0, buckets=0)
+
+
+def by_bench(traced: Sequence[Trace]) -> dict[str, list[Trace]]:
+    """The traces of each benchmark that measured anything, in the order of their steps."""
+    found: dict[str, list[Trace]] = {}
+    for one in traced:
+        if one.ranks or one.devices or one.host:
+            found.setdefault(one.bench, []).append(one)
+    return found
+
+
+def chosen(traced: Sequence[Trace], most: int) -> list[Trace]:
+    """At most so many of a benchmark's steps: where a device was throttled, the slowest, the fastest, some between; in order."""
+    if len(traced) <= most:
+        return list(traced)
+    if most == 0:
+        return []
+    by_rate = sorted(range(len(traced)), key=lambda place: middle_rate(traced[place]))
+    throttled = [place for place in by_rate if any(device.held_back for device in traced[place].devices)]
+    spread = [by_rate[round(each * (len(traced) - 1) / max(1, most - 1))] for each in range(most)]
+    # Not throttled steps alone: what they should have been like is to be seen beside them.
+    wanted = list(dict.fromkeys([*throttled[: (most + 1) // 2], spread[-1], *spread]))
+    return [traced[place] for place in sorted(wanted[:most])]
+
+
+def middle_rate(trace: Trace) -> float:
+    """The median rate of a step's first rank, 0 where it has none."""
+    known = [one.quantiles for one in trace.ranks if one.quantiles]
+    return known[0][len(known[0]) // 2] if known else 0.0
+
+
+def courses(traced: Sequence[Trace], how: Fineness, name: str = "") -> list[Markup]:
+    """A drawing for each chosen step, with what has to be said of it; `name` is the system's where there are several."""
+    drawn = chosen(traced, how.steps)
+    if not drawn:
+        what = (
+            "left out: the page would be larger than 2 MB; report fewer runs at once"
+            if traced
+            else "nothing was recorded"
+        )
+        return [el("p", f"{name + ': ' if name else ''}the course of its steps is not shown: {what}.", class_="note")]
+    found = [
+        figure(
+            ["Course of ", el("code", one.step), f" on {name}" if name else None],
+            course(one, how.buckets),
+            ". ".join(_capital(told) for told in remarks(one)) + ".",
+        )
+        for one in drawn
+    ]
+    if len(drawn) < len(traced):
+        told = f"{len(drawn)} of {len(traced)} steps are drawn: throttled ones, the fastest, the slowest, some between."
+        found.append(el("p", told, class_="note"))
+    return found
+
+
+def _capital(told: str) -> str:
+    return told[:1].upper() + told[1:]
+
+
+def rates_of(named: Sequence[tuple[str, str, Trace]], bench: str) -> Markup:
+    """The distribution of the rates of some steps: (name, one of SERIES, trace)."""
+    lines = [
+        Line(label=name + (f" rank {rank.rank}" if len(trace.ranks) > 1 else ""), values=rank.quantiles, mark=mark)
+        for name, mark, trace in named
+        for rank in trace.ranks[:_RANKS]
+        if rank.quantiles
+    ]
+    # Steps of one system have its colour and dash; all but the first are thinner.
+    first = {line.mark: place for place, line in reversed(list(enumerate(lines)))}
+    lines = [replace(line, is_thin=first[line.mark] < place) for place, line in enumerate(lines)]
+    units = next((rank.units for _, _, trace in named for rank in trace.ranks), "")
+    if not lines:
+        return el(
+            "p", "The distribution of its rates is not shown: no observation lies inside a window.", class_="note"
+        )
+    drawing, note = distribution(f"distribution of rates of {bench}", lines, QUANTILES, units=units)
+    is_cut = any(len(trace.ranks) > _RANKS for _, _, trace in named)
+    several = f" The first {_RANKS} ranks of a step are drawn." if is_cut else ""
+    return figure(
+        "How its rates are distributed inside the window (share at or below)", drawing, (note + several).strip()
+    )
+
+
+def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
+    """The rates at each place (device, job), launch by launch."""
+    found: dict[str, list[float]] = {}
+    for one in bench.processes:
+        found.setdefault(one.place, []).append(one.throughput.value)
+    suffix = f" on {name}" if name else ""
+    return [
+        Dots(
+            label=(place or "whole job") + suffix,
+            values=tuple(values),
+            centre=mean(values),
+            mark=mark,
+            note=f"{len(values)} launch{'es' * (len(values) != 1)}, mean {model.number(mean(values))}",
+        )
+        for place, values in sorted(found.items())
+    ]
+
+
+def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) -> Markup:
+    """How far devices and launches of a benchmark are apart: (system or empty, one of SERIES, benchmark)."""
+    rows = [row for name, mark, bench in benches for row in places(bench, mark, name)]
+    if sum(len(row.values) for row in rows) < 2:
+        return el("p", "One process only: nothing is known of how launches or devices differ.", class_="note")
+    told = []
+    for name, _, bench in benches:
+        parts = [
+            f"{what} {100 * value:.2f} %"
+            for what, value in (("between devices", bench.spread_devices), ("between launches", bench.spread_processes))
+            if value is not None
+        ]
+        told += [f"{name + ': ' if name else ''}{', '.join(parts)}"] if parts else []
+    if len(rows) > _MOST_PLACES:
+        told.append(f"the first {_MOST_PLACES} of {len(rows)} places are drawn")
+    note = "Standard deviation " + "; ".join(told) if told else None
+    return figure(
+        "Each device or job, launch by launch (bar: its mean)",
+        dots("rate at each place", rows[:_MOST_PLACES], units=units),
+        note,
+    )
+
+
+def process_table(bench: BenchSummary) -> Markup | None:
+    """Every process with its rate and what is known of it."""
+    if not bench.processes:
+        return None
+    headings = ("step", "place", "launch", "rate", "obs.", "within%", "p50 ms", "p99 ms", "drift%", "basis", "doubts")
+    is_text = (True, True, False, False, False, False, False, False, False, True, True)
+    rows = []
+    for one in bench.processes:
+        rate = one.throughput
+        latency: Mapping[str, float] = rate.latency
+        drift = rate.steady.drift if rate.steady is not None else None
+        cells: tuple[Child, ...] = (
+            one.steps[0] + (f" and {len(one.steps) - 1} more" if len(one.steps) > 1 else ""),
+            one.place or "job",
+            one.repeat,
+            model.number(rate.value),
+            rate.observations,
+            model.percent(rate.spread_within),
+            model.number(1000 * latency["p50"]) if "p50" in latency else "",
+            model.number(1000 * latency["p99"]) if "p99" in latency else "",
+            "" if drift is None else f"{100 * drift:.2f}",
+            rate.basis,
+            ", ".join(rate.doubts),
+        )
+        rows.append(Row(cells=tuple(Cell(shown=cell) for cell in cells)))
+    return table(f"processes of {bench.bench}", headings, is_text, rows, can_filter=len(rows) > 8)
+
+
+def steps_named(traced: Sequence[Trace], how: Fineness) -> list[tuple[str, str, Trace]]:
+    """The chosen steps as (name, one of SERIES, trace)."""
+    return [(one.step, SERIES[place % len(SERIES)], one) for place, one in enumerate(chosen(traced, max(1, how.steps)))]

@@ -1,0 +1,63 @@
+"""The page around what is told: one file that needs nothing else, and lets nothing else in."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+
+from milabench.report.html.markup import Child, Markup, el
+from milabench.report.html.plots import patterns
+
+
+def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: str = "") -> str:
+    """The whole page; `nav` are (id, name) of what one can jump to."""
+    style, script = _packaged("page.css"), _packaged("page.js")
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="color-scheme", content="light dark"),
+        el("meta", name="generator", content=f"milabench {version}".strip()),
+        el("link", rel="icon", href="data:,"),
+        el("title", title),
+        el("style", Markup(style)),
+    )
+    links = el("ul", [el("li", el("a", name, href=f"#{place}")) for place, name in nav])
+    controls = el(
+        "div",
+        el("button", "Open all details", type="button", id="all", hidden=True),
+        el("button", "Dark page", type="button", id="theme", hidden=True),
+        class_="controls",
+    )
+    told = el(
+        "body",
+        el("a", "Skip to the content", href="#content", class_="skip"),
+        patterns(),
+        el("nav", links, controls, aria_label="page"),
+        el("main", body, id="content"),
+        el("footer", el("p", f"Made by milabench {version}".strip(), "; this file is complete and needs no network.")),
+        el("script", Markup(script)),
+    )
+    return f"<!doctype html>\n{el('html', head, told, lang='en')}\n"
+
+
+def _policy(style: str, script: str) -> str:
+    """Only our own style and script count, by their digests: no name in a record can bring in another."""
+    return (
+        f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _packaged(name: str) -> str:
+    """A file that belongs to this package, as it is."""
+    return files("milabench.report.html").joinpath(name).read_text(encoding="utf-8")

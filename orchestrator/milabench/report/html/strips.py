@@ -1,0 +1,262 @@
+"""The course of a step as a drawing: its rate, then power, clock, temperature, load and memory on one axis of time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace
+from milabench.report.html.axis import Scale, padded, short, ticks
+from milabench.report.html.markup import Child, Markup, el
+from milabench.report.html.plots import SERIES, label, svg
+
+_WIDTH, _LEFT, _RIGHT = 960, 150, 944
+_RATE, _STRIP, _GAP = 84, 40, 12
+_DEVICES = {
+    "power": ("power", "W"),
+    "clock": ("clock", "MHz"),
+    "temperature": ("temperature", "°C"),
+    "load": ("load", "%"),
+    "memory": ("memory", "MiB"),
+}
+_THROTTLED_IN = ("power", "clock", "temperature")
+_HOST = {"load": ("host load", "%"), "memory": ("host memory", "MiB")}
+_MOST_LINES = 8
+_MOST_MARKS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Panel:
+    """One quantity: its name and unit, a curve for each rank or device, how high it is drawn."""
+
+    name: str
+    unit: str
+    curves: tuple[Curve, ...]
+    height: float
+
+
+def curves_of(trace: Trace) -> int:
+    """How many curves a step has."""
+    return len(_ranks(trace)) + sum(len(device.curves) for device in _devices(trace)) + len(trace.host)
+
+
+def course(trace: Trace, buckets: int) -> Markup:
+    """The drawing of one step, every curve in at most so many buckets."""
+    is_timed = all(one.rate.is_timed for one in trace.ranks)
+    panels = [panel for panel in _panels(trace, buckets) if is_timed or panel.name == "rate"]
+    last = max(1e-9, *(time for panel in panels for curve in panel.curves for time in curve.time), 0.0)
+    x = Scale(low=0.0, high=last, start=_LEFT, stop=_RIGHT)
+    top, drawn, tops = 20.0, list[Child](), []
+    for panel in panels:
+        tops.append(top)
+        drawn.append(_panel(panel, x, top, trace))
+        top += panel.height + _GAP
+    bottom = top - _GAP
+    drawn += [_axis(x, bottom, is_timed)]
+    if trace.window is not None and is_timed:
+        drawn.append(_window(trace.window, x, bottom))
+    drawn += _warmup(trace, x, panels, tops)
+    return svg(f"course of {trace.step}", "; ".join(_told(trace)), _WIDTH, bottom + 24, *drawn)
+
+
+def remarks(trace: Trace) -> list[str]:
+    """What has to be said beside the drawing: throttling, and what is not there."""
+    told = []
+    for device in trace.devices:
+        name = f"device {device.key}"
+        if device.lost:
+            told.append(f"{name} was lost: {device.lost}")
+        if not device.told:
+            told.append(f"{name}: no sample says whether it was throttled")
+            continue
+        if device.held_back:
+            reasons = sorted({reason for one in device.throttled for reason in one.reasons})
+            share = device.held_back / device.told
+            told.append(f"{name}: THROTTLED in {share:.1%} of {device.told} samples ({', '.join(reasons)})")
+        else:
+            told.append(f"{name}: not throttled in any of {device.told} samples")
+        if device.capped:
+            told.append(
+                f"{name}: at its power limit in {device.capped / device.told:.0%} of them, which is normal at work"
+            )
+    if not trace.devices:
+        told.append("no accelerator was sampled: neither power nor clock nor temperature nor throttling can be shown")
+    if len(trace.ranks) > _MOST_LINES or len(trace.devices) > _MOST_LINES:
+        told.append(
+            f"the first {_MOST_LINES} ranks and devices are drawn, of {len(trace.ranks)} and {len(trace.devices)}"
+        )
+    if not trace.ranks:
+        told.append("no observations: there is no series of rates")
+    elif not all(one.rate.is_timed for one in trace.ranks):
+        told.append("its records have no times: the axis counts observations, and no sensor can be drawn beside them")
+    return told
+
+
+def _panels(trace: Trace, buckets: int) -> list[_Panel]:
+    panels = []
+    ranks = _ranks(trace)
+    if ranks:
+        curves = tuple(thinned(one.rate, buckets) for one in ranks)
+        panels.append(_Panel(name="rate", unit=ranks[0].units, curves=curves, height=_RATE))
+    for key, (name, unit) in _DEVICES.items():
+        found = tuple(thinned(one.curves[key], buckets) for one in _devices(trace) if key in one.curves)
+        if found:
+            found = tuple(map(_percent, found)) if unit == "%" else found
+            panels.append(_Panel(name=name, unit=unit, curves=found, height=_STRIP))
+    for key, (name, unit) in _HOST.items():
+        if key in trace.host:
+            host = thinned(trace.host[key], buckets)
+            panels.append(
+                _Panel(name=name, unit=unit, curves=(_percent(host) if unit == "%" else host,), height=_STRIP)
+            )
+    return panels
+
+
+def _ranks(trace: Trace) -> Sequence[RankTrace]:
+    return trace.ranks[:_MOST_LINES]
+
+
+def _devices(trace: Trace) -> Sequence[DeviceTrace]:
+    return trace.devices[:_MOST_LINES]
+
+
+def thinned(curve: Curve, buckets: int) -> Curve:
+    """The curve in at most so many buckets, the least and the most of each kept."""
+    length = len(curve.time)
+    if length <= buckets:
+        return curve
+    bounds = [(length * place // buckets, length * (place + 1) // buckets) for place in range(buckets)]
+    return replace(
+        curve,
+        time=tuple(curve.time[stop - 1] for _, stop in bounds),
+        low=tuple(min(curve.low[start:stop]) for start, stop in bounds),
+        high=tuple(max(curve.high[start:stop]) for start, stop in bounds),
+    )
+
+
+def _percent(curve: Curve) -> Curve:
+    return replace(curve, low=tuple(100 * each for each in curve.low), high=tuple(100 * each for each in curve.high))
+
+
+def _panel(panel: _Panel, x: Scale, top: float, trace: Trace) -> Markup:
+    low, high = _range(panel, _warm_until(trace))
+    y = Scale(low=low, high=high, start=top + panel.height, stop=top)
+    drawn: list[Child] = [el("rect", x=_LEFT, y=_n(top), width=_RIGHT - _LEFT, height=_n(panel.height), class_="panel")]
+    if panel.name in _THROTTLED_IN:
+        drawn += _throttling(trace, x, top, panel)
+    drawn += [
+        label(4, top + 14, panel.name),
+        label(4, top + 29, panel.unit, "dim"),
+        label(_LEFT - 6, top + 10, short(high), "dim", "end"),
+        label(_LEFT - 6, top + panel.height, short(low), "dim", "end"),
+    ]
+    for place, curve in enumerate(panel.curves):
+        drawn.append(el("path", d=_area(curve, x, y), class_=f"area {SERIES[place % len(SERIES)]}"))
+    return el("g", *drawn)
+
+
+def _range(panel: _Panel, warmup: float) -> tuple[float, float]:
+    """What a panel shows: all of it, but of a rate neither the warm-up nor what single observations reach beyond the rest."""
+    if panel.unit == "%":
+        return 0.0, max(100.0, *(value for curve in panel.curves for value in curve.high))
+    is_rate = panel.height == _RATE
+    after = warmup if is_rate and any(curve.time[-1] > warmup for curve in panel.curves) else -math.inf
+    kept = [
+        (low, high)
+        for curve in panel.curves
+        for time, low, high in zip(curve.time, curve.low, curve.high, strict=True)
+        if time > after
+    ]
+    lows, highs = sorted(low for low, _ in kept), sorted(high for _, high in kept)
+    cut = len(kept) // 20 if is_rate and len(kept) >= 20 else 0
+    low, high = padded([lows[cut], highs[-1 - cut]], 0.15 if is_rate else 0.06)
+    return (max(0.0, low) if lows[0] >= 0 else low), high
+
+
+def _area(curve: Curve, x: Scale, y: Scale) -> str:
+    """Forth along the most values and back along the least; a line where each bucket holds one reading."""
+    places = [_n(x(time)) for time in curve.time]
+    upper = [f"{place},{_n(y(value))}" for place, value in zip(places, curve.high, strict=True)]
+    if curve.low == curve.high:
+        if len(upper) == 1:
+            return f"M{upper[0]}h2"
+        return "M" + " ".join(upper)
+    lower = [f"{place},{_n(y(value))}" for place, value in zip(places, curve.low, strict=True)]
+    return "M" + " ".join([*upper, *reversed(lower)]) + "z"
+
+
+def _throttling(trace: Trace, x: Scale, top: float, panel: _Panel) -> Iterable[Markup]:
+    marked = [one for device in _devices(trace) for one in device.throttled][:_MOST_MARKS]
+    for one in marked:
+        start, stop = x(one.start), x(one.stop)
+        yield el(
+            "rect",
+            el("title", f"throttled: {', '.join(one.reasons)}"),
+            x=_n(start),
+            y=_n(top),
+            width=_n(max(2.0, stop - start)),
+            height=_n(panel.height),
+            class_="throttled",
+        )
+        if panel.name == "clock":
+            yield label(
+                (start + stop) / 2, top + 12, "▼ throttled" if stop - start > 90 else "▼", "alarm halo", "middle"
+            )
+
+
+def _window(window: tuple[float, float], x: Scale, bottom: float) -> Markup:
+    start, stop = x(window[0]), x(window[1])
+    return el(
+        "g",
+        el("path", d=f"M{_n(start)},6V{_n(bottom)}M{_n(stop)},6V{_n(bottom)}", class_="window"),
+        label((start + stop) / 2, 14, "measured", "dim", "middle"),
+    )
+
+
+def _warm_until(trace: Trace) -> float:
+    """When the last rank was warm; minus infinity where none says it had to be."""
+    return max((one.warmup for one in trace.ranks if one.warmup is not None), default=-math.inf)
+
+
+def _warmup(trace: Trace, x: Scale, panels: Sequence[_Panel], tops: Sequence[float]) -> Iterable[Markup]:
+    until = _warm_until(trace)
+    if not panels or panels[0].name != "rate" or until == -math.inf:
+        return
+    stop = x(until)
+    area = {"x": _LEFT, "y": _n(tops[0]), "width": _n(stop - _LEFT), "height": _n(panels[0].height)}
+    yield el("rect", **area, class_="warm")
+    if stop - _LEFT > 70:
+        yield label((_LEFT + stop) / 2, tops[0] - 6, "warm-up", "dim", "middle")
+
+
+def _axis(x: Scale, bottom: float, is_timed: bool) -> Markup:
+    drawn: list[Child] = []
+    for tick in ticks(x.low, x.high, 8):
+        place = x(tick)
+        drawn.append(el("path", d=f"M{_n(place)},{_n(bottom)}v5", class_="whisker"))
+        if place < _RIGHT - 60:
+            drawn.append(label(place, bottom + 18, short(tick), "dim", "middle"))
+    drawn.append(label(_RIGHT, bottom + 18, "seconds" if is_timed else "observations", "dim", "end"))
+    return el("g", *drawn)
+
+
+def _told(trace: Trace) -> Iterable[str]:
+    for one in trace.ranks:
+        if one.quantiles:
+            middle = one.quantiles[len(one.quantiles) // 2]
+            yield f"rank {one.rank}: {one.rate.count} observations, median {short(middle)} {one.units} in the window"
+    for device in trace.devices:
+        for key, (name, unit) in _DEVICES.items():
+            curve = device.curves.get(key)
+            if curve is not None:
+                times = 100.0 if unit == "%" else 1.0
+                low, high = min(curve.low) * times, max(curve.high) * times
+                yield f"device {device.key}: {name} from {short(low)} to {short(high)} {unit}"
+    yield from remarks(trace)
+
+
+def _n(value: float) -> str:
+    if not math.isfinite(value):
+        return "0"
+    return f"{value:.1f}".removesuffix(".0")

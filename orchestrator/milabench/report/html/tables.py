@@ -1,0 +1,95 @@
+"""Tables that a reader can sort and filter, and that are plain tables where no script runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from milabench.report.html.markup import Child, Markup, el
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What a cell shows; `value` is what it is sorted by where its text does not say it, `kind` how it looks."""
+
+    shown: Child
+    value: float | None = None
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """The cells of a row, the first being its heading; `state` is a word by which rows can be chosen."""
+
+    cells: tuple[Cell, ...]
+    state: str = ""
+
+
+def rows_of(rows: Sequence[Sequence[str]]) -> list[Row]:
+    """Rows of plain text."""
+    return [Row(cells=tuple(Cell(shown=cell) for cell in row)) for row in rows]
+
+
+def without_empty(
+    headings: Sequence[str], is_text: Sequence[bool], rows: Sequence[Sequence[str]]
+) -> tuple[list[str], list[bool], list[Row], list[str]]:
+    """Headings, kinds and rows less the columns in which nothing stands, and the headings of those."""
+    kept = [place for place in range(len(headings)) if any(row[place] for row in rows)]
+    empty = [heading for place, heading in enumerate(headings) if place not in kept]
+    shown = rows_of([[row[place] for place in kept] for row in rows])
+    return [headings[place] for place in kept], [is_text[place] for place in kept], shown, empty
+
+
+def table(
+    caption: str,
+    headings: Sequence[str],
+    is_text: Sequence[bool],
+    rows: Sequence[Row],
+    *,
+    can_filter: bool = True,
+    is_alone: bool = False,
+) -> Markup:
+    """A table with its caption; one that stands alone below its heading has it for screen readers only."""
+    head = [
+        el("th", heading, scope="col", class_=None if text else "num")
+        for heading, text in zip(headings, is_text, strict=True)
+    ]
+    body = [el("tr", _cells(row, is_text), data_state=row.state or None) for row in rows]
+    return el(
+        "div",
+        el(
+            "table",
+            el("caption", caption, class_="unseen" if is_alone else None),
+            el("thead", el("tr", head)),
+            el("tbody", body),
+            data_sort=len(rows) > 1,
+            data_filter=can_filter and len(rows) > 1,
+        ),
+        class_="scroll",
+        tabindex="0",
+        role="group",
+        aria_label=f"table, can be scrolled sideways: {caption}",
+    )
+
+
+def _cells(row: Row, is_text: Sequence[bool]) -> list[Markup]:
+    found = []
+    for place, (cell, text) in enumerate(zip(row.cells, is_text, strict=True)):
+        kinds = " ".join(kind for kind in ("" if text else "num", cell.kind) if kind)
+        value = None if cell.value is None else repr(cell.value)
+        if place == 0:
+            found.append(el("th", cell.shown, scope="row", class_=kinds or None, data_v=value))
+        else:
+            found.append(el("td", cell.shown, class_=kinds or None, data_v=value))
+    return found
+
+
+def pairs(entries: Sequence[tuple[Child, Child]]) -> Markup:
+    """Names and what is said of each."""
+    return el("dl", [el("div", el("dt", name), el("dd", told)) for name, told in entries])
+
+
+def badge(told: str, kind: str) -> Markup:
+    """A word with a shape: what it says does not hang on its colour."""
+    sign = {"good": "✓", "bad": "✕", "doubt": "?", "none": "–"}[kind]
+    return el("span", el("span", sign, aria_hidden="true"), " ", told, class_=f"badge {kind}")

@@ -1,0 +1,62 @@
+"""Summaries and comparisons as JSON, in the form of docs/protocol.md, section 6."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from milabench.analysis.compare import Comparison, Facts
+from milabench.analysis.series import strict
+from milabench.analysis.summary import SCHEMA, Summary
+from milabench.analysis.why import Difference
+
+
+def render(summaries: Sequence[Summary]) -> str:
+    """One run as its object; several as `{"schema", "runs": [...]}`."""
+    objects = [summary.to_json() for summary in summaries]
+    value = objects[0] if len(objects) == 1 else {"schema": SCHEMA, "runs": objects}
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def render_comparison(comparison: Comparison, differences: Sequence[Difference] | None = None) -> str:
+    """A comparison as `{"schema", "comparison": {...}}`, field by field; of each system, what its run says of itself."""
+    told = {
+        "schema": SCHEMA,
+        "comparison": {
+            "sentence": comparison.sentence,
+            "margin": comparison.margin,
+            "per": comparison.per,
+            "warnings": list(comparison.warnings),
+            "systems": [_facts(system) for system in comparison.systems],
+            "excluded": [{"bench": bench, "why": why} for bench, why in comparison.excluded],
+            "indices": [asdict(index) for index in comparison.indices],
+            "benchmarks": [asdict(row) for row in comparison.rows],
+            "job_mix": {"declared": comparison.has_work, "systems": [asdict(mix) for mix in comparison.job_mix]},
+            **({} if differences is None else {"differences": [asdict(one) for one in differences]}),
+        },
+    }
+    return json.dumps(strict(told), indent=2, allow_nan=False) + "\n"
+
+
+def _facts(system: Facts) -> dict[str, Any]:
+    summary = system.summary
+    return {
+        "name": system.name,
+        "run": summary.run,
+        "created": summary.created,
+        "version": summary.version,
+        "profile": summary.profile,
+        "verdict": summary.verdict,
+        "ended": summary.is_ended,
+        "counts": summary.counts,
+        "system": dict(summary.system),
+        "software": dict(summary.software),
+        "failures": [asdict(one) for one in system.failures],
+        "skipped": [{"what": what, "why": why} for what, why in system.skipped],
+        "suspects": [
+            {"bench": bench, "validity": validity, "reasons": list(reasons)}
+            for bench, validity, reasons in system.suspects
+        ],
+    }

@@ -1,0 +1,389 @@
+"""What every report shows, in words: the table's cells, the description of the system, the failures and the way out."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from milabench.analysis.ab import AB
+from milabench.analysis.spread import median
+from milabench.analysis.summary import BenchSummary, Failure, Summary
+from milabench.report.words import aim_text, percents, replicates_text
+
+# Options of `run` that say which benchmarks and how often; a line that reruns one benchmark says the first anew.
+_SELECTING = ("--select", "--exclude", "--run-name")
+# What the select language takes for a name as it is; anything else is quoted in it.
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.+-]+")
+_FLAGS = {
+    "--config": "config_file",
+    "--system": "system_file",
+    "--base": "base",
+    "--max-jobs": "max_jobs",
+    "--arch": "arch",
+    "--profile": "profile",
+    "--repeat": "repeat",
+    "--precision": "precision",
+    "--budget": "budget",
+}
+_METRICS_ELSEWHERE = ("rate", "first_step")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of the main table: its heading, and the cell of a benchmark (empty where there is nothing to say).
+
+    `is_optional`: it is only shown where some benchmark has something in it.
+    """
+
+    heading: str
+    cell: Callable[[BenchSummary], str]
+    is_text: bool = False
+    is_optional: bool = False
+
+
+def number(value: float | None) -> str:
+    """A number in at least four digits, short enough to read; empty when there is none."""
+    if value is None:
+        return ""
+    size = abs(value)
+    if value == 0:
+        return "0"
+    if size >= 1e7 or size < 1e-3:
+        return f"{value:.4g}"
+    if size >= 1000:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if size >= 10 else f"{value:.4f}"
+
+
+def readable(value: float, units: str) -> tuple[float, str]:
+    """A value in the unit that people read it in: bytes in MiB, all else as it is."""
+    return (value / 2**20, "MiB") if units in ("B", "bytes") else (value, units)
+
+
+def percent(fraction: float | None) -> str:
+    """A fraction in per cent, without the sign; empty when there is none."""
+    return "" if fraction is None else f"{100 * fraction:.1f}"
+
+
+def standing(bench: BenchSummary) -> str:
+    """Whether the number of a benchmark can be believed, or why there is none that counts."""
+    if bench.outcome != "passed":
+        return bench.outcome
+    flaky = ", flaky" if bench.flaky else ""
+    if bench.validity is None:
+        return f"no rate{flaky}"
+    return (f"{bench.validity}({', '.join(bench.reasons)})" if bench.reasons else bench.validity) + flaky
+
+
+def not_passed(bench: BenchSummary) -> int:
+    """How many of a benchmark's steps failed, were cancelled or never ended."""
+    return sum(bench.counts.get(outcome, 0) for outcome in ("failed", "cancelled", "missing"))
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column(heading="bench", cell=lambda b: b.bench, is_text=True),
+    Column(heading="fail", cell=lambda b: str(not_passed(b))),
+    Column(heading="n", cell=lambda b: str(len(b.processes))),
+    Column(heading="ngpu", cell=lambda b: str(b.ngpu)),
+    Column(heading="perf", cell=lambda b: number(b.perf)),
+    Column(heading="units", cell=lambda b: b.units, is_text=True),
+    Column(heading="sem%", cell=lambda b: percent(b.sem)),
+    Column(heading="std%", cell=lambda b: percent(b.spread)),
+    Column(heading="within%", cell=lambda b: percent(b.spread_within)),
+    Column(heading="mde%", cell=lambda b: percent(b.mde), is_optional=True),
+    Column(heading="peak_memory", cell=lambda b: "" if b.memory_peak_mib is None else f"{b.memory_peak_mib:.0f}"),
+    Column(heading="first_step", cell=lambda b: "" if b.first_step_s is None else f"{b.first_step_s:.2f}"),
+    Column(heading="score", cell=lambda b: number(b.score)),
+    Column(heading="ratio", cell=lambda b: "" if b.ratio is None else f"{b.ratio:.4f}", is_optional=True),
+    Column(heading="weight", cell=lambda b: "" if b.weight is None else f"{b.weight:g}"),
+    Column(heading="validity", cell=standing, is_text=True),
+)
+
+LEGEND = (
+    "fail: steps that did not pass; n: processes; perf: rate of one instance (a device, a job), geometric mean over n",
+    "sem%: over launches (from 3 on); std%: over processes; within%: between the steps of a process; peak_memory in MiB;"
+    " first_step in s",
+    "mde%: the difference that two runs like this one would find in 80 of 100 cases",
+    "score: perf x instances side by side",
+)
+
+
+def ordered(benches: Sequence[BenchSummary]) -> list[BenchSummary]:
+    """The benchmarks by name, those without any number last: the order of a run is shuffled and says nothing."""
+    return sorted(benches, key=lambda bench: (bench.outcome == "skipped", bench.bench))
+
+
+def columns(benches: Sequence[BenchSummary]) -> list[Column]:
+    """The columns of the main table that say something of these benchmarks."""
+    return [column for column in COLUMNS if not column.is_optional or any(map(column.cell, benches))]
+
+
+def cells(benches: Sequence[BenchSummary]) -> list[list[str]]:
+    """The main table, row by row."""
+    shown = columns(benches)
+    return [[column.cell(bench) for column in shown] for bench in ordered(benches)]
+
+
+def system_lines(summary: Summary) -> list[tuple[str, str]]:
+    """The run, its machines and its software, as name and value."""
+    lines = [("run", summary.run)]
+    if summary.created:
+        lines.append(("created", summary.created))
+    profile = summary.profile or "not recorded"
+    lines.append(("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile))
+    nodes = summary.system.get("nodes")
+    nodes = [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
+    for node in nodes:
+        lines += _node_lines(node, name=str(node.get("name", "")) if len(nodes) > 1 else "")
+    if not nodes:
+        lines.append(("system", "not recorded"))
+    software = {"milabench": summary.version, **summary.software}
+    told = ", ".join(f"{name} {version}" for name, version in software.items() if version)
+    if told:
+        lines.append(("software", told))
+    return lines + _overhead_lines(summary.overhead)
+
+
+def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
+    """What the harness itself took while benchmarks ran, as a share of one core."""
+    wall, control, agent = (overhead.get(name) for name in ("wall_s", "control_cpu_s", "agent_cpu_s"))
+    if not wall or control is None or agent is None:
+        return []
+    share = percent_of_core((control + agent) / wall)
+    return [("harness", f"{share} % of a core: control plane {control:.2f} s, agent {agent:.2f} s, in {wall:.1f} s")]
+
+
+def percent_of_core(fraction: float) -> str:
+    """A small share in per cent, with the digits that matter there."""
+    return f"{100 * fraction:.2f}"
+
+
+def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
+    suffix = f" ({name})" if name else ""
+    found = node.get("cpu")
+    cpu: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    lines = []
+    if cpu.get("model") or cpu.get("count"):
+        count = f"{cpu['count']} x " if cpu.get("count") else ""
+        lines.append((f"cpu{suffix}", f"{count}{cpu.get('model') or 'unknown model'}"))
+    memory = node.get("memory_MiB")
+    if isinstance(memory, int | float) and memory:
+        lines.append((f"memory{suffix}", f"{memory / 1024:.1f} GiB"))
+    devices = node.get("devices")
+    if isinstance(devices, list) and devices:
+        lines.append((f"devices{suffix}", _devices(devices)))
+    system = " ".join(str(part) for part in (node.get("os"), node.get("kernel")) if part)
+    if system:
+        lines.append((f"os{suffix}", system))
+    return lines
+
+
+def _devices(devices: Sequence[Any]) -> str:
+    """`8 x NVIDIA H100 (81559 MiB)`, and so for each kind."""
+    kinds: dict[str, int] = {}
+    for device in devices:
+        if not isinstance(device, dict):
+            continue
+        kind = str(device.get("name") or "unknown")
+        if device.get("arch") == "cpu":
+            kind = f"processor slot ({kind})"
+        elif device.get("memory_MiB"):
+            kind += f" ({device['memory_MiB']} MiB)"
+        kinds[kind] = kinds.get(kind, 0) + 1
+    return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
+
+
+def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
+    """Headings and rows of the rates on each node, the median over its processes; None for a run of one node."""
+    rates: dict[str, dict[str, list[float]]] = {}
+    for bench in ordered(summary.benchmarks):
+        for process in bench.processes:
+            node, slash, _ = process.place.partition("/")
+            if slash:
+                rates.setdefault(bench.bench, {}).setdefault(node, []).append(process.throughput.value)
+    nodes = sorted({node for by_node in rates.values() for node in by_node})
+    if len(nodes) < 2:
+        return None
+    units = {bench.bench: bench.units for bench in summary.benchmarks}
+    rows = []
+    for name, by_node in rates.items():
+        medians = {node: median(found) for node, found in by_node.items()}
+        least, most = min(medians.values()), max(medians.values())
+        cells = [number(medians.get(node)) for node in nodes]
+        rows.append([name, *cells, units[name], percent((most - least) / most if most > 0 else None)])
+    return ["bench", *nodes, "units", "apart%"], rows
+
+
+def failures(summary: Summary) -> list[tuple[BenchSummary, Failure]]:
+    """Everything that should have passed and did not."""
+    return [(bench, failure) for bench in ordered(summary.benchmarks) for failure in bench.failures]
+
+
+def reason(failure: Failure) -> str:
+    """Why a step did not pass, on one line."""
+    return f"{failure.why}: {failure.detail}" if failure.detail else failure.why
+
+
+def skips(summary: Summary) -> list[tuple[str, str]]:
+    """What was not run on purpose (a step's id, or a benchmark), and why."""
+    benches = ordered(summary.benchmarks)
+    return [(skip.step or bench.bench, skip.detail) for bench in benches for skip in bench.skipped]
+
+
+def flaky(summary: Summary) -> list[tuple[str, str, str | None]]:
+    """What passed although another attempt at it failed: the step, a sentence, the log of the failure."""
+    rows = []
+    for bench in ordered(summary.benchmarks):
+        for step in bench.flaky:
+            for other in step.others:
+                ending = ": ".join(part for part in (other.why, other.detail) if part) or other.outcome
+                rows.append(
+                    (step.step, f"passed at attempt {step.attempt}; attempt {other.number}: {ending}", other.log)
+                )
+    return rows
+
+
+def validations(summary: Summary) -> list[tuple[str, str]]:
+    """What checks say of each step: those that passed by name, the others with what they found; and the overlap."""
+    rows = []
+    for bench in ordered(summary.benchmarks):
+        steps: dict[str, list[Mapping[str, Any]]] = {}
+        for one in bench.validations:
+            steps.setdefault(one["step"], []).append(one)
+        for step, verdicts in steps.items():
+            passed = [one["check"] for one in verdicts if one["verdict"] == "pass"]
+            others = [
+                f"{one['verdict']} {one['check']} ({one['message']})" for one in verdicts if one["verdict"] != "pass"
+            ]
+            rows.append((step, "; ".join([*others, *([f"pass {', '.join(passed)}"] if passed else [])])))
+        if bench.overlap is not None:
+            rows.append((bench.bench, f"overlap of the instances' windows {bench.overlap:.1%}"))
+    return rows
+
+
+def messages(summary: Summary) -> list[tuple[str, str]]:
+    """What the benchmarks and the checks want a person to know."""
+    return [(bench.bench, text) for bench in ordered(summary.benchmarks) for text in bench.messages]
+
+
+def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
+    """What was measured besides the rate: benchmark, metric, median over processes, units, how many reported it."""
+    rows = []
+    for bench in ordered(summary.benchmarks):
+        groups: dict[tuple[str, str], list[float]] = {}
+        for metric in bench.metrics:
+            if metric["metric"] in _METRICS_ELSEWHERE:
+                continue
+            params = metric.get("params") or {}
+            qualifiers = [metric.get("case"), metric.get("part"), *(f"{key}={value}" for key, value in params.items())]
+            name = " ".join(str(part) for part in (metric["metric"], *qualifiers) if part)
+            value, units = readable(float(metric["value"]), str(metric["units"]))
+            groups.setdefault((name, units), []).append(value)
+        for name in ("p50", "p90", "p95", "p99"):
+            told = [process.throughput.latency.get(name) for process in bench.processes]
+            found = [1000 * value for value in told if value is not None]
+            if found and len(found) == len(told):
+                groups[f"step {name}", "ms"] = found
+        for (name, units), values in groups.items():
+            rows.append((bench.bench, name, number(median(values)), units, str(len(values))))
+    return rows
+
+
+def score_line(summary: Summary) -> str:
+    """The score in a sentence: its value, its interval, what it covers and what it is relative to."""
+    score = summary.score
+    if summary.ab is not None:
+        return "none (an A/B run compares two suites; see below)"
+    counted, wanted = score.complete
+    covers = f"{counted} of {wanted} benchmarks" + ("" if counted == wanted else ", INCOMPLETE")
+    covers += f", {score.suspects} of them suspect" if score.suspects else ""
+    if score.value is None:
+        return f"none ({covers})"
+    if score.is_compat:
+        return f"{number(score.value)} (compat: the score of milabench 1.3, which depends on units and hides failures; {covers})"
+    interval = "" if score.ci95 is None else f" [{number(score.ci95[0])}, {number(score.ci95[1])}]"
+    mean = "weighted geometric mean" if score.is_weighted else "unweighted geometric mean, all weights are zero"
+    relative = f"relative to {score.reference}" if score.reference else "raw rates, no reference"
+    return f"{number(score.value)}{interval} ({mean}, {relative}; {covers})"
+
+
+def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
+    """How often each benchmark was to be run, why, and how precisely its mean is known."""
+    if not summary.aim:
+        return []
+    if not summary.replicates:
+        return [(aim_text(summary.aim), "not decided yet: the pilot is not over; `milabench resume` goes on")]
+    reached = {bench.bench: bench.ci95 for bench in summary.benchmarks}
+    if summary.ab is not None:
+        reached = {pair.bench: pair.result.ci95 for pair in summary.ab.pairs if pair.result is not None}
+    rows = []
+    for name, told in sorted(summary.replicates.items()):
+        interval = reached.get(name)
+        half = "" if interval is None else f"; reached {percents(math.sqrt(interval[1] / interval[0]) - 1)}"
+        rows.append((name, replicates_text(told, summary.aim) + half))
+    return rows
+
+
+PAIR_LEGEND = (
+    "B/A: geometric mean over pairs, above 1 where B is better; 95 % interval: Student's t on the logarithms of the pairs; "
+    "verdict: beyond 1 %, or within it by two one-sided tests, both by Holm's correction over all rows"
+)
+PAIR_HEADINGS = ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark")
+PAIR_TEXT = (True, False, False, True, True, True)
+
+
+def pair_rows(ab: AB) -> list[list[str]]:
+    """A row for each benchmark of an A/B run: how many pairs, B over A (above 1, B is better), and what that says."""
+    rows = []
+    for pair in ab.pairs:
+        found = pair.result
+        if found is None:
+            rows.append([pair.bench, "0", "", "", "INCONCLUSIVE", pair.why])
+            continue
+        interval = "below three pairs" if found.ci95 is None else f"[{found.ci95[0]:.4f}, {found.ci95[1]:.4f}]"
+        noise = "" if pair.noise is None else f"the same on both sides: the noise is {percents(pair.noise)}"
+        suspect = f"suspect ({', '.join(pair.reasons)})" if pair.reasons else ""
+        remark = "; ".join(part for part in (pair.why, noise, suspect) if part)
+        rows.append([pair.bench, str(found.pairs), f"{found.ratio:.4f}", interval, found.verdict, remark])
+    return rows
+
+
+def rerun_line(summary: Summary, bench: str) -> str:
+    """The command that runs one benchmark again as this run did, from any folder; of an old run, from where it was given."""
+    for pair in summary.ab.pairs if summary.ab is not None else ():
+        bench = pair.bench if bench in (pair.a, pair.b) else bench
+    name = bench if _PLAIN_NAME.fullmatch(bench) else f"'{bench}'"
+    return shlex.join(["milabench", "run", *(_options(summary.options) or _given(summary.argv)), "--select", name])
+
+
+def _options(options: Mapping[str, Any]) -> list[str]:
+    sides = options.get("ab")
+    words = ["--ab", *map(str, sides)] if isinstance(sides, list) else []
+    for flag, key in _FLAGS.items():
+        if key == "config_file" and words:
+            continue  # the suites are those of the two sides
+        if options.get(key) is not None:
+            words += [flag, str(options[key])]
+    overrides = options.get("overrides")
+    for override in overrides if isinstance(overrides, list) else ():
+        words += ["--override", str(override)]
+    return [*words, *(["--use-current-env"] if options.get("use_current_env") else [])]
+
+
+def _given(argv: Sequence[str]) -> list[str]:
+    """What was said after `run`, less what selects."""
+    words = list(argv[argv.index("run") + 1 :]) if "run" in argv else []
+    kept: list[str] = []
+    skip_value = False
+    for word in words:
+        if skip_value:
+            skip_value = False
+        elif word in _SELECTING:
+            skip_value = True
+        elif not word.startswith(tuple(f"{option}=" for option in _SELECTING)):
+            kept.append(word)
+    return kept
