@@ -84,7 +84,7 @@ def rows(python: str, program: Path, *argv: str) -> list[dict[str, str]]:
 
 def ratios(folder: Path, name: str, loops: int) -> tuple[list[float], list[float]]:
     """Time in a process of its own over time in place, of neighbouring measurements: on the wall, and of the processor."""
-    from benchmate.cases.life import measure
+    from benchmate.cases.lifecycle import measure
     from benchmate.cases.options import Effort
 
     program = folder / "spins.py"

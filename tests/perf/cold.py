@@ -14,8 +14,8 @@ import itertools
 
 import torch
 
-from benchmate.ops.place import place_of
-from benchmate.ops.rotation import rotated
+from benchmate.ops.device import place_of
+from benchmate.ops.rotating_inputs import rotated
 from benchmate.ops.sampling import sampled
 from benchmate.ops.statistics import StopRule
 

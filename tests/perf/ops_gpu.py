@@ -28,7 +28,7 @@ except ImportError:
     print("skipped: torch is not installed here")
     sys.exit(0)
 
-from benchmate.ops.place import Place
+from benchmate.ops.device import Place
 from benchmate.ops.sampling import Sampled, floor_s, sampled
 from benchmate.ops.statistics import StopRule, estimate
 
@@ -135,8 +135,8 @@ def ceilings(place: Place) -> None:
 
 
 def small_kernels(place: Place) -> None:
-    from benchmate.ops.differentiation import autograd_passes
-    from benchmate.ops.graphs import captured
+    from benchmate.ops.autograd import autograd_passes
+    from benchmate.ops.cuda_graphs import captured
 
     say("small kernels:")
     say(f"       floor: { {name: f'{value * 1e6:.3f} us' for name, value in floor_s(place).items()} }")

@@ -28,12 +28,12 @@ except ImportError:
     print("skipped: torch is not installed here")
     sys.exit(0)
 
-from benchmate.ops import exec_modes, figures, sampling
+from benchmate.ops import exec_modes, roofline, sampling
 from benchmate.ops.benchmark import Benchmark, BenchmarkConfig
-from benchmate.ops.generate import DefaultDataGenerator
+from benchmate.ops.data_generators import DefaultDataGenerator
+from benchmate.ops.device import Place
 from benchmate.ops.operators import operator
 from benchmate.ops.options import Options
-from benchmate.ops.place import Place
 
 ROUNDS = 7
 BLOCKS, BLOCK = 50, 500  # blocks of half a millisecond: some of them nobody interrupts
@@ -99,7 +99,7 @@ def host_time() -> None:
         }
     }
     DefaultDataGenerator.get_data = counted(DefaultDataGenerator.get_data)  # type: ignore[method-assign]
-    figures.check = counted(figures.check)
+    roofline.check = counted(roofline.check)
     exec_modes.MODES["discrete"] = counted(exec_modes.discrete)
     for form in ("original", "rich"):
         best = float("inf")

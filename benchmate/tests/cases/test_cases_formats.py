@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from programs import refuse
 
-from benchmate.cases.context import describe
 from benchmate.cases.formats import open_format
+from benchmate.cases.machine_context import describe
 from benchmate.cases.registry import Case
 from benchmate.cases.results import Result, aggregates, result_of
 

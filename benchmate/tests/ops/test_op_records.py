@@ -8,13 +8,13 @@ import sqlite3
 import pytest
 from configurations import number, operator, tensor
 
-from benchmate.ops.batch import command, payload
+from benchmate.ops.config_file import inputs, parse
 from benchmate.ops.errors import OpsError
-from benchmate.ops.execute import Measured
+from benchmate.ops.executor import Measured
 from benchmate.ops.nsys_analysis import analyse, main, parse_label
 from benchmate.ops.options import ExecutionPass, Options, Profiler, get_benchmark_options, options_of, parse_modes
-from benchmate.ops.record import finish_record, input_record, open_output, write
-from benchmate.ops.spec import inputs, parse
+from benchmate.ops.profiler_batch import command, payload
+from benchmate.ops.records import finish_record, input_record, open_output, write
 from benchmate.ops.suite import details
 
 METRIC = {"forward": {"warmup.time": [0.2], "measure.time": [0.1]}}

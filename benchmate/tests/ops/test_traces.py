@@ -29,8 +29,8 @@ from traces import (
     trace,
 )
 
+from benchmate.ops.config_file import inputs, parse
 from benchmate.ops.errors import OpsError
-from benchmate.ops.spec import inputs, parse
 from benchmate.ops.traces import cli, fidelity
 from benchmate.ops.traces.convert import configuration, predicted
 from benchmate.ops.traces.graph import graph_of

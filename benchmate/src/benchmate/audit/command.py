@@ -110,7 +110,7 @@ def _in_a_process(cell: Cell, options: argparse.Namespace) -> dict[str, Any]:
     }
     reading, writing = os.pipe()
     with os.fdopen(reading) as pipe:
-        command = [sys.executable, "-m", "benchmate.audit.child", json.dumps(wanted), str(writing)]
+        command = [sys.executable, "-m", "benchmate.audit.worker", json.dumps(wanted), str(writing)]
         # The child is no part of a measured job: it must not speak for the rank that this process is.
         env = {name: value for name, value in os.environ.items() if name != "MILABENCH_SINK"}
         child = subprocess.Popen(command, pass_fds=[writing], env=env)

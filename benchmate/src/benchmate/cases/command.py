@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from benchmate.cases.channel import CLOSED_MEANWHILE, Channel
-from benchmate.cases.life import live
+from benchmate.cases.lifecycle import live
 from benchmate.cases.options import Effort, Options, UsageError, parse
 from benchmate.cases.processes import die_with_parent
 from benchmate.cases.registry import REGISTRY, Case, Registry
@@ -58,7 +58,7 @@ def run(argv: Sequence[str], registry: Registry) -> int:
         cases = registry.matching(options.pattern, negated=options.negated)
         if not cases:
             return _nothing(options, registry)
-        from benchmate.cases.parent import Parent
+        from benchmate.cases.runner import Parent
 
         return Parent(options, cases).carry_out()
     except UsageError as error:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 from benchmate.cases.command import PARENT
-from benchmate.cases.peaks import holds_device
+from benchmate.cases.memory_peaks import holds_device
 from benchmate.cases.processes import adopt_orphans, children, die_with_parent, end_group, end_strays
 
 _LEAVING_S = 5.0

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmate.ops import operators, record
+from benchmate.ops import operators, records
+from benchmate.ops.config_file import Input, OperatorSpec, inputs, parse, parse_text, read_file
 from benchmate.ops.errors import OperatorSkipped, OpsError
-from benchmate.ops.execute import Measured, Runner
+from benchmate.ops.executor import Measured, Runner
 from benchmate.ops.interface import OperatorInterface
 from benchmate.ops.options import Options, options_of
-from benchmate.ops.spec import Input, OperatorSpec, inputs, parse, parse_text, read_file
 
 logger = logging.getLogger("benchmate.ops")
 
@@ -59,14 +59,14 @@ class Benchmark:
         check_marks(self.specs, options)
         found = resolved(self.specs)
         _prepare_torch(options)
-        self._write(record.setup_record(options, self._floor()))
+        self._write(records.setup_record(options, self._floor()))
         batches = self._batches()
         for spec, op in found:
             runner = Runner(spec, op, options)
             for one in self._chosen(spec):
                 measured = runner.run(one)
                 self.counts[measured.status] += 1
-                self._write(record.input_record(one, measured, options))
+                self._write(records.input_record(one, measured, options))
                 _log(one, measured)
                 if self.watch is not None:
                     self.watch(one, measured)
@@ -77,7 +77,7 @@ class Benchmark:
             if self._is_stopped:
                 logger.info("stopped at %s", options.stop_id)
                 break
-        self._write(record.finish_record(self.counts))
+        self._write(records.finish_record(self.counts))
         return self.counts
 
     def _chosen(self, spec: OperatorSpec) -> Iterator[Input]:
@@ -94,7 +94,7 @@ class Benchmark:
     def _floor(self) -> dict[str, float] | None:
         if self.options.format != "rich":
             return None
-        from benchmate.ops.place import place_of
+        from benchmate.ops.device import place_of
         from benchmate.ops.sampling import floor_s
 
         return floor_s(place_of(self.options.device))
@@ -102,7 +102,7 @@ class Benchmark:
     def _batches(self) -> Any:
         if not (self.options.ncu.is_on or self.options.nsys.is_on):
             return None
-        from benchmate.ops.batch import Batches
+        from benchmate.ops.profiler_batch import Batches
 
         return Batches(self.options, self._batch_done)
 
@@ -113,7 +113,7 @@ class Benchmark:
 
     def _write(self, made: dict[str, Any]) -> None:
         if self.options.out_stream is not None:
-            record.write(self.options.out_stream, made)
+            records.write(self.options.out_stream, made)
 
 
 def make_default_benchmark(config: BenchmarkConfig) -> Benchmark:

@@ -14,11 +14,11 @@ from typing import Any, TextIO
 
 import benchmate
 from benchmate.ops import exec_modes, registry, sampling
-from benchmate.ops.ending import exit_code
+from benchmate.ops.config_file import OperatorSpec, inputs, read_file
+from benchmate.ops.data_generators import FILLS
 from benchmate.ops.errors import OpsError
-from benchmate.ops.generate import FILLS
+from benchmate.ops.exit_status import exit_code
 from benchmate.ops.options import FORMATS, ExecutionPass, Options, Profiler, parse_modes
-from benchmate.ops.spec import OperatorSpec, inputs, read_file
 from benchmate.ops.statistics import StopRule
 
 EPILOG = """\
@@ -54,9 +54,9 @@ def _carried_out(args: argparse.Namespace, parser: argparse.ArgumentParser) -> i
 
 
 def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Options) -> int:
-    from benchmate.ops import collectives, record
+    from benchmate.ops import collectives, records
     from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_marks, resolved
-    from benchmate.ops.place import place_of
+    from benchmate.ops.device import place_of
     from benchmate.ops.profilers import profiled
 
     check_marks(specs, options)
@@ -68,10 +68,10 @@ def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Opt
         raise OpsError(f"torch cannot be imported: {error}; operators run in an environment that has it") from error
     place_of(options.device)
     resolved(specs)
-    path = record.output_path(options.out_file_prefix, args.append)
+    path = records.output_path(options.out_file_prefix, args.append)
     try:
         # Of several ranks the first one tells; the others' records are the same.
-        stream: TextIO = record.open_output(path, args.append) if _is_first_rank() else io.StringIO()
+        stream: TextIO = records.open_output(path, args.append) if _is_first_rank() else io.StringIO()
     except OSError as error:
         raise OpsError(f"-o {options.out_file_prefix}: {error.strerror}") from error
     with stream:

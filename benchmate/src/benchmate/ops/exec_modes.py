@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmate.ops.device import Place
 from benchmate.ops.interface import Passes
-from benchmate.ops.place import Place
 
 NAMES = ("discrete", "continuous", "continuous_events")
 

@@ -14,11 +14,11 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmate.ops.config_iterators import ConfigIterator
+from benchmate.ops.data_generators import DataGenerator
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped
-from benchmate.ops.generate import DataGenerator
 from benchmate.ops.interface import OperatorInterface, Passes
-from benchmate.ops.iterators import ConfigIterator
-from benchmate.ops.ranges import expanded
+from benchmate.ops.macros import expanded
 
 POOLING = {0: "SUM", 1: "MEAN", "sum": "SUM", "mean": "MEAN", "none": "NONE"}
 SEQUENTIAL = 0.5
@@ -66,7 +66,7 @@ class SplitTableOp(OperatorInterface):
     def passes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Passes:
         import functools
 
-        from benchmate.ops.differentiation import autograd_passes
+        from benchmate.ops.autograd import autograd_passes
 
         if self.module is None:
             raise OperatorFailed('it is constructed: the configuration needs a "build"')

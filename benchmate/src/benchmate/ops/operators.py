@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmate.ops import registry
-from benchmate.ops.differentiation import autograd_passes, leaves_of
+from benchmate.ops.autograd import autograd_passes, leaves_of
 from benchmate.ops.errors import OperatorFailed, OpsError
 from benchmate.ops.interface import OperatorInterface, Passes
 
@@ -228,7 +228,7 @@ def _model(name: str) -> OperatorInterface:
 
 
 def _copy(direction: str) -> OperatorInterface:
-    from benchmate.ops.copies import CopyOp
+    from benchmate.ops.memory_copies import CopyOp
 
     return CopyOp(direction)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from benchmate.ops import record
+from benchmate.ops import records
 
 logger = logging.getLogger("benchmate.ops")
 
@@ -44,7 +44,7 @@ def _trace(args: argparse.Namespace, path: Path, device: str, stream: TextIO) ->
     with profile(activities=activities, record_shapes=True, **more) as profiler:
         yield
     profiler.export_chrome_trace(str(path))
-    record.write(stream, {"trace_file": str(path)})
+    records.write(stream, {"trace_file": str(path)})
 
 
 @contextlib.contextmanager
@@ -59,4 +59,4 @@ def _execution_trace(path: Path, stream: TextIO) -> Iterator[None]:
     finally:
         observer.stop()
         observer.unregister_callback()
-    record.write(stream, {"et_file": str(path)})
+    records.write(stream, {"et_file": str(path)})

@@ -7,8 +7,13 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from benchmate.ops.config_iterators import (
+    ConfigIterator,
+    DefaultConfigIterator,
+    DummyConfigIterator,
+    RangeConfigIterator,
+)
 from benchmate.ops.errors import OpsError
-from benchmate.ops.iterators import ConfigIterator, DefaultConfigIterator, DummyConfigIterator, RangeConfigIterator
 
 if TYPE_CHECKING:
     from benchmate.ops.interface import OperatorInterface
@@ -98,7 +103,7 @@ def _found(table: Mapping[str, Callable[..., Any]], what: str, name: str, where:
 
 
 def _default_generator(*args: Any, **kwargs: Any) -> Any:
-    from benchmate.ops.generate import DefaultDataGenerator
+    from benchmate.ops.data_generators import DefaultDataGenerator
 
     return DefaultDataGenerator(*args, **kwargs)
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmate.ops.config_file import Input
 from benchmate.ops.errors import OpsError
-from benchmate.ops.spec import Input
 
 
 def main(argv: Sequence[str]) -> int:
@@ -35,9 +35,9 @@ def main(argv: Sequence[str]) -> int:
 def run(batch: Mapping[str, Any]) -> int:
     """Run every input of a batch; returns how many failed. Raises OpsError for one that is incomplete."""
     from benchmate.ops.benchmark import resolved
-    from benchmate.ops.execute import Runner
+    from benchmate.ops.config_file import parse
+    from benchmate.ops.executor import Runner
     from benchmate.ops.options import options_of
-    from benchmate.ops.spec import parse
 
     missing = [key for key in ("op_name", "op_info", "run_options") if key not in batch]
     if missing:
@@ -72,7 +72,7 @@ def run(batch: Mapping[str, Any]) -> int:
 
 
 def _read(memory: str | None, path: str | None) -> dict[str, Any]:
-    from benchmate.ops.batch import attached
+    from benchmate.ops.profiler_batch import attached
 
     try:
         text = attached(memory) if memory is not None else Path(path or "").read_bytes()

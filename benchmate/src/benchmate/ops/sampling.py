@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from benchmate.ops.place import Place, clock_pair_s
+from benchmate.ops.device import Place, clock_pair_s
 from benchmate.ops.statistics import FEWEST_FOR_INTERVAL, Estimate, StopRule, estimate
 
 NAMES = ("hot", "cold", "end-to-end")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmate.ops.errors import OpsError
-from benchmate.ops.execute import FORWARD
+from benchmate.ops.executor import FORWARD
 
 MODES = "hot"
 

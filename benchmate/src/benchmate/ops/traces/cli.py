@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmate.ops.ending import exit_code
 from benchmate.ops.errors import OpsError
+from benchmate.ops.exit_status import exit_code
 from benchmate.ops.traces.record import VARIABLE, Recording, own_path, profile_path, variable
 
 EPILOG = """\
@@ -158,8 +158,8 @@ def replay(args: argparse.Namespace, _: list[str]) -> int:
         import torch
     except ImportError as error:
         raise OpsError(f"torch cannot be imported: {error}; a replay runs in an environment that has it") from error
-    from benchmate.ops.traces.outcome import outcome, text
     from benchmate.ops.traces.replay import Replay, joined
+    from benchmate.ops.traces.replay_report import outcome, text
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmate.ops.errors import OpsError
 from benchmate.ops.traces.graph import graph_of
-from benchmate.ops.traces.indices import bounds
+from benchmate.ops.traces.index_bounds import bounds
 from benchmate.ops.traces.plan import select
 from benchmate.ops.traces.schema import DTYPES, INTEGERS, Device, Node, TensorRef, Trace
 from benchmate.ops.traces.summary import signature

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmate.ops.traces.graph import LOADING, Graph, step_window
-from benchmate.ops.traces.indices import bounds, handed_on
+from benchmate.ops.traces.index_bounds import bounds, handed_on
 from benchmate.ops.traces.schema import INTEGERS, Node, Opaque, TensorRef, Trace, split_types, tensors_in
 
 # Why an operator cannot be carried out as it stands; None when it can.

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmate.ops.device import Place, place_of
 from benchmate.ops.errors import OperatorFailed, OpsError
-from benchmate.ops.place import Place, place_of
 from benchmate.ops.sampling import quiet
 from benchmate.ops.traces import calls
 from benchmate.ops.traces.graph import Graph, graph_of
-from benchmate.ops.traces.groups import Groups
-from benchmate.ops.traces.memory import Devices, Memory, dtype_of
 from benchmate.ops.traces.plan import Call, Plan, Slot, View, plan, select, slots_in, whole
+from benchmate.ops.traces.process_groups import Groups
+from benchmate.ops.traces.replay_memory import Devices, Memory, dtype_of
 from benchmate.ops.traces.schema import INTEGERS, Node, Trace, tensors_in
 
 ROUNDS = 16  # of planning anew after an operator failed

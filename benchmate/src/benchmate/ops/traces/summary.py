@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from benchmate.ops.traces.graph import graph_of
-from benchmate.ops.traces.groups import recorded_groups, recorded_ranks
 from benchmate.ops.traces.plan import plan, select
+from benchmate.ops.traces.process_groups import recorded_groups, recorded_ranks
 from benchmate.ops.traces.schema import Node, Trace, tensors_in
 
 

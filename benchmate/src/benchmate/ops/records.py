@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from benchmate.ops.execute import Measured
+from benchmate.ops.config_file import Input
+from benchmate.ops.executor import Measured
+from benchmate.ops.macros import META
 from benchmate.ops.options import Options
-from benchmate.ops.ranges import META
-from benchmate.ops.spec import Input
 
 SCHEMA = 1
 

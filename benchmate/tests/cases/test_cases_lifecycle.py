@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from benchmate.cases import life
-from benchmate.cases.life import MOST_ITERATIONS, live, next_trial
+from benchmate.cases import lifecycle
+from benchmate.cases.lifecycle import MOST_ITERATIONS, live, next_trial
+from benchmate.cases.memory_peaks import device_files
 from benchmate.cases.options import Effort
-from benchmate.cases.peaks import device_files
 from benchmate.cases.registry import Case, Skip, State
 
 calls: list[str] = []
@@ -52,22 +52,22 @@ def test_run_is_called_as_often_as_asked_and_set_up_once() -> None:
 
 
 def test_the_device_is_waited_for_before_both_readings_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(life, "_synchronise", lambda: calls.append("synchronise"))
-    monkeypatch.setattr(life, "now_ns", lambda: calls.append("clock") or 0)
+    monkeypatch.setattr(lifecycle, "_synchronise", lambda: calls.append("synchronise"))
+    monkeypatch.setattr(lifecycle, "now_ns", lambda: calls.append("clock") or 0)
     live(case(lambda: calls.append("run")), Effort())
     assert calls == ["synchronise", "synchronise", "clock", "run", "synchronise", "clock"]
 
 
 def test_what_is_run_to_warm_up_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([0, 0, 400_000_000, 1_100_000_000, 5, 12])
-    monkeypatch.setattr(life, "now_ns", lambda: next(now))
+    monkeypatch.setattr(lifecycle, "now_ns", lambda: next(now))
     said = live(case(lambda: calls.append("run")), Effort(warmup_s=1.0))
     assert (said["wall_ns"], len(calls)) == (7, 3)
 
 
 def test_trials_grow_until_one_lasts_the_least_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0]
-    monkeypatch.setattr(life, "now_ns", lambda: clock[0])
+    monkeypatch.setattr(lifecycle, "now_ns", lambda: clock[0])
 
     def run() -> None:
         clock[0] += 1_000_000

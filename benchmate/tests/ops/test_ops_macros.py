@@ -17,9 +17,9 @@ from benchmate.ops import (
     TableProduct,
     full_range,
 )
+from benchmate.ops.config_file import inputs, parse
 from benchmate.ops.errors import OpsError
-from benchmate.ops.ranges import expanded, variants
-from benchmate.ops.spec import inputs, parse
+from benchmate.ops.macros import expanded, variants
 
 
 def walked(config):

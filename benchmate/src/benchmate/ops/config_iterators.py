@@ -6,7 +6,7 @@ import abc
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmate.ops.ranges import expanded
+from benchmate.ops.macros import expanded
 
 DEFAULT = "DefaultConfigIterator"
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from benchmate.ops.device import free_bytes
 from benchmate.ops.errors import OpsError
-from benchmate.ops.place import free_bytes
 from benchmate.ops.traces.plan import Plan, View
 from benchmate.ops.traces.schema import INTEGERS, Trace, contiguous, tensors_in
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmate.ops.config_file import DTYPES
 from benchmate.ops.errors import OpsError
 from benchmate.ops.registry import config_iterator, data_generator
-from benchmate.ops.spec import DTYPES
 
 GENERATOR = "PyTorch:DefaultDataGenerator"
 

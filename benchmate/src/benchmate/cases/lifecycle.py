@@ -10,8 +10,8 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
+from benchmate.cases.memory_peaks import Peaks
 from benchmate.cases.options import Effort
-from benchmate.cases.peaks import Peaks
 from benchmate.cases.registry import Case, Skip, State, takes_state
 from benchmate.clock import now_ns, wait_for_devices
 

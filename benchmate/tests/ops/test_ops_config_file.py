@@ -8,8 +8,8 @@ import pytest
 from configurations import CONFIGS, GENERATOR, number, operator, tensor
 
 from benchmate.ops import create_bench_config, create_op_args, create_type
+from benchmate.ops.config_file import inputs, parse, parse_text, read_file
 from benchmate.ops.errors import OpsError
-from benchmate.ops.spec import inputs, parse, parse_text, read_file
 
 DOCUMENTED = [
     {"type": "int", "value": 237},

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmate.ops.differentiation import tensors_in
-from benchmate.ops.place import Place, free_bytes
+from benchmate.ops.autograd import tensors_in
+from benchmate.ops.device import Place, free_bytes
 
 MOST_COPIES = 16384  # of inputs so small that more of them would only take time
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmate.ops.place import Place
-from benchmate.ops.rotation import MOST_COPIES, rotated
+from benchmate.ops.device import Place
+from benchmate.ops.rotating_inputs import MOST_COPIES, rotated
 from benchmate.ops.sampling import sampled
 from benchmate.ops.statistics import StopRule
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmate.ops.differentiation import tensors_in
-from benchmate.ops.place import Place
+from benchmate.ops.autograd import tensors_in
+from benchmate.ops.device import Place
 
 LARGEST_HOST_REFERENCE = 5e9  # operations: about a second in double precision on a few cores
 TOLERANCE = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmate.cases.channel import CLOSED_MEANWHILE
-from benchmate.cases.supervise import Ended, judged
+from benchmate.cases.outcome import Ended, judged
 
 PASSED = {"outcome": "passed", "wall_ns": 5}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmate.ops.place import Place
+from benchmate.ops.device import Place
 
 # The ncu filter of old scripts names this range.
 MEASURED = "param_bench:measure"

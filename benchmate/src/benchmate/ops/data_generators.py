@@ -6,8 +6,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchmate.ops.config_file import DTYPES, check_arguments
 from benchmate.ops.errors import OperatorFailed
-from benchmate.ops.spec import DTYPES, check_arguments
 
 FILLS = ("uniform", "normal", "zeros")
 INTEGERS = (-10, 9)  # inclusive
@@ -139,7 +139,7 @@ def _itemsize(name: str) -> int:
 
 def _check_fits(config: Any, device: str) -> None:
     """Refuse what cannot fit before asking for it: an allocation that is granted and then touched ends the process."""
-    from benchmate.ops.place import free_bytes
+    from benchmate.ops.device import free_bytes
 
     needed = bytes_of(config)
     if needed < 1 << 26:

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmate.ops import registry
 from benchmate.ops.errors import OpsError
-from benchmate.ops.ranges import has_macros
+from benchmate.ops.macros import has_macros
 
 # Names of element types in a configuration -> names in torch.
 DTYPES = {

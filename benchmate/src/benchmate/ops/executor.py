@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmate.ops import exec_modes, figures, labels, registry
-from benchmate.ops.differentiation import autograd_passes, leaves_of, tensors_in
+from benchmate.ops import exec_modes, profiler_ranges, registry, roofline
+from benchmate.ops.autograd import autograd_passes, leaves_of, tensors_in
+from benchmate.ops.config_file import Input, OperatorSpec
+from benchmate.ops.device import place_of
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped
 from benchmate.ops.interface import OperatorInterface, Passes
 from benchmate.ops.options import Options, options_of
-from benchmate.ops.place import place_of
-from benchmate.ops.rotation import Rotation, rotated
+from benchmate.ops.rotating_inputs import Rotation, rotated
 from benchmate.ops.sampling import Sampled, sampled
-from benchmate.ops.spec import Input, OperatorSpec
 from benchmate.ops.statistics import estimate
 
 FORWARD = ("forward",)  # whose work is known
@@ -66,7 +66,7 @@ class OpExecutor:
                 self._derived(result, work, plain.moved_bytes, dtype)
         return found
 
-    def _described(self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any], found: Measured) -> figures.Work:
+    def _described(self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any], found: Measured) -> roofline.Work:
         """Work, correctness and memory, by a few calls before anything is timed."""
         place = self.place
         place.reset_peak()
@@ -78,11 +78,11 @@ class OpExecutor:
             kind = "allocator" if place.is_cuda else "resident"
             found.more["memory"] = {"kind": kind, "peak_B": peak, "over_inputs_B": max(0, peak - before)}
         parameters = getattr(self.op, "parameters", list)
-        work = figures.work(passes.forward, [args, kwargs, parameters()])
+        work = roofline.work(passes.forward, [args, kwargs, parameters()])
         if passes.reference is None:
             found.more["correctness"] = {"status": "unchecked", "reason": "not a function of its arguments alone"}
         else:
-            found.more["correctness"] = figures.check(*passes.reference, work.flops, place)
+            found.more["correctness"] = roofline.check(*passes.reference, work.flops, place)
         found.more["work"] = dataclasses.asdict(work)
         if self.options.fill == "zeros":
             found.more.setdefault("reasons", []).append("zeros")
@@ -103,7 +103,7 @@ class OpExecutor:
             made = autograd_passes(bind(args, kwargs), leaves_of(list(args), kwargs, parameters()))
             passes = dataclasses.replace(made, bind=bind)
         if self.options.is_graphed and self.place.is_cuda:
-            from benchmate.ops.graphs import captured
+            from benchmate.ops.cuda_graphs import captured
 
             return captured(passes, self.options.has_backward)
         return passes
@@ -115,7 +115,7 @@ class OpExecutor:
         for stage, count in (("warmup", options.warmup), ("measure", options.iteration)):
             if not count:
                 continue
-            with labels.stage(place, self.name, run_id, stage, direction):
+            with profiler_ranges.stage(place, self.name, run_id, stage, direction):
                 timed = mode(passes, count, options.has_backward, place, not options.is_cache_kept)
             forward = found.metric.setdefault("forward", {})
             forward[f"{stage}.time"] = timed.forward
@@ -139,7 +139,7 @@ class OpExecutor:
         place.synchronize()
         for mode in options.modes:
             turns = self._turns(passes, args, kwargs) if mode == "cold" else None
-            with labels.stage(place, self.name, run_id, "measure", "forward"):
+            with profiler_ranges.stage(place, self.name, run_id, "measure", "forward"):
                 result = _result(mode, "forward", self._one(mode, passes.forward, turns.calls if turns else ()))
             if turns is not None:
                 result["inputs"] = {"copies": len(turns.calls), "bytes": turns.total_bytes}
@@ -154,7 +154,7 @@ class OpExecutor:
             )
             return
         for mode in options.modes:
-            with labels.stage(place, self.name, run_id, "measure", "backward"):
+            with profiler_ranges.stage(place, self.name, run_id, "measure", "backward"):
                 found.results.append(_result(mode, "backward", self._one(mode, again)))
 
     def _turns(self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any]) -> Rotation | None:
@@ -166,7 +166,7 @@ class OpExecutor:
         more = {} if agree is None else {"agree": agree}
         return sampled(mode, call, self.place, self.options.rule, in_turn=in_turn, **more)
 
-    def _derived(self, result: dict[str, Any], work: figures.Work | None, moved: int | None, dtype: str) -> None:
+    def _derived(self, result: dict[str, Any], work: roofline.Work | None, moved: int | None, dtype: str) -> None:
         """Rates and shares of the peaks, of forward passes: what a backward pass does is not declared."""
         if work is None or result["pass"] not in FORWARD:
             return
@@ -184,9 +184,9 @@ class OpExecutor:
         if self.options.has_peaks:
             # What fits into the cache stays there from call to call, unless it is thrown out.
             is_in_memory = result["mode"] == "cold" or total > self.place.cache_bytes
-            tf32 = figures.may_use_tf32(work, dtype, self.place)
-            peaks = figures.peaks(self.place, dtype, tf32=tf32)
-            share = figures.share_of_peak(work.flops, total if is_in_memory else None, seconds, peaks)
+            tf32 = roofline.may_use_tf32(work, dtype, self.place)
+            peaks = roofline.peaks(self.place, dtype, tf32=tf32)
+            share = roofline.share_of_peak(work.flops, total if is_in_memory else None, seconds, peaks)
             if share is not None:
                 result["peak_share"], of = share
                 result["peak_of"] = f"{of} (tf32)" if tf32 and of == "compute" else of

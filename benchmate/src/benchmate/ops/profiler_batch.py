@@ -14,9 +14,9 @@ from multiprocessing import resource_tracker, shared_memory
 from pathlib import Path
 from typing import Any
 
-from benchmate.ops.labels import MEASURED
+from benchmate.ops.config_file import Input
 from benchmate.ops.options import Options, Profiler
-from benchmate.ops.spec import Input
+from benchmate.ops.profiler_ranges import MEASURED
 
 logger = logging.getLogger("benchmate.ops")
 

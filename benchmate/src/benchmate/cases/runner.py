@@ -13,16 +13,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchmate.cases import records
+from benchmate.cases import step_records
 from benchmate.cases.command import FAILED, INTERRUPTED, PASSED
-from benchmate.cases.context import describe
+from benchmate.cases.device_locks import HeldError, Locks, names_of
 from benchmate.cases.formats import Format, open_format, status_line
 from benchmate.cases.isolation import Forks, Isolation, IsolationError, Spawn
-from benchmate.cases.locks import HeldError, Locks, names_of
+from benchmate.cases.machine_context import describe
 from benchmate.cases.options import Options, UsageError
+from benchmate.cases.outcome import supervise
 from benchmate.cases.registry import Case
 from benchmate.cases.results import Result, aggregates, result_of
-from benchmate.cases.supervise import supervise
 
 SLIP = "CUDA_VISIBLE_GPU"
 """What the few-bit library's page calls CUDA_VISIBLE_DEVICES."""
@@ -38,7 +38,7 @@ class Parent:
     def __init__(self, options: Options, cases: Sequence[Case]) -> None:
         self._options, self._cases = options, cases
         self._results: list[Result] = []
-        self._is_step = records.is_step(os.environ)
+        self._is_step = step_records.is_step(os.environ)
 
     def carry_out(self) -> int:
         """Run them; the exit code. Raises UsageError."""
@@ -98,7 +98,7 @@ class Parent:
                 _say(f"{case.name}: {status_line(result)}")
             own = [one for one in self._results if one.case is case]
             if self._is_step and len(own) == options.repetitions:
-                records.tell(own)
+                step_records.tell(own)
 
     def _one(self, case: Case, repetition: int, isolation: Isolation, devices: _Devices) -> Result:
         before = devices.foreign()

@@ -13,7 +13,7 @@ import pytest
 from agent import Agent
 from programs import Program
 
-from benchmate.cases.locks import HeldError, Locks, names_of
+from benchmate.cases.device_locks import HeldError, Locks, names_of
 
 NOBODY = pytest.fail
 QUIET = """
