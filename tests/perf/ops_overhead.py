@@ -31,7 +31,7 @@ except ImportError:
 from benchmate.ops import exec_modes, roofline, sampling
 from benchmate.ops.benchmark import Benchmark, BenchmarkConfig
 from benchmate.ops.data_generators import DefaultDataGenerator
-from benchmate.ops.device import Place
+from benchmate.ops.device import TorchDevice
 from benchmate.ops.operators import operator
 from benchmate.ops.options import Options
 
@@ -54,12 +54,12 @@ print(host_peak_bytes(), file=sys.stderr)
 def one_element() -> None:
     """Times by timeit, mode hot and mode discrete, interleaved."""
     a, b = torch.rand(1), torch.rand(1)
-    place = Place("cpu")
+    place = TorchDevice("cpu")
     passes = operator("torch.add").passes([a, b], {})
     timer = timeit.Timer("add(a, b)", globals={"add": torch.add, "a": a, "b": b})
     best = {"timeit": float("inf"), "hot": float("inf"), "discrete": float("inf")}
     for _ in range(ROUNDS):
-        with sampling.quiet():
+        with sampling.gc_paused():
             best["timeit"] = min(best["timeit"], *(taken / BLOCK for taken in timer.repeat(BLOCKS, BLOCK)))
             blocks = (sampling.block_s(passes.forward, BLOCK, place) / BLOCK for _ in range(BLOCKS))
             best["hot"] = min(best["hot"], *blocks)
@@ -99,7 +99,7 @@ def host_time() -> None:
         }
     }
     DefaultDataGenerator.get_data = counted(DefaultDataGenerator.get_data)  # type: ignore[method-assign]
-    roofline.check = counted(roofline.check)
+    roofline.check_output = counted(roofline.check_output)
     exec_modes.MODES["discrete"] = counted(exec_modes.discrete)
     for form in ("original", "rich"):
         best = float("inf")

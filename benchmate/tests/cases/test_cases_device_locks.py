@@ -13,7 +13,7 @@ import pytest
 from agent import Agent
 from programs import Program
 
-from benchmate.cases.device_locks import HeldError, Locks, names_of
+from benchmate.cases.device_locks import DeviceInUseError, DeviceLocks, lock_names
 
 NOBODY = pytest.fail
 QUIET = """
@@ -24,7 +24,7 @@ QUIET = """
 
 
 def test_a_lock_is_named_by_kind_and_uuid_and_signed_by_its_holder(tmp_path: Path) -> None:
-    locks = Locks(str(tmp_path))
+    locks = DeviceLocks(str(tmp_path))
     locks.take(["cuda-GPU-1"], "bench.py -f x", 0.0, NOBODY)
     whose = json.loads((tmp_path / "cuda-GPU-1.lock").read_text())
     assert (whose["command"], whose["host"]) == ("bench.py -f x", socket.gethostname())
@@ -32,9 +32,11 @@ def test_a_lock_is_named_by_kind_and_uuid_and_signed_by_its_holder(tmp_path: Pat
 
 
 def test_another_may_have_it_when_it_is_let_go(tmp_path: Path) -> None:
-    first, second = Locks(str(tmp_path)), Locks(str(tmp_path))
+    first, second = DeviceLocks(str(tmp_path)), DeviceLocks(str(tmp_path))
     first.take(["cuda-b", "cuda-a"], "bench.py", 0.0, NOBODY)
-    with pytest.raises(HeldError, match=r"cuda-b is in use by bench.py \(pid \d+, user .*\); --lock wait waits for it"):
+    with pytest.raises(
+        DeviceInUseError, match=r"cuda-b is in use by bench.py \(pid \d+, user .*\); --lock wait waits for it"
+    ):
         second.take(["cuda-b"], "other.py", 0.0, NOBODY)
     first.release()
     second.take(["cuda-b"], "other.py", 0.0, NOBODY)
@@ -42,9 +44,9 @@ def test_another_may_have_it_when_it_is_let_go(tmp_path: Path) -> None:
 
 
 def test_who_waits_says_for_whom(tmp_path: Path) -> None:
-    first, second, said = Locks(str(tmp_path)), Locks(str(tmp_path)), []
+    first, second, said = DeviceLocks(str(tmp_path)), DeviceLocks(str(tmp_path)), []
     first.take(["cuda-a"], "bench.py", 0.0, NOBODY)
-    with pytest.raises(HeldError):
+    with pytest.raises(DeviceInUseError):
         second.take(["cuda-a"], "other.py", 0.01, said.append)
     assert [text.partition(" (")[0] for text in said] == ["waiting for cuda-a, in use by bench.py"]
     first.release()
@@ -52,9 +54,9 @@ def test_who_waits_says_for_whom(tmp_path: Path) -> None:
 
 def test_devices_that_the_step_holds_are_not_locked_again() -> None:
     held = {"MILABENCH_DEVICES_HELD": "GPU-1,GPU-2"}
-    assert names_of(["GPU-1", "GPU-3"], "cuda", held) == ("cuda-GPU-3",)
-    assert names_of([], "cpu", {"MILABENCH_DEVICES_HELD": "cpu-host-0"}) == ()
-    assert names_of([], "cpu", {}) == (f"cpu-{socket.gethostname()}",)
+    assert lock_names(["GPU-1", "GPU-3"], "cuda", held) == ("cuda-GPU-3",)
+    assert lock_names([], "cpu", {"MILABENCH_DEVICES_HELD": "cpu-host-0"}) == ()
+    assert lock_names([], "cpu", {}) == (f"cpu-{socket.gethostname()}",)
 
 
 def devices(folder: Path, **reading: Any) -> str:
@@ -78,7 +80,7 @@ def test_a_program_holds_the_devices_that_it_sees_while_its_cases_run(
 
 
 def test_a_device_in_use_is_waited_for_or_an_end(program: Callable[[str], Program], tmp_path: Path) -> None:
-    other = Locks(str(tmp_path / "locks"))
+    other = DeviceLocks(str(tmp_path / "locks"))
     other.take(["simulated-SIM-0"], "other.py", 0.0, NOBODY)
     env = {"MILABENCH_SIMULATED_DEVICES": devices(tmp_path)}
     refused = program(QUIET).run("--lock", "fail", **env)
@@ -132,7 +134,7 @@ def test_the_agent_gets_a_main_metric_for_each_case_and_every_failure(
 
 
 def test_who_waits_for_a_device_can_be_interrupted(program: Callable[[str], Program], tmp_path: Path) -> None:
-    other = Locks(str(tmp_path / "locks"))
+    other = DeviceLocks(str(tmp_path / "locks"))
     other.take(["simulated-SIM-0"], "other.py", 0.0, NOBODY)
     running = program(QUIET).start(MILABENCH_SIMULATED_DEVICES=devices(tmp_path))
     assert running.stderr is not None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from benchmate.cases.channel import CLOSED_MEANWHILE
-from benchmate.cases.outcome import Ended, judged
+from benchmate.cases.outcome import CaseOutcome, classify_exit
 
 PASSED = {"outcome": "passed", "wall_ns": 5}
 
 
-def ended(said: dict[str, object] | None, code: int | None, **more: object) -> Ended:
+def ended(said: dict[str, object] | None, code: int | None, **more: object) -> CaseOutcome:
     about = {"late_after_s": None, "was_oom": False, "seconds": 1.0, "tail": "", **more}
-    return judged(said, code, **about)  # type: ignore[arg-type]
+    return classify_exit(said, code, **about)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ from benchmate.ops import (
     TableProduct,
     full_range,
 )
-from benchmate.ops.config_file import inputs, parse
+from benchmate.ops.config_file import iterate_inputs, parse_config
 from benchmate.ops.errors import OpsError
-from benchmate.ops.macros import expanded, variants
+from benchmate.ops.macros import argument_variants, expand_spec
 
 
 def walked(config):
-    return [one for spec in parse(config) for one in inputs(spec, "cpu")]
+    return [one for spec in parse_config(config) for one in iterate_inputs(spec, "cpu")]
 
 
 def test_a_range_holds_both_ends():
@@ -55,7 +55,7 @@ def test_args_vary_slower_than_kwargs_and_keys_in_the_order_of_the_file():
     args = [number([1, 2, 1], __range__=["value"]), number([7, 8, 1], __range__=["value"])]
     kwargs = {"beta": number([True, False], "bool", __range__=["value"])}
     made = [
-        (*(one["value"] for one in spec["args"]), spec["kwargs"]["beta"]["value"]) for spec in expanded(args, kwargs)
+        (*(one["value"] for one in spec["args"]), spec["kwargs"]["beta"]["value"]) for spec in expand_spec(args, kwargs)
     ]
     assert made == list(itertools.product((1, 2), (7, 8), (True, False)))
     shape_first = {
@@ -64,7 +64,7 @@ def test_args_vary_slower_than_kwargs_and_keys_in_the_order_of_the_file():
         "dtype": ["float", "half"],
         "__range__": ["shape", "dtype"],
     }
-    assert [(one["shape"], one["dtype"]) for one in variants(shape_first)] == [
+    assert [(one["shape"], one["dtype"]) for one in argument_variants(shape_first)] == [
         ([1, 3], "float"),
         ([1, 3], "half"),
         ([2, 3], "float"),
@@ -78,28 +78,30 @@ def test_lists_and_tuples_cross_the_variants_of_their_items():
         "value": [number([1, 2, 1], __range__=["value"]), tensor(4), number([3, 4, 1], __range__=["value"])],
         "__range__": ["value"],
     }
-    made = [[item.get("value") for item in one["value"]] for one in variants(spec)]
+    made = [[item.get("value") for item in one["value"]] for one in argument_variants(spec)]
     assert made == [[1, None, 3], [1, None, 4], [2, None, 3], [2, None, 4]]
 
 
 def test_a_list_macro_takes_each_item_whole():
-    assert [one["shape"] for one in variants(tensor(__list__=["shape"], dtype="float") | {"shape": [[2, 3], [4]]})] == [
+    assert [
+        one["shape"] for one in argument_variants(tensor(__list__=["shape"], dtype="float") | {"shape": [[2, 3], [4]]})
+    ] == [
         [2, 3],
         [4],
     ]
-    assert [one["value"] for one in variants(number([0.5, 3.0], "float", __list__=["value"]))] == [0.5, 3.0]
+    assert [one["value"] for one in argument_variants(number([0.5, 3.0], "float", __list__=["value"]))] == [0.5, 3.0]
 
 
 def test_a_copy_takes_an_element_of_another_argument_after_expansion():
     second = {"type": "tensor", "dtype": "float", "shape": [0, 8], "__copy__": [{"shape": [0, [0, 1]]}]}
     args = [{"type": "tensor", "dtype": "float", "shape": [4, [2, 3, 1]], "__range__": ["shape"]}, second]
-    assert [[one["shape"] for one in spec["args"]] for spec in expanded(args, {})] == [
+    assert [[one["shape"] for one in spec["args"]] for spec in expand_spec(args, {})] == [
         [[4, 2], [2, 8]],
         [[4, 3], [3, 8]],
     ]
     second["__copy__"] = [{"shape": [0, [0, 9]]}]
     with pytest.raises(OpsError, match=r"args\[1\].__copy__"):
-        list(expanded(args, {}))
+        list(expand_spec(args, {}))
 
 
 def test_ids_are_config_build_input_and_do_not_accumulate():
@@ -141,4 +143,4 @@ def test_the_iterators_yield_ids_and_specifications():
 
 def test_an_enormous_product_is_walked_one_by_one():
     args = [number([1, 10**6, 1], __range__=["value"])] * 6
-    assert [one["args"][5]["value"] for one in itertools.islice(expanded(args, {}), 3)] == [1, 2, 3]
+    assert [one["args"][5]["value"] for one in itertools.islice(expand_spec(args, {}), 3)] == [1, 2, 3]

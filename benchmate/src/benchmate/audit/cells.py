@@ -35,7 +35,7 @@ class Cell:
         return asdict(self)
 
 
-def cells_of(batches: Sequence[int], warmups: Sequence[int], syncs: Sequence[str]) -> tuple[Cell, ...]:
+def make_cells(batches: Sequence[int], warmups: Sequence[int], syncs: Sequence[str]) -> tuple[Cell, ...]:
     """Every combination, and for each batch its last cell once more."""
     found = []
     for batch in batches:
@@ -45,7 +45,7 @@ def cells_of(batches: Sequence[int], warmups: Sequence[int], syncs: Sequence[str
     return tuple(found)
 
 
-def blocks_of(cells: Sequence[Cell], processes: int, seed: int | None) -> tuple[tuple[int, Cell], ...]:
+def shuffled_blocks(cells: Sequence[Cell], processes: int, seed: int | None) -> tuple[tuple[int, Cell], ...]:
     """Every cell once in each of `processes` blocks; shuffled within each block with `seed`, None keeps the order."""
     chance = random.Random(seed)
     order = []

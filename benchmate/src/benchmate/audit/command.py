@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import IO, Any
 
 import benchmate
-from benchmate.audit.cells import CLOCKS, SYNCS, Cell, blocks_of, cells_of
+from benchmate.audit.cells import CLOCKS, SYNCS, Cell, make_cells, shuffled_blocks
 from benchmate.audit.models import BUILT_IN, EXPECTED
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the audit; 0 when every cell was measured, 1 when one was not, 2 when nothing could be begun."""
     options = _parser().parse_args(argv)
-    cells = cells_of(options.batch, options.warmup, options.sync)
-    order = blocks_of(cells, options.processes, options.seed if options.shuffle else None)
+    cells = make_cells(options.batch, options.warmup, options.sync)
+    order = shuffled_blocks(cells, options.processes, options.seed if options.shuffle else None)
     failed = 0
     with ExitStack() as stack:
         out = stack.enter_context(Path(options.out).open("a")) if options.out else None

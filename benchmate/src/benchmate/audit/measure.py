@@ -17,7 +17,7 @@ NO_EVENTS = "no accelerator here: a CPU has done its work when the call returns"
 
 
 @dataclass(kw_only=True)
-class Result:
+class CellTimes:
     """What one process found; times in integer nanoseconds.
 
     `wall_ns` from before a call to after it, with the wait for the device where the cell waits after each; `enqueue_ns`
@@ -41,9 +41,9 @@ class Result:
         return asdict(self)
 
 
-def measure(call: Callable[[], Any], cell: Cell, *, device: str, calls: int, seconds: float) -> Result:
+def measure_cell(call: Callable[[], Any], cell: Cell, *, device: str, calls: int, seconds: float) -> CellTimes:
     """Time `calls` calls, or fewer when they take longer than `seconds` together: 30 at least, of very slow ones 6."""
-    result = Result(device=device)
+    result = CellTimes(device=device)
     wait, make_event = _device_tools(device, result)
     wait()
     for _ in range(cell.warmup):
@@ -66,7 +66,7 @@ def measure(call: Callable[[], Any], cell: Cell, *, device: str, calls: int, sec
 def _loop(
     call: Callable[[], Any],
     cell: Cell,
-    result: Result,
+    result: CellTimes,
     wait: Callable[[], None],
     make_event: Callable[[], Any] | None,
     calls: int,
@@ -108,7 +108,7 @@ def _loop(
         result.event_ns.append(round(before.elapsed_time(after) * 1e6))
 
 
-def _device_tools(device: str, result: Result) -> tuple[Callable[[], None], Callable[[], Any] | None]:
+def _device_tools(device: str, result: CellTimes) -> tuple[Callable[[], None], Callable[[], Any] | None]:
     """How to wait for the device, and how to make an event; None, and why, where there are none."""
     if device == "cpu":
         result.absent = NO_EVENTS

@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
 
 def _measured(wanted: dict[str, Any]) -> dict[str, Any]:
     from benchmate.audit.cells import Cell
-    from benchmate.audit.measure import best_device, measure
+    from benchmate.audit.measure import best_device, measure_cell
     from benchmate.audit.models import make_call
 
     if wanted.get("threads"):
@@ -37,7 +37,7 @@ def _measured(wanted: dict[str, Any]) -> dict[str, Any]:
     begin = perf_counter_ns()
     call = make_call(wanted["model"], cell.batch, device)
     made_ns = perf_counter_ns() - begin
-    found = measure(call, cell, device=clock, calls=wanted["calls"], seconds=wanted["seconds"])
+    found = measure_cell(call, cell, device=clock, calls=wanted["calls"], seconds=wanted["seconds"])
     found.device = device
     return {**found.as_dict(), "made_ns": made_ns}
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from benchmate.cases.channel import CLOSED_MEANWHILE, Channel
-from benchmate.cases.lifecycle import live
-from benchmate.cases.options import Effort, Options, UsageError, parse
+from benchmate.cases.lifecycle import run_case
+from benchmate.cases.options import CaseOptions, Effort, UsageError, parse_options
 from benchmate.cases.processes import die_with_parent
 from benchmate.cases.registry import REGISTRY, Case, Registry
 
@@ -27,7 +27,7 @@ _DESCRIPTOR = re.compile(r"fd:(\d+)")
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the registered cases as the command line says, and exit: 0 all passed, 1 a case did not, 2 usage, 3 nothing matched."""
-    code = run(sys.argv[1:] if argv is None else argv, REGISTRY)
+    code = run_program(sys.argv[1:] if argv is None else argv, REGISTRY)
     if sys.stdout is not None:
         try:
             sys.stdout.flush()
@@ -41,10 +41,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-def run(argv: Sequence[str], registry: Registry) -> int:
+def run_program(argv: Sequence[str], registry: Registry) -> int:
     """The same, as an exit code."""
     try:
-        options = parse(argv, os.environ)
+        options = parse_options(argv, os.environ)
         match options.action:
             case "one":
                 return _live_here(options, registry)
@@ -58,15 +58,15 @@ def run(argv: Sequence[str], registry: Registry) -> int:
         cases = registry.matching(options.pattern, negated=options.negated)
         if not cases:
             return _nothing(options, registry)
-        from benchmate.cases.runner import Parent
+        from benchmate.cases.runner import CaseRunner
 
-        return Parent(options, cases).carry_out()
+        return CaseRunner(options, cases).carry_out()
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
 
 
-def _list(options: Options, registry: Registry) -> int:
+def _list(options: CaseOptions, registry: Registry) -> int:
     cases = registry.matching(options.pattern, negated=options.negated)
     names = [case.name for case in cases if options.listed.search(case.name)]
     if not names:
@@ -81,7 +81,7 @@ def _list(options: Options, registry: Registry) -> int:
     return PASSED
 
 
-def _nothing(options: Options, registry: Registry) -> int:
+def _nothing(options: CaseOptions, registry: Registry) -> int:
     if not registry.cases:
         print("error: no cases are registered; put @register(name='...') before a function or class", file=sys.stderr)
     else:
@@ -94,7 +94,7 @@ def _nothing(options: Options, registry: Registry) -> int:
 # ------------------------------------------------------------------------------------------------- in the case's process
 
 
-def _live_here(options: Options, registry: Registry) -> int:
+def _live_here(options: CaseOptions, registry: Registry) -> int:
     """Run one case in this process, which is its own; the result goes where -s says, else to standard output."""
     case = registry.cases.get(options.name)
     if case is None:
@@ -111,7 +111,7 @@ def _live_here(options: Options, registry: Registry) -> int:
 
 def _live_into(descriptor: int | None, case: Case, effort: Effort) -> int:
     channel = None if descriptor is None else Channel(descriptor)
-    said = {"name": case.name, **live(case, effort)}
+    said = {"name": case.name, **run_case(case, effort)}
     if channel is None:
         from benchmate.records import encode
 
@@ -122,7 +122,7 @@ def _live_into(descriptor: int | None, case: Case, effort: Effort) -> int:
     return FAILED if channel is None and said["outcome"] == "failed" else PASSED
 
 
-def _forked(options: Options, registry: Registry) -> Callable[[str, int], int]:
+def _forked(options: CaseOptions, registry: Registry) -> Callable[[str, int], int]:
     """What the fork of a warm interpreter does."""
     return lambda name, descriptor: _live_into(descriptor, registry.cases[name], options.effort)
 

@@ -16,11 +16,11 @@ FOLDERS = ("/run/lock/milabench", "/tmp/milabench-locks")
 _PERIOD_S = 0.1
 
 
-class HeldError(Exception):
+class DeviceInUseError(Exception):
     """A device that somebody else measures on; the text names it and its holder."""
 
 
-class Locks:
+class DeviceLocks:
     """What this program holds. `folder` is where the lock files are, None for the machine's."""
 
     def __init__(self, folder: str | None = None) -> None:
@@ -42,7 +42,7 @@ class Locks:
             descriptor = self._open(name)
             try:
                 _lock(name, descriptor, deadline, say)
-            except HeldError:
+            except DeviceInUseError:
                 os.close(descriptor)
                 raise
             os.set_inheritable(descriptor, True)
@@ -79,7 +79,7 @@ class Locks:
         raise OSError(f"{' and '.join(self._folders)}: no folder for device locks can be written")
 
 
-def names_of(uuids: Iterable[str], arch: str, env: Mapping[str, str]) -> tuple[str, ...]:
+def lock_names(uuids: Iterable[str], arch: str, env: Mapping[str, str]) -> tuple[str, ...]:
     """The locks to take for these devices; without any, the machine's processor counts as one.
 
     Those in MILABENCH_DEVICES_HELD are held by the agent of the step that this program is.
@@ -98,7 +98,7 @@ def _lock(name: str, descriptor: int, deadline: float | None, say: Callable[[str
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         if deadline is not None and time.monotonic() >= deadline:
-            raise HeldError(f"{name} is in use by {_holder(descriptor)}; --lock wait waits for it")
+            raise DeviceInUseError(f"{name} is in use by {_holder(descriptor)}; --lock wait waits for it")
         if not has_said:
             has_said = True
             say(f"waiting for {name}, in use by {_holder(descriptor)}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TextIO
 
 from benchmate.cases.options import TIME_UNITS
-from benchmate.cases.results import Aggregate, Result, by_case
+from benchmate.cases.results import Aggregate, CaseResult, group_by_case
 from benchmate.records import encode
 
 NOT_MEASURED = "NaN"
@@ -29,20 +29,20 @@ _GOOGLE_COLUMNS = (
 )
 
 
-class Format(Protocol):
+class ResultFormat(Protocol):
     """Writes results as they come, or all at the end."""
 
     def begin(self, context: Mapping[str, Any], names: Sequence[str]) -> None:
         """What stands above the results, of which there will be those of these cases."""
 
-    def add(self, result: Result) -> None:
+    def add(self, result: CaseResult) -> None:
         """One more result."""
 
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
+    def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         """All that there are, also when the program was interrupted."""
 
 
-class Table:
+class TableFormat:
     """`Name Wall Time CUDA Memory`: nanoseconds of an iteration and bytes, a line for each process, separated by spaces."""
 
     def __init__(self, out: TextIO, *, aggregates_only: bool) -> None:
@@ -52,13 +52,13 @@ class Table:
         """See Format."""
         self._line("Name", "Wall Time", "CUDA Memory")
 
-    def add(self, result: Result) -> None:
+    def add(self, result: CaseResult) -> None:
         """See Format."""
         if not self._aggregates_only:
             status = () if result.outcome == "passed" and not result.reasons else (status_line(result),)
             self._line(result.case.name, _whole(result.real_ns), _memory(result), *status)
 
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
+    def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         """See Format."""
         for one in aggregates:
             self._line(f"{one.case.name}_{one.name}", f"{one.real_ns:.6g}", NOT_MEASURED)
@@ -70,7 +70,7 @@ class Table:
         print(*words, file=self._out, flush=True)
 
 
-class Csv:
+class CsvFormat:
     """The columns of the few-bit library, then ours; a line for each process, at once on disk."""
 
     def __init__(self, out: TextIO, *, aggregates_only: bool) -> None:
@@ -82,12 +82,12 @@ class Csv:
         self._writer.writeheader()
         self._out.flush()
 
-    def add(self, result: Result) -> None:
+    def add(self, result: CaseResult) -> None:
         """See Format."""
         if not self._aggregates_only:
             self._row(_csv_row(result))
 
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
+    def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         """See Format."""
         for one in aggregates:
             times = {"wall_time": f"{one.real_ns:.6g}", "cpu_time": f"{one.process_ns:.6g}"}
@@ -102,7 +102,7 @@ class Csv:
         self._out.flush()
 
 
-class Json:
+class JsonFormat:
     """Everything that is known, with its units; `{"schema": 1, "context", "cases": [{"name", "params", "results"}]}`."""
 
     def __init__(self, out: TextIO, *, aggregates_only: bool) -> None:
@@ -113,13 +113,13 @@ class Json:
         """See Format."""
         self._context = context
 
-    def add(self, result: Result) -> None:
+    def add(self, result: CaseResult) -> None:
         """See Format."""
 
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
+    def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         """See Format."""
         cases = []
-        for case, members in by_case(results):
+        for case, members in group_by_case(results):
             own = [one for one in aggregates if one.case.name == case.name]
             cases.append(
                 {
@@ -132,7 +132,7 @@ class Json:
         _write_json(self._out, {"schema": 1, "context": self._context, "cases": cases})
 
 
-class GoogleJson:
+class GoogleJsonFormat:
     """The schema of Google Benchmark, version 1, in strict JSON: what is no number is left out."""
 
     def __init__(self, out: TextIO, *, unit: str, aggregates_only: bool) -> None:
@@ -143,16 +143,16 @@ class GoogleJson:
         """See Format."""
         self._context = context
 
-    def add(self, result: Result) -> None:
+    def add(self, result: CaseResult) -> None:
         """See Format."""
 
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
+    def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         """See Format."""
         rows = google_rows(results, aggregates, self._unit, aggregates_only=self._aggregates_only)
         _write_json(self._out, {"context": self._context, "benchmarks": rows})
 
 
-class GoogleCsv:
+class GoogleCsvFormat:
     """The columns of Google Benchmark's CSV, the counters of all cases behind them; at the end, when all are known."""
 
     def __init__(self, out: TextIO, *, unit: str, aggregates_only: bool) -> None:
@@ -161,10 +161,10 @@ class GoogleCsv:
     def begin(self, context: Mapping[str, Any], names: Sequence[str]) -> None:
         """See Format."""
 
-    def add(self, result: Result) -> None:
+    def add(self, result: CaseResult) -> None:
         """See Format."""
 
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
+    def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         """See Format."""
         counters = sorted({name for one in results for name in one.counters})
         self._out.write(",".join([*_GOOGLE_COLUMNS, *(f'"{name}"' for name in counters)]) + "\n")
@@ -176,7 +176,7 @@ class GoogleCsv:
         self._out.flush()
 
 
-class Console:
+class ConsoleFormat:
     """The table that Google Benchmark shows."""
 
     def __init__(self, out: TextIO, *, unit: str, tabular: bool, aggregates_only: bool) -> None:
@@ -190,7 +190,7 @@ class Console:
         where = f"Run on {context['num_cpus']} processors of {context['host_name']}"
         self._out.write(f"{context['date']}\nRunning {context['executable']}\n{where}\n")
 
-    def add(self, result: Result) -> None:
+    def add(self, result: CaseResult) -> None:
         """See Format."""
         if self._aggregates_only:
             return
@@ -203,7 +203,7 @@ class Console:
             word = "SKIPPED" if result.outcome == "skipped" else "ERROR"
             self._write(f"{result.case.name:<{self._width}} {word}: '{_message(result)}'")
 
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
+    def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         """See Format."""
         for one in aggregates:
             self._line(
@@ -243,11 +243,11 @@ class Console:
 
 
 def google_rows(
-    results: Sequence[Result], aggregates: Sequence[Aggregate], unit: str, *, aggregates_only: bool
+    results: Sequence[CaseResult], aggregates: Sequence[Aggregate], unit: str, *, aggregates_only: bool
 ) -> list[dict[str, Any]]:
     """The entries of `benchmarks`: the processes of each case, then its aggregates; what failed is never left out."""
     rows = []
-    for case, members in by_case(results):
+    for case, members in group_by_case(results):
         own = [one for one in aggregates if one.case.name == case.name]
         for one in members:
             if aggregates_only and own and one.is_measured:
@@ -260,7 +260,7 @@ def google_rows(
     return rows
 
 
-def _identity(one: Result | Aggregate, repetitions: int) -> dict[str, Any]:
+def _identity(one: CaseResult | Aggregate, repetitions: int) -> dict[str, Any]:
     is_aggregate = isinstance(one, Aggregate)
     return {
         "name": f"{one.case.name}_{one.name}" if isinstance(one, Aggregate) else one.case.name,
@@ -272,7 +272,7 @@ def _identity(one: Result | Aggregate, repetitions: int) -> dict[str, Any]:
     }
 
 
-def _google_run(one: Result, unit: str) -> dict[str, Any]:
+def _google_run(one: CaseResult, unit: str) -> dict[str, Any]:
     """A process's own keys. A failed one has no times: what compares then leaves it out, and does not see a zero."""
     row: dict[str, Any] = {}
     if one.outcome == "skipped":
@@ -305,37 +305,37 @@ def _google_aggregate(one: Aggregate, unit: str) -> dict[str, Any]:
     }
 
 
-def open_format(kind: str, out: TextIO, *, unit: str, tabular: bool, aggregates_only: bool) -> Format:
+def open_format(kind: str, out: TextIO, *, unit: str, tabular: bool, aggregates_only: bool) -> ResultFormat:
     """The writer of a format: stdout, csv, json, google-console, google-json or google-csv."""
-    makers: dict[str, Callable[[], Format]] = {
-        "stdout": lambda: Table(out, aggregates_only=aggregates_only),
-        "csv": lambda: Csv(out, aggregates_only=aggregates_only),
-        "json": lambda: Json(out, aggregates_only=aggregates_only),
-        "google-console": lambda: Console(out, unit=unit, tabular=tabular, aggregates_only=aggregates_only),
-        "google-json": lambda: GoogleJson(out, unit=unit, aggregates_only=aggregates_only),
-        "google-csv": lambda: GoogleCsv(out, unit=unit, aggregates_only=aggregates_only),
+    makers: dict[str, Callable[[], ResultFormat]] = {
+        "stdout": lambda: TableFormat(out, aggregates_only=aggregates_only),
+        "csv": lambda: CsvFormat(out, aggregates_only=aggregates_only),
+        "json": lambda: JsonFormat(out, aggregates_only=aggregates_only),
+        "google-console": lambda: ConsoleFormat(out, unit=unit, tabular=tabular, aggregates_only=aggregates_only),
+        "google-json": lambda: GoogleJsonFormat(out, unit=unit, aggregates_only=aggregates_only),
+        "google-csv": lambda: GoogleCsvFormat(out, unit=unit, aggregates_only=aggregates_only),
     }
     return makers[kind]()
 
 
-def status_line(result: Result) -> str:
+def status_line(result: CaseResult) -> str:
     """How a process ended, in one phrase."""
     reasons = f" ({', '.join(result.reasons)})" if result.reasons else ""
     why = f" ({result.why})" if result.why else ""
     return f"{result.outcome}{why}: {_message(result)}{reasons}"
 
 
-def _message(result: Result) -> str:
+def _message(result: CaseResult) -> str:
     return " ".join(result.detail.split()) or result.why or result.outcome
 
 
-def _unaggregated(results: Sequence[Result], aggregates: Sequence[Aggregate]) -> list[Result]:
+def _unaggregated(results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> list[CaseResult]:
     """Those that no aggregate stands for: they are told even where only aggregates are wanted."""
     names = {one.case.name for one in aggregates}
     return [one for one in results if not one.is_measured or one.case.name not in names]
 
 
-def _csv_row(one: Result) -> dict[str, Any]:
+def _csv_row(one: CaseResult) -> dict[str, Any]:
     return {
         "cuda_memory_usage": _memory(one),
         "name": one.case.name,
@@ -354,7 +354,7 @@ def _csv_row(one: Result) -> dict[str, Any]:
     }
 
 
-def _json_row(one: Result) -> dict[str, Any]:
+def _json_row(one: CaseResult) -> dict[str, Any]:
     """Seconds and bytes; `wall_time` and `cpu_time` of one iteration."""
     row: dict[str, Any] = {"repetition": one.repetition, "outcome": one.outcome}
     if one.is_measured:
@@ -377,7 +377,7 @@ def _whole(number: float) -> str:
     return NOT_MEASURED if math.isnan(number) else str(round(number))
 
 
-def _memory(one: Result) -> str:
+def _memory(one: CaseResult) -> str:
     return str(one.memory.get("cuda_memory_usage", NOT_MEASURED))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
-from benchmate.cases.memory_peaks import Peaks
+from benchmate.cases.memory_peaks import MemoryPeaks
 from benchmate.cases.options import Effort
 from benchmate.cases.registry import Case, Skip, State, takes_state
 from benchmate.clock import now_ns, wait_for_devices
@@ -20,13 +20,13 @@ _AIM = 1.4  # a trial aims beyond the least time, so that the next one rarely fa
 _NEGLIGIBLE = 0.1  # of the least time: too short a trial to predict from
 
 
-def live(case: Case, effort: Effort) -> dict[str, Any]:
+def run_case(case: Case, effort: Effort) -> dict[str, Any]:
     """What came of the case: `outcome` passed, failed (with why and detail) or skipped, times in ns, memory in bytes.
 
     Nothing is raised: what a case raises is its failure. A failure in `run` does not keep `teardown` from being called.
     """
     said: dict[str, Any] = {"outcome": "passed"}
-    state, peaks = State(), Peaks()
+    state, peaks = State(), MemoryPeaks()
     part = "setup"
     try:
         peaks.begin()
@@ -36,7 +36,7 @@ def live(case: Case, effort: Effort) -> dict[str, Any]:
         peaks.after_setup()
         part = "run"
         try:
-            said |= measure(run, effort)
+            said |= measure_run(run, effort)
             peaks.after_run()
             part = "teardown"
         finally:
@@ -51,7 +51,7 @@ def live(case: Case, effort: Effort) -> dict[str, Any]:
     return said
 
 
-def measure(run: Callable[[], object], effort: Effort) -> dict[str, Any]:
+def measure_run(run: Callable[[], object], effort: Effort) -> dict[str, Any]:
     """Call `run` as often as asked; `{iterations, wall_ns, cpu_ns}` of all these calls together.
 
     The device is waited for before both readings of the clock. To reach a least time, trials grow until one lasts so
@@ -67,10 +67,10 @@ def measure(run: Callable[[], object], effort: Effort) -> dict[str, Any]:
         wall_ns, cpu_ns = _timed(run, iterations)
         if wall_ns >= least_ns or iterations >= MOST_ITERATIONS:
             return {"iterations": iterations, "wall_ns": wall_ns, "cpu_ns": cpu_ns}
-        iterations = next_trial(iterations, wall_ns, least_ns)
+        iterations = next_iterations(iterations, wall_ns, least_ns)
 
 
-def next_trial(iterations: int, took_ns: float, least_ns: float) -> int:
+def next_iterations(iterations: int, took_ns: float, least_ns: float) -> int:
     """How many iterations the next trial has, after one that fell short of `least_ns`."""
     is_telling = took_ns / least_ns > _NEGLIGIBLE
     wanted = iterations * _AIM * least_ns / max(took_ns, 1) if is_telling else iterations * 10

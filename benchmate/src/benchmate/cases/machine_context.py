@@ -17,7 +17,7 @@ import benchmate
 _SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "": 1}
 
 
-def describe(executable: str, remarks: Mapping[str, str]) -> dict[str, Any]:
+def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, Any]:
     """Google Benchmark's `context`, schema version 1; sizes in bytes, `date` in ISO 8601; remarks do not replace it."""
     frequency = _first_number("/proc/cpuinfo", r"cpu MHz\s*:\s*([\d.]+)")
     governor = _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")

@@ -18,7 +18,7 @@ _COMPUTE_FILES = ("/dev/nvidia-uvm", "/dev/kfd", "/dev/dri/render", "/dev/accel"
 _RESET_HIGH_WATER = "5"  # proc(5), /proc/pid/clear_refs
 
 
-class Peaks:
+class MemoryPeaks:
     """Call `begin`, `after_setup`, `after_run` in turn; `found` holds what is known."""
 
     def __init__(self) -> None:

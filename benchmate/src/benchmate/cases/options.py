@@ -40,7 +40,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class CaseOptions:
     """What was asked for. Times in seconds; `lock_wait_s` None waits without limit; `seed` shuffles when it is given."""
 
     action: Action = "run"
@@ -67,7 +67,7 @@ class Options:
     notices: tuple[str, ...] = ()
 
 
-def parse(argv: Sequence[str], env: Mapping[str, str]) -> Options:
+def parse_options(argv: Sequence[str], env: Mapping[str, str]) -> CaseOptions:
     """The options; those of Google Benchmark may also stand in the environment, in capitals. Raises UsageError."""
     given = _parser(env).parse_args(argv)
     found = _common(given)
@@ -82,7 +82,7 @@ def parse(argv: Sequence[str], env: Mapping[str, str]) -> Options:
     return replace(found, notices=notices)
 
 
-def _common(given: argparse.Namespace) -> Options:
+def _common(given: argparse.Namespace) -> CaseOptions:
     pattern, negated = _filter(given)
     lock, lock_wait_s = given.lock
     if given.preload and given.isolation != "fork":
@@ -90,7 +90,7 @@ def _common(given: argparse.Namespace) -> Options:
     effort = Effort(**given.benchmark_min_time, warmup_s=given.benchmark_min_warmup_time)
     if given.benchmark_dry_run:
         effort = Effort()
-    return Options(
+    return CaseOptions(
         pattern=pattern,
         negated=negated,
         timeout_s=given.timeout,

@@ -25,7 +25,7 @@ _LEAVING_S = 5.0  # for what a program does after its result: the limit was for 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class CaseOutcome:
     """How a case's process ended.
 
     `outcome`, `why` and `reasons` as in docs/protocol.md, section 5; `said` is what the process told of itself; `seconds` from
@@ -41,7 +41,7 @@ class Ended:
     tail: str = ""
 
 
-def supervise(isolation: Isolation, name: str, timeout_s: float, show: Callable[[bytes], None]) -> Ended:
+def supervise(isolation: Isolation, name: str, timeout_s: float, show: Callable[[bytes], None]) -> CaseOutcome:
     """Run one case in a process of its own; `show` gets the beginning of its output as it comes.
 
     Raises IsolationError when it cannot be started.
@@ -58,7 +58,7 @@ def supervise(isolation: Isolation, name: str, timeout_s: float, show: Callable[
             code = running.close()
             watched.drain()
     was_oom = code == -signal.SIGKILL and oom_kills() > before
-    return judged(
+    return classify_exit(
         watched.result(),
         code,
         late_after_s=timeout_s if is_late else None,
@@ -75,7 +75,7 @@ def _pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int
     return reading, writing
 
 
-def judged(
+def classify_exit(
     said: dict[str, Any] | None,
     code: int | None,
     *,
@@ -83,7 +83,7 @@ def judged(
     was_oom: bool,
     seconds: float,
     tail: str,
-) -> Ended:
+) -> CaseOutcome:
     """The outcome from what a process said (None: nothing) and how it ended (`code` as of subprocess; None: unknown)."""
     last = next((line for line in reversed(tail.splitlines()) if line.strip()), "").strip()
     why, detail = "", ""
@@ -94,7 +94,9 @@ def judged(
             # It was measured, then did not end as it should: gloo and some drivers abort at exit.
             reasons = ("abort-at-exit",)
             detail = _how(code) if late_after_s is None else "did not end after its result"
-        return Ended(outcome=outcome, why=why, detail=detail, reasons=reasons, said=said, seconds=seconds, tail=tail)
+        return CaseOutcome(
+            outcome=outcome, why=why, detail=detail, reasons=reasons, said=said, seconds=seconds, tail=tail
+        )
     if late_after_s is not None:
         why, detail = "timeout", f"still running after {late_after_s:g} s; -t sets the limit"
     elif was_oom:
@@ -109,7 +111,7 @@ def judged(
         why, detail = "no-data", "ended well, but without a result"
     else:
         why, detail = "exit", f"{_how(code)}{': ' if last else ''}{last}"
-    return Ended(outcome="failed", why=why, detail=detail, said={}, seconds=seconds, tail=tail)
+    return CaseOutcome(outcome="failed", why=why, detail=detail, said={}, seconds=seconds, tail=tail)
 
 
 def _how(code: int | None) -> str:

@@ -19,7 +19,7 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class CaseResult:
     """One process of a case.
 
     `outcome`, `why`, `reasons`: docs/protocol.md, 5. `wall_ns` and `cpu_ns` are nanoseconds of all `iterations` together, on the
@@ -86,11 +86,11 @@ class Aggregate:
         return self.name == "cv"
 
 
-def result_of(case: Case, repetition: int, said: Mapping[str, Any], **ended: Any) -> Result:
+def make_result(case: Case, repetition: int, said: Mapping[str, Any], **ended: Any) -> CaseResult:
     """The result from what the process said of itself and what its supervisor saw; what it should not have said is left out."""
     counters = said.get("counters")
     memory = said.get("memory")
-    return Result(
+    return CaseResult(
         case=case,
         repetition=repetition,
         iterations=said.get("iterations") or 0,
@@ -108,10 +108,10 @@ def result_of(case: Case, repetition: int, said: Mapping[str, Any], **ended: Any
     )
 
 
-def aggregates(results: Iterable[Result]) -> list[Aggregate]:
+def aggregate_results(results: Iterable[CaseResult]) -> list[Aggregate]:
     """The statistics of every case that has at least two measured processes, in the order of registration."""
     found = []
-    for case, members in by_case(results):
+    for case, members in group_by_case(results):
         measured = [one for one in members if one.is_measured]
         if len(measured) < 2:
             continue
@@ -130,9 +130,9 @@ def aggregates(results: Iterable[Result]) -> list[Aggregate]:
     return found
 
 
-def by_case(results: Iterable[Result]) -> list[tuple[Case, list[Result]]]:
+def group_by_case(results: Iterable[CaseResult]) -> list[tuple[Case, list[CaseResult]]]:
     """The results of each case, by repetition; cases in the order of registration."""
-    groups: dict[str, list[Result]] = {}
+    groups: dict[str, list[CaseResult]] = {}
     for one in results:
         groups.setdefault(one.case.name, []).append(one)
     ordered = sorted(groups.values(), key=lambda members: (members[0].case.family, members[0].case.instance))

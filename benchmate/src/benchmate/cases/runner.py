@@ -15,14 +15,14 @@ from typing import Any, NoReturn
 
 from benchmate.cases import step_records
 from benchmate.cases.command import FAILED, INTERRUPTED, PASSED
-from benchmate.cases.device_locks import HeldError, Locks, names_of
-from benchmate.cases.formats import Format, open_format, status_line
+from benchmate.cases.device_locks import DeviceInUseError, DeviceLocks, lock_names
+from benchmate.cases.formats import ResultFormat, open_format, status_line
 from benchmate.cases.isolation import Forks, Isolation, IsolationError, Spawn
-from benchmate.cases.machine_context import describe
-from benchmate.cases.options import Options, UsageError
+from benchmate.cases.machine_context import google_context
+from benchmate.cases.options import CaseOptions, UsageError
 from benchmate.cases.outcome import supervise
 from benchmate.cases.registry import Case
-from benchmate.cases.results import Result, aggregates, result_of
+from benchmate.cases.results import CaseResult, aggregate_results, make_result
 
 SLIP = "CUDA_VISIBLE_GPU"
 """What the few-bit library's page calls CUDA_VISIBLE_DEVICES."""
@@ -32,13 +32,13 @@ class _Interrupted(BaseException):
     """Somebody wants this program to end."""
 
 
-class Parent:
+class CaseRunner:
     """One run of some cases."""
 
-    def __init__(self, options: Options, cases: Sequence[Case]) -> None:
+    def __init__(self, options: CaseOptions, cases: Sequence[Case]) -> None:
         self._options, self._cases = options, cases
-        self._results: list[Result] = []
-        self._is_step = step_records.is_step(os.environ)
+        self._results: list[CaseResult] = []
+        self._is_step = step_records.has_sink(os.environ)
 
     def carry_out(self) -> int:
         """Run them; the exit code. Raises UsageError."""
@@ -47,7 +47,7 @@ class Parent:
                 self._carry_out()
         except IsolationError as error:
             raise UsageError(str(error)) from None
-        except HeldError as error:
+        except DeviceInUseError as error:
             _say(f"error: {error}")
             return FAILED
         except OSError as error:
@@ -71,17 +71,17 @@ class Parent:
             devices = stack.enter_context(_Devices())
             locks = stack.enter_context(contextlib.closing(_Held(options, devices)))
             isolation: Isolation = stack.enter_context(contextlib.closing(self._isolation(locks.descriptors())))
-            context = describe(sys.argv[0], options.context)
+            context = google_context(sys.argv[0], options.context)
             for each in formats:
                 each.begin(context, [case.name for case in cases])
             try:
                 self._measure(cases, isolation, devices, formats)
             finally:
                 for each in formats:
-                    each.end(self._results, aggregates(self._results))
+                    each.end(self._results, aggregate_results(self._results))
 
     def _measure(
-        self, cases: Sequence[Case], isolation: Isolation, devices: _Devices, formats: Sequence[Format]
+        self, cases: Sequence[Case], isolation: Isolation, devices: _Devices, formats: Sequence[ResultFormat]
     ) -> None:
         options = self._options
         todo = [(case, repetition) for case in cases for repetition in range(options.repetitions)]
@@ -98,9 +98,9 @@ class Parent:
                 _say(f"{case.name}: {status_line(result)}")
             own = [one for one in self._results if one.case is case]
             if self._is_step and len(own) == options.repetitions:
-                step_records.tell(own)
+                step_records.record_case(own)
 
-    def _one(self, case: Case, repetition: int, isolation: Isolation, devices: _Devices) -> Result:
+    def _one(self, case: Case, repetition: int, isolation: Isolation, devices: _Devices) -> CaseResult:
         before = devices.foreign()
         ended = supervise(isolation, case.name, self._options.timeout_s, _show)
         foreign = sorted({*before, *devices.foreign()})
@@ -108,7 +108,7 @@ class Parent:
         if foreign:
             reasons = (*reasons, "contended")
             detail = detail or f"other processes on the device: {', '.join(map(str, foreign))}"
-        return result_of(
+        return make_result(
             case,
             repetition,
             ended.said,
@@ -129,7 +129,7 @@ class Parent:
             return Spawn(_program(), arguments, kept)
         return Forks(_program(), (*arguments, "--isolation=fork", f"--preload={','.join(options.preload)}"), kept)
 
-    def _formats(self, stack: contextlib.ExitStack) -> list[Format]:
+    def _formats(self, stack: contextlib.ExitStack) -> list[ResultFormat]:
         options, made = self._options, []
         for output in options.outputs:
             stream: Any = sys.stdout
@@ -185,13 +185,13 @@ class _Devices:
 class _Held:
     """The locks of a run, until `close`."""
 
-    def __init__(self, options: Options, devices: _Devices) -> None:
+    def __init__(self, options: CaseOptions, devices: _Devices) -> None:
         # Elsewhere than where all programs of this machine look for each other: for tests that run side by side.
-        self._locks = Locks(os.environ.get("MILABENCH_LOCK_DIR"))
+        self._locks = DeviceLocks(os.environ.get("MILABENCH_LOCK_DIR"))
         if options.lock == "none":
             return
         wait_s = options.lock_wait_s if options.lock == "wait" else 0.0
-        names = names_of(devices.uuids, devices.arch, os.environ)
+        names = lock_names(devices.uuids, devices.arch, os.environ)
         try:
             self._locks.take(names, shlex.join(sys.argv), wait_s, _say)
         except OSError as error:

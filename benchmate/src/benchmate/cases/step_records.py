@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmate.cases.formats import status_line
-from benchmate.cases.results import Result
+from benchmate.cases.results import CaseResult
 
 _PARTS = ("setup", "run")
 
 
-def is_step(env: Mapping[str, str]) -> bool:
+def has_sink(env: Mapping[str, str]) -> bool:
     """Whether somebody listens."""
     return bool(env.get("MILABENCH_SINK") or env.get("DATA_FD"))
 
 
-def tell(results: Sequence[Result]) -> None:
+def record_case(results: Sequence[CaseResult]) -> None:
     """Record what came of all processes of one case: its median time as a main metric, rates, counters, memory, failures."""
     from benchmate.session import current
 

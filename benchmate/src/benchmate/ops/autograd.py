@@ -56,6 +56,6 @@ def autograd_passes(call: Callable[[], Any], leaves: Sequence[Any]) -> Passes:
     return Passes(forward=call, make_gradient=make_gradient, backward=backward, backward_again=backward_again)
 
 
-def leaves_of(*values: Any) -> list[Any]:
+def leaf_tensors(*values: Any) -> list[Any]:
     """The tensors inside that are leaves of the graph and require a gradient."""
     return [one for one in tensors_in(list(values)) if one.requires_grad and one.is_leaf]

@@ -9,37 +9,44 @@ from pathlib import Path
 from typing import Any
 
 from benchmate.ops import operators, records
-from benchmate.ops.config_file import Input, OperatorSpec, inputs, parse, parse_text, read_file
+from benchmate.ops.config_file import (
+    OperatorInput,
+    OperatorSpec,
+    iterate_inputs,
+    parse_config,
+    parse_config_text,
+    read_config,
+)
 from benchmate.ops.errors import OperatorSkipped, OpsError
-from benchmate.ops.executor import Measured, Runner
+from benchmate.ops.executor import InputResult, InputRunner
 from benchmate.ops.interface import OperatorInterface
-from benchmate.ops.options import Options, options_of
+from benchmate.ops.options import Options, as_options
 
 logger = logging.getLogger("benchmate.ops")
 
-Watch = Callable[[Input, Measured], None]
+Watch = Callable[[OperatorInput, InputResult], None]
 
 
 class BenchmarkConfig:
     """A configuration to run with `run_options`, a mapping with the original's keys or Options."""
 
     def __init__(self, run_options: Options | Mapping[str, Any]) -> None:
-        self.run_options = options_of(run_options)
+        self.run_options = as_options(run_options)
         self.bench_config: tuple[OperatorSpec, ...] = ()
 
     def load(self, config: Mapping[str, Any]) -> BenchmarkConfig:
         """Take a configuration that is plain data. Raises OpsError when it is wrong."""
-        self.bench_config = parse(config)
+        self.bench_config = parse_config(config)
         return self
 
     def load_json(self, text: str) -> BenchmarkConfig:
         """Take a configuration in JSON. Raises OpsError when it is wrong."""
-        self.bench_config = parse_text(text)
+        self.bench_config = parse_config_text(text)
         return self
 
     def load_json_file(self, path: str | Path) -> BenchmarkConfig:
         """Read a configuration file. Raises OpsError when it is wrong."""
-        self.bench_config = read_file(str(path))
+        self.bench_config = read_config(str(path))
         return self
 
 
@@ -56,13 +63,13 @@ class Benchmark:
     def run(self) -> dict[str, int]:
         """Run it all and write records to `out_stream`. Raises OpsError, before anything runs, for what is not known."""
         options = self.options
-        check_marks(self.specs, options)
+        check_resume_ids(self.specs, options)
         found = resolved(self.specs)
         _prepare_torch(options)
         self._write(records.setup_record(options, self._floor()))
         batches = self._batches()
         for spec, op in found:
-            runner = Runner(spec, op, options)
+            runner = InputRunner(spec, op, options)
             for one in self._chosen(spec):
                 measured = runner.run(one)
                 self.counts[measured.status] += 1
@@ -80,10 +87,10 @@ class Benchmark:
         self._write(records.finish_record(self.counts))
         return self.counts
 
-    def _chosen(self, spec: OperatorSpec) -> Iterator[Input]:
+    def _chosen(self, spec: OperatorSpec) -> Iterator[OperatorInput]:
         """The inputs from the one of `-r`, with it, to the one of `-s`, without it."""
         options = self.options
-        for one in inputs(spec, options.device):
+        for one in iterate_inputs(spec, options.device):
             self._is_resumed = self._is_resumed or one.answers_to(options.resume_id or "")
             if options.stop_id is not None and self._is_resumed and one.answers_to(options.stop_id):
                 self._is_stopped = True
@@ -94,17 +101,17 @@ class Benchmark:
     def _floor(self) -> dict[str, float] | None:
         if self.options.format != "rich":
             return None
-        from benchmate.ops.device import place_of
-        from benchmate.ops.sampling import floor_s
+        from benchmate.ops.device import torch_device
+        from benchmate.ops.sampling import measurement_floor
 
-        return floor_s(place_of(self.options.device))
+        return measurement_floor(torch_device(self.options.device))
 
     def _batches(self) -> Any:
         if not (self.options.ncu.is_on or self.options.nsys.is_on):
             return None
-        from benchmate.ops.profiler_batch import Batches
+        from benchmate.ops.profiler_batch import ProfilerBatches
 
-        return Batches(self.options, self._batch_done)
+        return ProfilerBatches(self.options, self._batch_done)
 
     def _batch_done(self, made: dict[str, Any]) -> None:
         if made.get("return_code"):
@@ -113,7 +120,7 @@ class Benchmark:
 
     def _write(self, made: dict[str, Any]) -> None:
         if self.options.out_stream is not None:
-            records.write(self.options.out_stream, made)
+            records.write_record(self.options.out_stream, made)
 
 
 def make_default_benchmark(config: BenchmarkConfig) -> Benchmark:
@@ -132,10 +139,12 @@ def resolved(specs: Sequence[OperatorSpec]) -> list[tuple[OperatorSpec, Operator
     return found
 
 
-def check_marks(specs: Sequence[OperatorSpec], options: Options) -> None:
+def check_resume_ids(specs: Sequence[OperatorSpec], options: Options) -> None:
     """Raise OpsError for an id of `-r` or `-s` that no input has."""
     for flag, name in (("-r", options.resume_id), ("-s", options.stop_id)):
-        if name is not None and not any(one.answers_to(name) for spec in specs for one in inputs(spec, options.device)):
+        if name is not None and not any(
+            one.answers_to(name) for spec in specs for one in iterate_inputs(spec, options.device)
+        ):
             raise OpsError(f"{flag} {name}: no input has this id or hash; --expand prints them all")
 
 
@@ -147,24 +156,24 @@ def _prepare_torch(options: Options) -> None:
         torch.set_num_threads(options.threads)
 
 
-def _log(one: Input, measured: Measured) -> None:
+def _log(one: OperatorInput, measured: InputResult) -> None:
     if measured.status != "passed":
         error = measured.error or {}
         logger.warning("%s: %s: %s: %s", one.run_id, measured.status, error.get("stage"), error.get("message"))
         return
     for result in measured.results:
         with contextlib.suppress(KeyError):
-            logger.info("%s: %s", one.run_id, describe(result))
+            logger.info("%s: %s", one.run_id, describe_result(result))
 
 
-def describe(result: Mapping[str, Any]) -> str:
+def describe_result(result: Mapping[str, Any]) -> str:
     """One line about a result, for a person."""
-    text = f"{result['pass']} {result['mode']}: {seconds(result['value'])}"
+    text = f"{result['pass']} {result['mode']}: {format_seconds(result['value'])}"
     if result["half_width"] is not None:
         text += f" ± {result['half_width']:.2%}"
     text += f" (median of {result['samples']}"
     text += f" x {result['loops']}" if result["loops"] > 1 else ""
-    text += f", best {seconds(result['min'])})"
+    text += f", best {format_seconds(result['min'])})"
     if "flop_per_s" in result:
         text += f", {result['flop_per_s'] / 1e9:.4g} Gflop/s"
     for key, name in (
@@ -183,7 +192,7 @@ def describe(result: Mapping[str, Any]) -> str:
     return text
 
 
-def seconds(value: float) -> str:
+def format_seconds(value: float) -> str:
     """A time in the unit that suits it."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if value >= scale:

@@ -14,11 +14,11 @@ from typing import Any, TextIO
 
 import benchmate
 from benchmate.ops import exec_modes, registry, sampling
-from benchmate.ops.config_file import OperatorSpec, inputs, read_file
+from benchmate.ops.config_file import OperatorSpec, iterate_inputs, read_config
 from benchmate.ops.data_generators import FILLS
 from benchmate.ops.errors import OpsError
-from benchmate.ops.exit_status import exit_code
-from benchmate.ops.options import FORMATS, ExecutionPass, Options, Profiler, parse_modes
+from benchmate.ops.exit_status import run_command
+from benchmate.ops.options import FORMATS, ExecutionPass, Options, ProfilerOptions, parse_modes
 from benchmate.ops.statistics import StopRule
 
 EPILOG = """\
@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
     _log_to_stderr(args.log_level if _is_first_rank() else "ERROR")
-    return exit_code(lambda: _carried_out(args, parser))
+    return run_command(lambda: _carried_out(args, parser))
 
 
 def _carried_out(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
@@ -45,8 +45,8 @@ def _carried_out(args: argparse.Namespace, parser: argparse.ArgumentParser) -> i
     if args.config is None:
         parser.print_usage(sys.stderr)
         raise OpsError("no configuration: give one with -c FILE, or say --list-ops")
-    options = options_of_args(args)
-    specs = read_file(args.config)
+    options = options_from_args(args)
+    specs = read_config(args.config)
     _check_names(specs)
     if args.expand:
         return _expand(specs, options)
@@ -55,18 +55,18 @@ def _carried_out(args: argparse.Namespace, parser: argparse.ArgumentParser) -> i
 
 def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Options) -> int:
     from benchmate.ops import collectives, records
-    from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_marks, resolved
-    from benchmate.ops.device import place_of
-    from benchmate.ops.profilers import profiled
+    from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_resume_ids, resolved
+    from benchmate.ops.device import torch_device
+    from benchmate.ops.profilers import torch_profilers
 
-    check_marks(specs, options)
+    check_resume_ids(specs, options)
     if options.is_graphed and not options.device.startswith("cuda"):
         logging.getLogger("benchmate.ops").warning("--cuda-graph: there are none on %s; timed without", options.device)
     try:
         import torch  # noqa: F401  (said once, here, instead of by whatever would need it first)
     except ImportError as error:
         raise OpsError(f"torch cannot be imported: {error}; operators run in an environment that has it") from error
-    place_of(options.device)
+    torch_device(options.device)
     resolved(specs)
     path = records.output_path(options.out_file_prefix, args.append)
     try:
@@ -77,7 +77,7 @@ def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Opt
     with stream:
         config = BenchmarkConfig(dataclasses.replace(options, out_stream=stream))
         config.bench_config = specs
-        with profiled(args, path, options.device, stream):
+        with torch_profilers(args, path, options.device, stream):
             counts = Benchmark(config).run()
     collectives.leave()
     if _is_first_rank():
@@ -86,7 +86,7 @@ def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Opt
     return 1 if counts["failed"] else 0
 
 
-def options_of_args(args: argparse.Namespace) -> Options:
+def options_from_args(args: argparse.Namespace) -> Options:
     """The options of a command line. Raises OpsError for what does not go together."""
     modes = parse_modes(args.exec_mode or "discrete")
     is_ours = modes[0] in sampling.NAMES
@@ -114,14 +114,14 @@ def options_of_args(args: argparse.Namespace) -> Options:
         resume_id=args.resume_id,
         stop_id=args.stop_id,
         out_file_prefix=args.output_prefix,
-        ncu=Profiler(
+        ncu=ProfilerOptions(
             is_on=args.ncu,
             program=args.ncu_bin,
             args_file=args.ncu_args_file,
             warmup=args.ncu_warmup,
             iteration=args.ncu_iteration,
         ),
-        nsys=Profiler(
+        nsys=ProfilerOptions(
             is_on=args.nsys,
             program=args.nsys_bin,
             args_file=args.nsys_args_file,
@@ -278,7 +278,7 @@ def _expand(specs: tuple[OperatorSpec, ...], options: Options) -> int:
 
 def _expanded(specs: tuple[OperatorSpec, ...], options: Options) -> Iterator[str]:
     for spec in specs:
-        for one in inputs(spec, options.device):
+        for one in iterate_inputs(spec, options.device):
             build = "" if one.build is None else f"{_short(one.build)} : "
             yield f"{one.run_id}  {one.hash}  {build}{_short(one.input)}"
 

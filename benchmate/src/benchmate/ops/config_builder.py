@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmate.ops.config_file import DTYPES
 from benchmate.ops.errors import OpsError
-from benchmate.ops.registry import config_iterator, data_generator
+from benchmate.ops.registry import find_config_iterator, find_data_generator
 
 GENERATOR = "PyTorch:DefaultDataGenerator"
 
@@ -66,11 +66,11 @@ class OperatorConfig:
         self.name, self.info, self.device = name, info, device
         self.op = operator(name)
         self.op.device = device
-        self.build_iterator = config_iterator(info.get("build_iterator"), name)
-        self.input_iterator = config_iterator(info.get("input_iterator"), name)
+        self.build_iterator = find_config_iterator(info.get("build_iterator"), name)
+        self.input_iterator = find_config_iterator(info.get("input_iterator"), name)
         build = info.get("build_data_generator")
-        self.build_data_generator = data_generator(build, name) if build is not None else None
-        self.input_data_generator = data_generator(info.get("input_data_generator") or GENERATOR, name)
+        self.build_data_generator = find_data_generator(build, name) if build is not None else None
+        self.input_data_generator = find_data_generator(info.get("input_data_generator") or GENERATOR, name)
 
 
 def make_op_config(name: str, info: Mapping[str, Any], device: str) -> OperatorConfig:

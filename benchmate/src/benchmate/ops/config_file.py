@@ -65,7 +65,7 @@ class OperatorSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Input:
+class OperatorInput:
     """One input of one operator, and how the object that runs it is built (None: it is not built)."""
 
     operator: str
@@ -105,7 +105,7 @@ class Input:
         return name == f"{self.operator}|{self.config_id}|{builds}|{self.input_id}"
 
 
-def read_file(path: str) -> tuple[OperatorSpec, ...]:
+def read_config(path: str) -> tuple[OperatorSpec, ...]:
     """The operators of a configuration file. Raises OpsError with file, line and column, or the path of the value."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -113,10 +113,10 @@ def read_file(path: str) -> tuple[OperatorSpec, ...]:
         raise OpsError(f"{path}: {error.strerror}; -c takes a JSON configuration") from error
     except UnicodeDecodeError as error:
         raise OpsError(f"{path}: not UTF-8 at byte {error.start}") from error
-    return parse_text(text, path)
+    return parse_config_text(text, path)
 
 
-def parse_text(text: str, place: str = "configuration") -> tuple[OperatorSpec, ...]:
+def parse_config_text(text: str, place: str = "configuration") -> tuple[OperatorSpec, ...]:
     """The operators of a configuration in JSON. Raises OpsError with line and column where it does not parse."""
     try:
         data = json.loads(text, object_pairs_hook=_without_duplicates)
@@ -124,26 +124,26 @@ def parse_text(text: str, place: str = "configuration") -> tuple[OperatorSpec, .
         raise OpsError(f"{place}:{error.lineno}:{error.colno}: not JSON: {error.msg.lower()}") from None
     except _Duplicate as error:
         raise OpsError(f"{place}: key {str(error)!r} stands twice in one object; the first would be lost") from None
-    return parse(data, place)
+    return parse_config(data, place)
 
 
-def parse(data: Any, place: str = "configuration") -> tuple[OperatorSpec, ...]:
+def parse_config(data: Any, place: str = "configuration") -> tuple[OperatorSpec, ...]:
     """The operators of a configuration that is already plain data, checked. Raises OpsError naming the value."""
     if not isinstance(data, Mapping):
         raise OpsError(f"{place}: expected an object of operators, got {_kind(data)}")
     return tuple(_operator(name, value, place) for name, value in data.items())
 
 
-def inputs(spec: OperatorSpec, device: str) -> Iterator[Input]:
+def iterate_inputs(spec: OperatorSpec, device: str) -> Iterator[OperatorInput]:
     """Every input of an operator in order, one at a time. Raises OpsError for a macro that cannot be carried out."""
-    build_iterator = registry.config_iterator(spec.build_iterator, spec.name)
-    input_iterator = registry.config_iterator(spec.input_iterator, spec.name)
+    build_iterator = registry.find_config_iterator(spec.build_iterator, spec.name)
+    input_iterator = registry.find_config_iterator(spec.input_iterator, spec.name)
     for config_id, config in enumerate(spec.config):
         earlier: tuple[Any, ...] = ()
         for build_id, build in _builds(config, build_iterator, device):
             # An iterator of its own kind reads the build that its inputs are for.
             for input_id, one in input_iterator({**config, "build": build}, "input", device):
-                yield Input(
+                yield OperatorInput(
                     operator=spec.name,
                     config_id=config_id,
                     build_id=build_id,
@@ -189,10 +189,10 @@ def _operator(name: str, value: Any, place: str) -> OperatorSpec:
     if value.get("input_data_generator") is None:
         raise OpsError(f"{where}: no 'input_data_generator'; the usual one is \"PyTorch:DefaultDataGenerator\"")
     for key in ("build_iterator", "input_iterator"):
-        registry.config_iterator(value.get(key), f"{where}.{key}")
+        registry.find_config_iterator(value.get(key), f"{where}.{key}")
     for key in ("build_data_generator", "input_data_generator"):
         if value.get(key) is not None:
-            registry.data_generator(value[key], f"{where}.{key}")
+            registry.find_data_generator(value[key], f"{where}.{key}")
     configs = value.get("config")
     if not isinstance(configs, list):
         raise OpsError(f"{where}.config: expected a list, got {_kind(configs)}")

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmate.ops.macros import expanded
+from benchmate.ops.macros import expand_spec
 
 DEFAULT = "DefaultConfigIterator"
 
@@ -53,7 +53,7 @@ class RangeConfigIterator(_Prepared):
 
     def _all(self) -> Iterator[tuple[Any, Any]]:
         for place, spec in enumerate(self.configs[self.key]):
-            for combination, one in enumerate(expanded(spec.get("args") or (), spec.get("kwargs") or {})):
+            for combination, one in enumerate(expand_spec(spec.get("args") or (), spec.get("kwargs") or {})):
                 yield f"{place}_{combination}", {**spec, **{key: one[key] for key in one if key in spec}}
 
 

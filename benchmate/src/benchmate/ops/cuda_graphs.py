@@ -11,7 +11,7 @@ from benchmate.ops.interface import Passes
 REHEARSALS = 3  # calls before a capture, which choose algorithms and fill the allocator
 
 
-def captured(passes: Passes, has_backward: bool) -> Passes:
+def capture_passes(passes: Passes, has_backward: bool) -> Passes:
     """The same passes as replays of graphs. Raises OperatorFailed where a pass cannot be captured."""
     replay, output = _captured(passes.forward)
     replay_backward: Callable[[], Any] | None = None

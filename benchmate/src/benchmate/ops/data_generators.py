@@ -119,7 +119,7 @@ class DefaultDataGenerator(DataGenerator):
         return tensor.to(dtype)
 
 
-def bytes_of(spec: Any) -> int:
+def tensor_bytes(spec: Any) -> int:
     """Bytes of all tensors that a specification makes."""
     if isinstance(spec, Mapping):
         if spec.get("type") == "tensor":
@@ -127,8 +127,8 @@ def bytes_of(spec: Any) -> int:
             for size in spec["shape"]:
                 count *= size
             return count * _itemsize(spec["dtype"])
-        return sum(bytes_of(value) for value in spec.values())
-    return sum(map(bytes_of, spec)) if isinstance(spec, list) else 0
+        return sum(tensor_bytes(value) for value in spec.values())
+    return sum(map(tensor_bytes, spec)) if isinstance(spec, list) else 0
 
 
 def _itemsize(name: str) -> int:
@@ -141,7 +141,7 @@ def _check_fits(config: Any, device: str) -> None:
     """Refuse what cannot fit before asking for it: an allocation that is granted and then touched ends the process."""
     from benchmate.ops.device import free_bytes
 
-    needed = bytes_of(config)
+    needed = tensor_bytes(config)
     if needed < 1 << 26:
         return
     free = free_bytes(device)

@@ -17,7 +17,7 @@ LARGEST_CACHE = 512 * 2**20
 SPIN_HZ = 2_000_000_000  # about the clock that torch.cuda._sleep counts by; too long only costs time
 
 
-class Place:
+class TorchDevice:
     """One torch device. Events where it has them (CUDA, ROCm, XPU), the host's clock where not."""
 
     _module: Any  # torch.cuda and its like; None for the CPU
@@ -128,9 +128,9 @@ class Place:
 
 
 @functools.cache
-def place_of(name: str) -> Place:
+def torch_device(name: str) -> TorchDevice:
     """The one place of that name in this process, with what was found out about it. Raises OpsError for no such device."""
-    return Place(name)
+    return TorchDevice(name)
 
 
 def free_bytes(device: str) -> int | None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmate.ops.device import Place
+from benchmate.ops.device import TorchDevice
 from benchmate.ops.interface import Passes
 
 NAMES = ("discrete", "continuous", "continuous_events")
@@ -17,7 +17,7 @@ _clock = time.perf_counter_ns
 
 
 @dataclass(slots=True, kw_only=True)
-class Timed:
+class PassTimes:
     """Times in ms and peaks of the allocator in MiB, forward and backward."""
 
     forward: list[float] = field(default_factory=list)
@@ -27,12 +27,12 @@ class Timed:
     no_backward: str | None = None
 
 
-Call = Callable[[Passes, int, bool, Place, bool], Timed]
+Call = Callable[[Passes, int, bool, TorchDevice, bool], PassTimes]
 
 
-def discrete(passes: Passes, count: int, has_backward: bool, place: Place, is_evicted: bool) -> Timed:
+def discrete(passes: Passes, count: int, has_backward: bool, place: TorchDevice, is_evicted: bool) -> PassTimes:
     """Each call by itself, between two waits for the device; `is_evicted` empties the cache before each, untimed."""
-    timed = Timed()
+    timed = PassTimes()
     for _ in range(count):
         output = _one(passes.forward, place, is_evicted, timed.forward, timed.forward_memory)
         if not has_backward:
@@ -45,7 +45,7 @@ def discrete(passes: Passes, count: int, has_backward: bool, place: Place, is_ev
     return timed
 
 
-def continuous(passes: Passes, count: int, has_backward: bool, place: Place, is_evicted: bool) -> Timed:
+def continuous(passes: Passes, count: int, has_backward: bool, place: TorchDevice, is_evicted: bool) -> PassTimes:
     """All calls between two waits for the device: one mean each. On a CPU every call by itself.
 
     The mean of the backward passes is that of forward and backward together less that of forward, as the original has it;
@@ -53,7 +53,7 @@ def continuous(passes: Passes, count: int, has_backward: bool, place: Place, is_
     """
     if place.kind == "cpu":
         return _on_host(passes, count, has_backward, place)
-    timed = Timed()
+    timed = PassTimes()
     output: Any = None
     with _span(place, timed.forward, timed.forward_memory, count):
         for _ in range(count):
@@ -74,11 +74,13 @@ def continuous(passes: Passes, count: int, has_backward: bool, place: Place, is_
     return timed
 
 
-def continuous_events(passes: Passes, count: int, has_backward: bool, place: Place, is_evicted: bool) -> Timed:
+def continuous_events(
+    passes: Passes, count: int, has_backward: bool, place: TorchDevice, is_evicted: bool
+) -> PassTimes:
     """All calls without waiting, an event before and after each. On a CPU every call by itself."""
     if not place.has_events:
         return _on_host(passes, count, has_backward, place)
-    timed = Timed()
+    timed = PassTimes()
     output: Any = None
 
     def forward(_: int) -> Any:
@@ -103,7 +105,7 @@ def continuous_events(passes: Passes, count: int, has_backward: bool, place: Pla
 MODES: dict[str, Call] = {"discrete": discrete, "continuous": continuous, "continuous_events": continuous_events}
 
 
-def _one(call: Callable[[], Any], place: Place, is_evicted: bool, times: list[float], memory: list[float]) -> Any:
+def _one(call: Callable[[], Any], place: TorchDevice, is_evicted: bool, times: list[float], memory: list[float]) -> Any:
     if is_evicted:
         place.evict()
     if place.kind == "cpu":
@@ -123,14 +125,14 @@ def _one(call: Callable[[], Any], place: Place, is_evicted: bool, times: list[fl
     return output
 
 
-def _on_host(passes: Passes, count: int, has_backward: bool, place: Place) -> Timed:
+def _on_host(passes: Passes, count: int, has_backward: bool, place: TorchDevice) -> PassTimes:
     timed = discrete(passes, count, has_backward, place, False)
     timed.forward_memory, timed.backward_memory = [], []
     return timed
 
 
 @contextmanager
-def _span(place: Place, times: list[float], memory: list[float], count: int) -> Iterator[None]:
+def _span(place: TorchDevice, times: list[float], memory: list[float], count: int) -> Iterator[None]:
     if not count:
         yield
         return
@@ -147,7 +149,7 @@ def _between_events(
     call: Callable[[int], Any],
     before: Callable[[], Any],
     count: int,
-    place: Place,
+    place: TorchDevice,
     times: list[float],
     memory: list[float],
 ) -> None:

@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmate.ops import exec_modes, profiler_ranges, registry, roofline
-from benchmate.ops.autograd import autograd_passes, leaves_of, tensors_in
-from benchmate.ops.config_file import Input, OperatorSpec
-from benchmate.ops.device import place_of
+from benchmate.ops.autograd import autograd_passes, leaf_tensors, tensors_in
+from benchmate.ops.config_file import OperatorInput, OperatorSpec
+from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped
 from benchmate.ops.interface import OperatorInterface, Passes
-from benchmate.ops.options import Options, options_of
-from benchmate.ops.rotating_inputs import Rotation, rotated
-from benchmate.ops.sampling import Sampled, sampled
+from benchmate.ops.options import Options, as_options
+from benchmate.ops.rotating_inputs import InputRotation, rotate_inputs
+from benchmate.ops.sampling import SampledTime, sample_calls
 from benchmate.ops.statistics import estimate
 
 FORWARD = ("forward",)  # whose work is known
 
 
 @dataclass(kw_only=True)
-class Measured:
+class InputResult:
     """What one input gave. `metric` has the original's lists; the rest is for the format `rich`."""
 
     metric: dict[str, Any] = field(default_factory=dict)
@@ -39,16 +39,16 @@ class OpExecutor:
 
     def __init__(self, name: str, op: OperatorInterface, run_options: Options | Mapping[str, Any]) -> None:
         self.name, self.op = name, op
-        self.options = options_of(run_options)
-        self.place = place_of(self.options.device)
+        self.options = as_options(run_options)
+        self.place = torch_device(self.options.device)
 
     def run(self, args: Sequence[Any], kwargs: dict[str, Any], run_id: str) -> dict[str, Any]:
         """The metrics, {"forward": {...}, "backward": {...}}. Passes on what the operator raises."""
         return self.measured(args, kwargs, run_id).metric
 
-    def measured(self, args: Sequence[Any], kwargs: dict[str, Any], run_id: str) -> Measured:
+    def measured(self, args: Sequence[Any], kwargs: dict[str, Any], run_id: str) -> InputResult:
         """The metrics and, for the format `rich`, the results. Passes on what the operator raises."""
-        found = Measured()
+        found = InputResult()
         options = self.options
         if options.is_dry:
             return found
@@ -66,7 +66,9 @@ class OpExecutor:
                 self._derived(result, work, plain.moved_bytes, dtype)
         return found
 
-    def _described(self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any], found: Measured) -> roofline.Work:
+    def _described(
+        self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any], found: InputResult
+    ) -> roofline.Work:
         """Work, correctness and memory, by a few calls before anything is timed."""
         place = self.place
         place.reset_peak()
@@ -78,11 +80,11 @@ class OpExecutor:
             kind = "allocator" if place.is_cuda else "resident"
             found.more["memory"] = {"kind": kind, "peak_B": peak, "over_inputs_B": max(0, peak - before)}
         parameters = getattr(self.op, "parameters", list)
-        work = roofline.work(passes.forward, [args, kwargs, parameters()])
+        work = roofline.count_work(passes.forward, [args, kwargs, parameters()])
         if passes.reference is None:
             found.more["correctness"] = {"status": "unchecked", "reason": "not a function of its arguments alone"}
         else:
-            found.more["correctness"] = roofline.check(*passes.reference, work.flops, place)
+            found.more["correctness"] = roofline.check_output(*passes.reference, work.flops, place)
         found.more["work"] = dataclasses.asdict(work)
         if self.options.fill == "zeros":
             found.more.setdefault("reasons", []).append("zeros")
@@ -100,22 +102,22 @@ class OpExecutor:
             def bind(args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], Any]:
                 return functools.partial(compiled, *args, **kwargs)
 
-            made = autograd_passes(bind(args, kwargs), leaves_of(list(args), kwargs, parameters()))
+            made = autograd_passes(bind(args, kwargs), leaf_tensors(list(args), kwargs, parameters()))
             passes = dataclasses.replace(made, bind=bind)
         if self.options.is_graphed and self.place.is_cuda:
-            from benchmate.ops.cuda_graphs import captured
+            from benchmate.ops.cuda_graphs import capture_passes
 
-            return captured(passes, self.options.has_backward)
+            return capture_passes(passes, self.options.has_backward)
         return passes
 
-    def _counted(self, passes: Passes, run_id: str, found: Measured) -> None:
+    def _counted(self, passes: Passes, run_id: str, found: InputResult) -> None:
         options, place = self.options, self.place
         mode = exec_modes.MODES[options.modes[0]]
         direction = "forward_backward" if options.has_backward else "forward"
         for stage, count in (("warmup", options.warmup), ("measure", options.iteration)):
             if not count:
                 continue
-            with profiler_ranges.stage(place, self.name, run_id, stage, direction):
+            with profiler_ranges.profiler_range(place, self.name, run_id, stage, direction):
                 timed = mode(passes, count, options.has_backward, place, not options.is_cache_kept)
             forward = found.metric.setdefault("forward", {})
             forward[f"{stage}.time"] = timed.forward
@@ -131,7 +133,7 @@ class OpExecutor:
                 found.results.append(_result_of_list(direction, options.modes[0], [time / 1e3 for time in times]))
 
     def _sampled(
-        self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any], run_id: str, found: Measured
+        self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any], run_id: str, found: InputResult
     ) -> None:
         options, place = self.options, self.place
         for _ in range(options.warmup):
@@ -139,7 +141,7 @@ class OpExecutor:
         place.synchronize()
         for mode in options.modes:
             turns = self._turns(passes, args, kwargs) if mode == "cold" else None
-            with profiler_ranges.stage(place, self.name, run_id, "measure", "forward"):
+            with profiler_ranges.profiler_range(place, self.name, run_id, "measure", "forward"):
                 result = _result(mode, "forward", self._one(mode, passes.forward, turns.calls if turns else ()))
             if turns is not None:
                 result["inputs"] = {"copies": len(turns.calls), "bytes": turns.total_bytes}
@@ -154,17 +156,17 @@ class OpExecutor:
             )
             return
         for mode in options.modes:
-            with profiler_ranges.stage(place, self.name, run_id, "measure", "backward"):
+            with profiler_ranges.profiler_range(place, self.name, run_id, "measure", "backward"):
                 found.results.append(_result(mode, "backward", self._one(mode, again)))
 
-    def _turns(self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any]) -> Rotation | None:
+    def _turns(self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any]) -> InputRotation | None:
         """Copies of the inputs for a cold call; None where it is no function of its arguments, or a graph that was captured."""
-        return None if passes.bind is None else rotated(passes.bind, args, kwargs, self.place)
+        return None if passes.bind is None else rotate_inputs(passes.bind, args, kwargs, self.place)
 
-    def _one(self, mode: str, call: Callable[[], Any], in_turn: Sequence[Callable[[], Any]] = ()) -> Sampled:
+    def _one(self, mode: str, call: Callable[[], Any], in_turn: Sequence[Callable[[], Any]] = ()) -> SampledTime:
         agree = getattr(self.op, "agree", None)
         more = {} if agree is None else {"agree": agree}
-        return sampled(mode, call, self.place, self.options.rule, in_turn=in_turn, **more)
+        return sample_calls(mode, call, self.place, self.options.rule, in_turn=in_turn, **more)
 
     def _derived(self, result: dict[str, Any], work: roofline.Work | None, moved: int | None, dtype: str) -> None:
         """Rates and shares of the peaks, of forward passes: what a backward pass does is not declared."""
@@ -185,14 +187,14 @@ class OpExecutor:
             # What fits into the cache stays there from call to call, unless it is thrown out.
             is_in_memory = result["mode"] == "cold" or total > self.place.cache_bytes
             tf32 = roofline.may_use_tf32(work, dtype, self.place)
-            peaks = roofline.peaks(self.place, dtype, tf32=tf32)
+            peaks = roofline.measure_peaks(self.place, dtype, tf32=tf32)
             share = roofline.share_of_peak(work.flops, total if is_in_memory else None, seconds, peaks)
             if share is not None:
                 result["peak_share"], of = share
                 result["peak_of"] = f"{of} (tf32)" if tf32 and of == "compute" else of
 
 
-class Runner:
+class InputRunner:
     """The inputs of one operator, one after another; an object is built once for the inputs that share it."""
 
     def __init__(self, spec: OperatorSpec, op: OperatorInterface | OperatorSkipped, options: Options) -> None:
@@ -201,16 +203,16 @@ class Runner:
         self._build_error: Exception | None = None
         self._executor = None if isinstance(op, OperatorSkipped) else OpExecutor(spec.name, op, options)
 
-    def run(self, one: Input) -> Measured:
+    def run(self, one: OperatorInput) -> InputResult:
         """What one input gave; never raises for what an operator does."""
         if isinstance(self.op, OperatorSkipped):
-            return Measured(status="skipped", error=_error(self.op, "import"))
+            return InputResult(status="skipped", error=_error(self.op, "import"))
         stage = "build"
         drawn: list[dict[str, Any]] = []
         try:
             self._build(one)
             if self.options.is_dry:
-                return Measured()
+                return InputResult()
             stage = "data"
             args, kwargs, drawn = self._data(self.spec.input_data_generator, one, one.input)
             stage = "run"
@@ -218,16 +220,16 @@ class Runner:
             found = self._executor.measured(args, kwargs, one.run_id)
             found.drawn = drawn
         except OperatorSkipped as skipped:
-            return Measured(status="skipped", error=_error(skipped, stage), drawn=drawn)
+            return InputResult(status="skipped", error=_error(skipped, stage), drawn=drawn)
         except Exception as error:  # an operator may raise whatever it likes: that is its outcome, and the run goes on
-            found = Measured(status="failed", error=_error(error, stage), drawn=drawn)
+            found = InputResult(status="failed", error=_error(error, stage), drawn=drawn)
             del error
             self._free()
         finally:
             self.op.cleanup()
         return found
 
-    def _build(self, one: Input) -> None:
+    def _build(self, one: OperatorInput) -> None:
         key = (one.config_id, one.build_id)
         if self._built != key:
             self._built, self._build_error = key, None
@@ -243,8 +245,10 @@ class Runner:
         if self._build_error is not None:
             raise self._build_error
 
-    def _data(self, name: str, one: Input, spec: Any) -> tuple[Sequence[Any], dict[str, Any], list[dict[str, Any]]]:
-        maker = registry.data_generator(name, one.operator)
+    def _data(
+        self, name: str, one: OperatorInput, spec: Any
+    ) -> tuple[Sequence[Any], dict[str, Any], list[dict[str, Any]]]:
+        maker = registry.find_data_generator(name, one.operator)
         options = self.options
         is_ours = name == "PyTorch:DefaultDataGenerator"
         generator = maker(seed=f"{options.seed}|{one.hash}", fill=options.fill) if is_ours else maker()
@@ -280,7 +284,7 @@ def _result_of_list(direction: str, mode: str, seconds: list[float]) -> dict[str
     return {"pass": direction, "mode": mode, **_numbers(found), "loops": 1}
 
 
-def _result(mode: str, direction: str, found: Sampled) -> dict[str, Any]:
+def _result(mode: str, direction: str, found: SampledTime) -> dict[str, Any]:
     made: dict[str, Any] = {
         "pass": direction,
         "mode": mode,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from benchmate.ops.errors import OperatorFailed, OpsError
 
 
-def exit_code(work: Callable[[], int]) -> int:
+def run_command(work: Callable[[], int]) -> int:
     """What `work` returns; 1 where an operator failed, 2 for a mistake in what was asked for, 130 when interrupted."""
     try:
         return work()

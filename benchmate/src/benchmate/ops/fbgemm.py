@@ -18,7 +18,7 @@ from benchmate.ops.config_iterators import ConfigIterator
 from benchmate.ops.data_generators import DataGenerator
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped
 from benchmate.ops.interface import OperatorInterface, Passes
-from benchmate.ops.macros import expanded
+from benchmate.ops.macros import expand_spec
 
 POOLING = {0: "SUM", 1: "MEAN", "sum": "SUM", "mean": "MEAN", "none": "NONE"}
 SEQUENTIAL = 0.5
@@ -89,7 +89,7 @@ class SplitTableInputIterator(ConfigIterator):
         build = self.configs.get("build") or {}
         tables = build.get("args", []) if isinstance(build, Mapping) else []
         for place, spec in enumerate(self.configs[self.key]):
-            for combination, one in enumerate(expanded(spec.get("args") or (), spec.get("kwargs") or {})):
+            for combination, one in enumerate(expand_spec(spec.get("args") or (), spec.get("kwargs") or {})):
                 yield f"{place}_{combination}", {**one, "tables": tables}
 
 

@@ -61,7 +61,7 @@ class TableProduct:
             yield dict(zip(names, values, strict=True))
 
 
-def expanded(args: Sequence[Mapping[str, Any]], kwargs: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+def expand_spec(args: Sequence[Mapping[str, Any]], kwargs: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Every {"args", "kwargs"} that the macros of one specification stand for, free of macros.
 
     Positional arguments vary slower than keyword arguments, and in both the last varies fastest.
@@ -77,7 +77,7 @@ def expanded(args: Sequence[Mapping[str, Any]], kwargs: Mapping[str, Mapping[str
         yield {"args": positional, "kwargs": dict(zip(names, combination[len(args) :], strict=True))}
 
 
-def variants(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def argument_variants(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Every argument that one argument specification stands for, free of `__range__` and `__list__`."""
     keys = [key for key in spec if key not in META]
     ranged = set(spec.get("__range__") or ())
@@ -94,7 +94,7 @@ def has_macros(spec: Any) -> bool:
 
 
 def _variants(spec: Mapping[str, Any]) -> Choices:
-    return lambda: variants(spec)
+    return lambda: argument_variants(spec)
 
 
 def _attribute(spec: Mapping[str, Any], key: str, is_range: bool, is_list: bool) -> Choices:

@@ -24,7 +24,7 @@ _LABELS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
+class RangeLabel:
     """What the text of a range says."""
 
     operator: str
@@ -33,11 +33,11 @@ class Label:
     direction: str
 
 
-def parse_label(text: str) -> Label | None:
+def parse_label(text: str) -> RangeLabel | None:
     """What a range's text says, None when it is not one of ours."""
     for pattern in _LABELS:
         if found := pattern.fullmatch(text):
-            return Label(operator=found["op"], id=found["id"], stage=found["stage"], direction=found["pass"])
+            return RangeLabel(operator=found["op"], id=found["id"], stage=found["stage"], direction=found["pass"])
     return None
 
 
@@ -107,7 +107,7 @@ def _analysed(connection: sqlite3.Connection) -> dict[str, Any]:
     return made
 
 
-def _ranges(connection: sqlite3.Connection) -> Iterator[tuple[int, int, Label]]:
+def _ranges(connection: sqlite3.Connection) -> Iterator[tuple[int, int, RangeLabel]]:
     rows = connection.execute(
         "SELECT e.start, e.end, COALESCE(e.text, s.value) FROM NVTX_EVENTS e LEFT JOIN StringIds s ON e.textId = s.id "
         "WHERE e.end IS NOT NULL ORDER BY e.start"

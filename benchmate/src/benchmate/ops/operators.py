@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmate.ops import registry
-from benchmate.ops.autograd import autograd_passes, leaves_of
+from benchmate.ops.autograd import autograd_passes, leaf_tensors
 from benchmate.ops.errors import OperatorFailed, OpsError
 from benchmate.ops.interface import OperatorInterface, Passes
 
@@ -66,7 +66,7 @@ class CallableOp(OperatorInterface):
 
     def passes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Passes:
         # The partial is all that stands between the clock and the function.
-        made = autograd_passes(self._bound(args, kwargs), leaves_of(list(args), kwargs, self.parameters()))
+        made = autograd_passes(self._bound(args, kwargs), leaf_tensors(list(args), kwargs, self.parameters()))
         return dataclasses.replace(made, reference=(self.function, args, kwargs), bind=self._bound)
 
     def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], Any]:

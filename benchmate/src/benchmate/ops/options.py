@@ -24,7 +24,7 @@ class ExecutionPass(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profiler:
+class ProfilerOptions:
     """How NSight Compute or NSight Systems is started: the program, a file with more of its options, and the passes under it."""
 
     is_on: bool = False
@@ -56,8 +56,8 @@ class Options:
     stop_id: str | None = None
     out_file_prefix: str = "benchmark_result"
     out_stream: TextIO | None = None
-    ncu: Profiler = Profiler(program="ncu")
-    nsys: Profiler = Profiler(program="nsys", iteration=10)
+    ncu: ProfilerOptions = ProfilerOptions(program="ncu")
+    nsys: ProfilerOptions = ProfilerOptions(program="nsys", iteration=10)
     run_batch_size: int = 50
     batch_cuda_device: int = 1
     batch_cmd: str = ""
@@ -140,7 +140,7 @@ def get_benchmark_options() -> dict[str, Any]:
     }
 
 
-def options_of(run_options: Options | Mapping[str, Any]) -> Options:
+def as_options(run_options: Options | Mapping[str, Any]) -> Options:
     """Options from the original's mapping; keys that mean nothing here are left alone. Raises OpsError for a wrong value."""
     if isinstance(run_options, Options):
         return run_options
@@ -149,7 +149,7 @@ def options_of(run_options: Options | Mapping[str, Any]) -> Options:
     values = {key: value for key, value in values.items() if key in known}
     for name in ("ncu", "nsys"):
         if isinstance(values.get(name), Mapping):
-            values[name] = Profiler(**values[name])
+            values[name] = ProfilerOptions(**values[name])
     if isinstance(values.get("rule"), Mapping):
         values["rule"] = StopRule(**values["rule"])
     mode = values.get("modes")

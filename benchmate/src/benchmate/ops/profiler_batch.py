@@ -14,21 +14,21 @@ from multiprocessing import resource_tracker, shared_memory
 from pathlib import Path
 from typing import Any
 
-from benchmate.ops.config_file import Input
-from benchmate.ops.options import Options, Profiler
+from benchmate.ops.config_file import OperatorInput
+from benchmate.ops.options import Options, ProfilerOptions
 from benchmate.ops.profiler_ranges import MEASURED
 
 logger = logging.getLogger("benchmate.ops")
 
 
-class Batches:
+class ProfilerBatches:
     """Queues inputs of one build and runs them under each profiler that is asked for; `done` takes the record of a launch."""
 
     def __init__(self, options: Options, done: Callable[[dict[str, Any]], None]) -> None:
         self.options, self.done = options, done
-        self._queue: list[Input] = []
+        self._queue: list[OperatorInput] = []
 
-    def add(self, one: Input) -> None:
+    def add(self, one: OperatorInput) -> None:
         """Queue an input; a full batch, or another build, is run first."""
         if self._queue and _build_of(self._queue[0]) != _build_of(one):
             self.flush()
@@ -45,9 +45,9 @@ class Batches:
                 self.done(self._run(name, profiler))
         self._queue.clear()
 
-    def _run(self, name: str, profiler: Profiler) -> dict[str, Any]:
+    def _run(self, name: str, profiler: ProfilerOptions) -> dict[str, Any]:
         first, last = self._queue[0], self._queue[-1]
-        config = payload(self._queue, self.options, profiler)
+        config = batch_payload(self._queue, self.options, profiler)
         text = json.dumps(config).encode()
         stem = f"{self.options.out_file_prefix}_{os.getpid()}_{time.time_ns() // 1000}_{name}"
         output = f"{stem}.log" if name == "ncu" else f"{stem}.nsys-rep"
@@ -55,7 +55,7 @@ class Batches:
         try:
             assert memory.buf is not None
             memory.buf[: len(text)] = text
-            argv = command(name, profiler, output, self.options.batch_cmd, memory.name)
+            argv = profiler_argv(name, profiler, output, self.options.batch_cmd, memory.name)
             code, said = _carried_out(argv, self.options.batch_cuda_device)
         finally:
             memory.close()
@@ -76,7 +76,7 @@ class Batches:
         return made
 
 
-def payload(queue: Sequence[Input], options: Options, profiler: Profiler) -> dict[str, Any]:
+def batch_payload(queue: Sequence[OperatorInput], options: Options, profiler: ProfilerOptions) -> dict[str, Any]:
     """What the child is told: one build, its inputs with their ids, and how to run them."""
     first = queue[0]
     return {
@@ -100,7 +100,7 @@ def payload(queue: Sequence[Input], options: Options, profiler: Profiler) -> dic
     }
 
 
-def command(name: str, profiler: Profiler, output: str, batch_command: str, memory: str) -> list[str]:
+def profiler_argv(name: str, profiler: ProfilerOptions, output: str, batch_command: str, memory: str) -> list[str]:
     """The words that start the profiler on a batch."""
     more = shlex.split(Path(profiler.args_file).read_text(encoding="utf-8")) if profiler.args_file else []
     child = shlex.split(batch_command) if batch_command else [sys.executable, "-m", "benchmate.ops", "run_batch"]
@@ -132,7 +132,7 @@ def _carried_out(argv: Sequence[str], device: int) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def attached(name: str) -> bytes:
+def read_shared_memory(name: str) -> bytes:
     """The content of a shared memory that belongs to another process."""
     memory = shared_memory.SharedMemory(name=name)
     try:
@@ -143,11 +143,11 @@ def attached(name: str) -> bytes:
         memory.close()
 
 
-def _build_of(one: Input) -> tuple[Any, ...]:
+def _build_of(one: OperatorInput) -> tuple[Any, ...]:
     return one.operator, one.config_id, one.build_id
 
 
-def _with_id(one: Input) -> dict[str, Any]:
+def _with_id(one: OperatorInput) -> dict[str, Any]:
     return (
         {**one.input, "id": one.input_id} if isinstance(one.input, dict) else {"value": one.input, "id": one.input_id}
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmate.ops.device import Place
+from benchmate.ops.device import TorchDevice
 
 # The ncu filter of old scripts names this range.
 MEASURED = "param_bench:measure"
 
 
 @contextmanager
-def stage(place: Place, name: str, run_id: str, tag: str, direction: str) -> Iterator[None]:
+def profiler_range(place: TorchDevice, name: str, run_id: str, tag: str, direction: str) -> Iterator[None]:
     """`[param|<run id>|<tag>|<direction>]` for torch's profiler and, on CUDA, for NSight, inside `[param|<tag>]`."""
     from torch.profiler import record_function
 

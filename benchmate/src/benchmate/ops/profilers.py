@@ -15,7 +15,7 @@ logger = logging.getLogger("benchmate.ops")
 
 
 @contextlib.contextmanager
-def profiled(args: argparse.Namespace, output: Path, device: str, stream: TextIO) -> Iterator[None]:
+def torch_profilers(args: argparse.Namespace, output: Path, device: str, stream: TextIO) -> Iterator[None]:
     """Run what is inside as `-p`, `--cupti-profiler` and `--et` ask; each trace lies beside the records and is named in them."""
     with contextlib.ExitStack() as stack:
         if args.et:
@@ -44,7 +44,7 @@ def _trace(args: argparse.Namespace, path: Path, device: str, stream: TextIO) ->
     with profile(activities=activities, record_shapes=True, **more) as profiler:
         yield
     profiler.export_chrome_trace(str(path))
-    records.write(stream, {"trace_file": str(path)})
+    records.write_record(stream, {"trace_file": str(path)})
 
 
 @contextlib.contextmanager
@@ -59,4 +59,4 @@ def _execution_trace(path: Path, stream: TextIO) -> Iterator[None]:
     finally:
         observer.stop()
         observer.unregister_callback()
-    records.write(stream, {"et_file": str(path)})
+    records.write_record(stream, {"et_file": str(path)})

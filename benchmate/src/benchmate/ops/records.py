@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from benchmate.ops.config_file import Input
-from benchmate.ops.executor import Measured
+from benchmate.ops.config_file import OperatorInput
+from benchmate.ops.executor import InputResult
 from benchmate.ops.macros import META
 from benchmate.ops.options import Options
 
@@ -23,13 +23,13 @@ SCHEMA = 1
 
 def setup_record(options: Options, floor: Mapping[str, float] | None) -> dict[str, Any]:
     """The first line: options, machine and software, start time; `floor` is what the harness itself takes, in seconds."""
-    made: dict[str, Any] = {"run_options": options.described(), "sys_info": system(), "start_time": _now()}
+    made: dict[str, Any] = {"run_options": options.described(), "sys_info": system_info(), "start_time": _now()}
     if options.format == "rich":
         made |= {"schema": SCHEMA, "format": "rich", "floor": None if floor is None else dict(floor)}
     return made
 
 
-def input_record(one: Input, found: Measured, options: Options) -> dict[str, Any]:
+def input_record(one: OperatorInput, found: InputResult, options: Options) -> dict[str, Any]:
     """The line of one input: the original's four keys, in the format `rich` everything else too.
 
     What failed or was skipped says so in both formats, and what was drawn at random is in both.
@@ -68,7 +68,7 @@ def finish_record(counts: Mapping[str, int]) -> dict[str, Any]:
     return {"finish_time": _now(), "counts": dict(counts)}
 
 
-def write(stream: TextIO, record: Mapping[str, Any]) -> None:
+def write_record(stream: TextIO, record: Mapping[str, Any]) -> None:
     """Append one record and see it to the file."""
     stream.write(json.dumps(record, default=str) + "\n")
     stream.flush()
@@ -91,7 +91,7 @@ def open_output(path: Path, is_appended: bool) -> TextIO:
     return stream
 
 
-def system() -> dict[str, Any]:
+def system_info() -> dict[str, Any]:
     """The machine and the software, under the original's names where it has them; what is not known is null."""
     import torch
 

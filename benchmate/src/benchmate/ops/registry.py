@@ -47,14 +47,14 @@ def register_data_generator(name: str, generator_class: Callable[..., Any]) -> N
     _add(data_generator_map, "data generator", name, generator_class)
 
 
-def config_iterator(name: str | None, where: str) -> Callable[..., ConfigIterator]:
+def find_config_iterator(name: str | None, where: str) -> Callable[..., ConfigIterator]:
     """The config iterator of that name, the default one without. Raises OpsError for one that is not registered."""
     if name is None:
         return DefaultConfigIterator
     return _found(config_iterator_map, "config iterator", name, where)
 
 
-def data_generator(name: str, where: str) -> Callable[..., Any]:
+def find_data_generator(name: str, where: str) -> Callable[..., Any]:
     """The data generator of that name. Raises OpsError for one that is not registered."""
     return _found(data_generator_map, "data generator", name, where)
 

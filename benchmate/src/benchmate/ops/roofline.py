@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmate.ops.autograd import tensors_in
-from benchmate.ops.device import Place
+from benchmate.ops.device import TorchDevice
 
 LARGEST_HOST_REFERENCE = 5e9  # operations: about a second in double precision on a few cores
 TOLERANCE = {
@@ -31,14 +31,14 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peaks:
+class MeasuredPeaks:
     """What this device reached here: a large matrix product in the dtype (None where it has none), and a copy."""
 
     flops_per_s: float | None
     bytes_per_s: float
 
 
-def work(call: Callable[[], Any], read: Sequence[Any]) -> Work:
+def count_work(call: Callable[[], Any], read: Sequence[Any]) -> Work:
     """What one call does; `read` holds its tensors, arguments and parameters."""
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -52,7 +52,7 @@ def work(call: Callable[[], Any], read: Sequence[Any]) -> Work:
     )
 
 
-def may_use_tf32(found: Work, dtype: str, place: Place) -> bool:
+def may_use_tf32(found: Work, dtype: str, place: TorchDevice) -> bool:
     """Whether float32 may be rounded to TF32 in it: torch's settings differ for convolutions, where it may by default."""
     import torch
 
@@ -85,7 +85,7 @@ def _storage_bytes(values: Any) -> int:
 
 
 @functools.lru_cache(maxsize=64)
-def peaks(place: Place, dtype: str, *, tf32: bool = False) -> Peaks:
+def measure_peaks(place: TorchDevice, dtype: str, *, tf32: bool = False) -> MeasuredPeaks:
     """Measured once for each precision: the best of a few products and copies, long enough to fill the device."""
     import torch
 
@@ -94,20 +94,20 @@ def peaks(place: Place, dtype: str, *, tf32: bool = False) -> Peaks:
     bytes_per_s = _copy_speed(min(copied, 1 << 30), place)
     element = getattr(torch, dtype, None)
     if element is None or not element.is_floating_point or element.itemsize == 1:
-        return Peaks(flops_per_s=None, bytes_per_s=bytes_per_s)
+        return MeasuredPeaks(flops_per_s=None, bytes_per_s=bytes_per_s)
     a, b = (torch.randn(size, size, device=place.device).to(element) for _ in range(2))
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = tf32
     try:
         flops_per_s = 2 * size**3 / _best_s(lambda: torch.mm(a, b), place)
     except RuntimeError:
-        return Peaks(flops_per_s=None, bytes_per_s=bytes_per_s)
+        return MeasuredPeaks(flops_per_s=None, bytes_per_s=bytes_per_s)
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-    return Peaks(flops_per_s=flops_per_s, bytes_per_s=bytes_per_s)
+    return MeasuredPeaks(flops_per_s=flops_per_s, bytes_per_s=bytes_per_s)
 
 
-def _copy_speed(size: int, place: Place) -> float:
+def _copy_speed(size: int, place: TorchDevice) -> float:
     """Bytes read and written in a second by a copy of `size` bytes."""
     import torch
 
@@ -116,15 +116,17 @@ def _copy_speed(size: int, place: Place) -> float:
     return 2 * size / _best_s(lambda: target.copy_(source), place)
 
 
-def _best_s(call: Callable[[], Any], place: Place) -> float:
-    from benchmate.ops.sampling import sampled
+def _best_s(call: Callable[[], Any], place: TorchDevice) -> float:
+    from benchmate.ops.sampling import sample_calls
     from benchmate.ops.statistics import StopRule
 
     rule = StopRule(samples=8, seconds=0.0, longest_s=0.25, every=4)
-    return sampled("hot" if place.has_events else "end-to-end", call, place, rule).estimate.minimum
+    return sample_calls("hot" if place.has_events else "end-to-end", call, place, rule).estimate.minimum
 
 
-def share_of_peak(flops: int | None, moved: int | None, seconds: float, found: Peaks) -> tuple[float, str] | None:
+def share_of_peak(
+    flops: int | None, moved: int | None, seconds: float, found: MeasuredPeaks
+) -> tuple[float, str] | None:
     """(share, of what): how near a time is to the roofline of the measured peaks; of compute or of bandwidth.
 
     `moved` are the bytes that surely went to memory, None where they may have stayed in the cache. None where nothing can be
@@ -138,8 +140,8 @@ def share_of_peak(flops: int | None, moved: int | None, seconds: float, found: P
     return max(shares, default=None)
 
 
-def check(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], flops: int | None, place: Place
+def check_output(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], flops: int | None, place: TorchDevice
 ) -> dict[str, Any]:
     """Compare one call with the same in double precision on the same device.
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmate.ops.autograd import tensors_in
-from benchmate.ops.device import Place, free_bytes
+from benchmate.ops.device import TorchDevice, free_bytes
 
 MOST_COPIES = 16384  # of inputs so small that more of them would only take time
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rotation:
+class InputRotation:
     """The same call with each of `len(calls)` copies of its inputs, of `total_bytes` together."""
 
     calls: Sequence[Callable[[], Any]]
@@ -25,7 +25,7 @@ Bind = Callable[[Sequence[Any], dict[str, Any]], Callable[[], Any]]
 """The call with these arguments."""
 
 
-def rotated(bind: Bind, args: Sequence[Any], kwargs: dict[str, Any], place: Place) -> Rotation | None:
+def rotate_inputs(bind: Bind, args: Sequence[Any], kwargs: dict[str, Any], place: TorchDevice) -> InputRotation | None:
     """Enough copies of the inputs to exceed the last cache level; the first is the inputs themselves.
 
     None for inputs that exceed it alone, and for those that are not made of plain strided memory. Fewer copies than it takes
@@ -43,7 +43,7 @@ def rotated(bind: Bind, args: Sequence[Any], kwargs: dict[str, Any], place: Plac
     most = MOST_COPIES if free is None else min(MOST_COPIES, free // 2 // each)
     count = max(1, min(most, math.ceil((place.cache_bytes + 1) / each)))
     calls = [bind(args, kwargs), *(bind(*_copied(args, kwargs)) for _ in range(count - 1))]
-    return Rotation(calls=calls, total_bytes=count * each)
+    return InputRotation(calls=calls, total_bytes=count * each)
 
 
 def _copied(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

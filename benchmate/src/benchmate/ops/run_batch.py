@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmate.ops.config_file import Input
+from benchmate.ops.config_file import OperatorInput
 from benchmate.ops.errors import OpsError
 
 
@@ -26,27 +26,27 @@ def main(argv: Sequence[str]) -> int:
         level=logging.DEBUG if args.verbose else logging.WARNING, format="%(message)s", stream=sys.stderr
     )
     try:
-        return 1 if run(_read(args.shm, args.file)) else 0
+        return 1 if run_inputs(_read(args.shm, args.file)) else 0
     except OpsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
-def run(batch: Mapping[str, Any]) -> int:
+def run_inputs(batch: Mapping[str, Any]) -> int:
     """Run every input of a batch; returns how many failed. Raises OpsError for one that is incomplete."""
     from benchmate.ops.benchmark import resolved
-    from benchmate.ops.config_file import parse
-    from benchmate.ops.executor import Runner
-    from benchmate.ops.options import options_of
+    from benchmate.ops.config_file import parse_config
+    from benchmate.ops.executor import InputRunner
+    from benchmate.ops.options import as_options
 
     missing = [key for key in ("op_name", "op_info", "run_options") if key not in batch]
     if missing:
         raise OpsError(f"batch: no {', '.join(map(repr, missing))}")
     name = batch["op_name"]
-    [(spec, op)] = resolved(parse({name: batch["op_info"]}, "batch"))
-    options = options_of(batch["run_options"])
+    [(spec, op)] = resolved(parse_config({name: batch["op_info"]}, "batch"))
+    options = as_options(batch["run_options"])
     _seed(options.seed, options.threads)
-    runner = Runner(spec, op, options)
+    runner = InputRunner(spec, op, options)
     # The original's older batches say build_id.
     config_id, _, build_id = str(batch.get("config_build_id", batch.get("build_id", "0|0"))).rpartition("|")
     config = spec.config[0]
@@ -54,7 +54,7 @@ def run(batch: Mapping[str, Any]) -> int:
     for place, one in enumerate(config["input"]):
         given = {key: value for key, value in one.items() if key != "id"}
         found = runner.run(
-            Input(
+            OperatorInput(
                 operator=name,
                 config_id=int(config_id or 0),
                 build_id=build_id,
@@ -72,10 +72,10 @@ def run(batch: Mapping[str, Any]) -> int:
 
 
 def _read(memory: str | None, path: str | None) -> dict[str, Any]:
-    from benchmate.ops.profiler_batch import attached
+    from benchmate.ops.profiler_batch import read_shared_memory
 
     try:
-        text = attached(memory) if memory is not None else Path(path or "").read_bytes()
+        text = read_shared_memory(memory) if memory is not None else Path(path or "").read_bytes()
     except OSError as error:
         raise OpsError(f"{memory or path}: {error.strerror}") from error
     try:

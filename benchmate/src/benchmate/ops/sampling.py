@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from benchmate.ops.device import Place, clock_pair_s
+from benchmate.ops.device import TorchDevice, clock_pair_s
 from benchmate.ops.statistics import FEWEST_FOR_INTERVAL, Estimate, StopRule, estimate
 
 NAMES = ("hot", "cold", "end-to-end")
@@ -28,7 +28,7 @@ Agree = Callable[[float], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
+class SampledTime:
     """The seconds of a call: `loops` calls in each sample, read from `clock` (host or event).
 
     `enqueue_s` is what the host takes to ask a device for one call; None on a CPU.
@@ -52,19 +52,19 @@ def _alone(value: float) -> float:
     return value
 
 
-def sampled(
+def sample_calls(
     mode: str,
     call: Callable[[], Any],
-    place: Place,
+    place: TorchDevice,
     rule: StopRule,
     agree: Agree = _alone,
     in_turn: Sequence[Callable[[], Any]] = (),
-) -> Sampled:
+) -> SampledTime:
     """Time a call in one of our modes. What the call raises is passed on.
 
     `in_turn` is the same call with copies of its inputs; the mode cold takes one after another.
     """
-    with quiet():
+    with gc_paused():
         call()
         place.synchronize()
         if mode == "end-to-end":
@@ -81,7 +81,7 @@ def sampled(
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Without the garbage collector while inside."""
     was_on = gc.isenabled()
     gc.disable()
@@ -92,12 +92,12 @@ def quiet() -> Iterator[None]:
             gc.enable()
 
 
-def floor_s(place: Place) -> dict[str, float]:
+def measurement_floor(place: TorchDevice) -> dict[str, float]:
     """What the harness itself takes: a pair of clock readings, a call of nothing in a loop, and an empty pair of events."""
     import functools
 
     nothing = functools.partial(int)
-    with quiet():
+    with gc_paused():
         found = {"clock_pair_s": clock_pair_s(), "loop_s": min(_loop_s(nothing, 10_000) / 10_000 for _ in range(3))}
         if place.has_events:
             pairs = [(place.event(), place.event()) for _ in range(33)]
@@ -118,7 +118,7 @@ def _sampled(
     rule: StopRule,
     agree: Agree,
     enqueue_s: float | None = None,
-) -> Sampled:
+) -> SampledTime:
     """Samples until the rule is content or the time is over."""
     values: list[float] = []
     spent_s = 0.0  # by the samples, which all ranks agree on: a call of seconds is not repeated thirty times
@@ -134,7 +134,7 @@ def _sampled(
             found = estimate(values)
             is_converged = rule.is_converged(found, elapsed_s)
             if is_converged or max(elapsed_s, spent_s) >= rule.longest_s or len(values) >= rule.most:
-                return Sampled(
+                return SampledTime(
                     mode=mode,
                     estimate=found,
                     loops=loops,
@@ -169,7 +169,7 @@ def _loop_s(call: Callable[[], Any], count: int) -> float:
     return (_clock() - begin) / 1e9
 
 
-def block_s(call: Callable[[], Any], count: int, place: Place) -> float:
+def block_s(call: Callable[[], Any], count: int, place: TorchDevice) -> float:
     """Seconds that `count` calls take, one after another, on the host's clock."""
     if place.kind == "cpu":
         return _loop_s(call, count)
@@ -181,7 +181,7 @@ def block_s(call: Callable[[], Any], count: int, place: Place) -> float:
     return (_clock() - begin) / 1e9
 
 
-def _waited(call: Callable[[], Any], place: Place) -> float:
+def _waited(call: Callable[[], Any], place: TorchDevice) -> float:
     place.synchronize()
     begin = _clock()
     call()
@@ -189,7 +189,7 @@ def _waited(call: Callable[[], Any], place: Place) -> float:
     return (_clock() - begin) / 1e9
 
 
-def _enqueue_s(call: Callable[[], Any], place: Place, count: int = 16) -> float:
+def _enqueue_s(call: Callable[[], Any], place: TorchDevice, count: int = 16) -> float:
     """Seconds that the host takes to ask for one call, with an idle device."""
     call()
     place.synchronize()
@@ -198,7 +198,9 @@ def _enqueue_s(call: Callable[[], Any], place: Place, count: int = 16) -> float:
     return taken_s
 
 
-def _hot_on_device(call: Callable[[], Any], place: Place, rule: StopRule, agree: Agree, enqueue_s: float) -> Sampled:
+def _hot_on_device(
+    call: Callable[[], Any], place: TorchDevice, rule: StopRule, agree: Agree, enqueue_s: float
+) -> SampledTime:
     begin, end = place.event(), place.event()
 
     def queued_s(count: int) -> float:
@@ -215,7 +217,9 @@ def _hot_on_device(call: Callable[[], Any], place: Place, rule: StopRule, agree:
     return _sampled("hot", lambda: [queued_s(loops) / loops], loops, "event", rule, agree, enqueue_s)
 
 
-def _cold_samples(calls: Sequence[Callable[[], Any]], place: Place, enqueue_s: float) -> Callable[[], list[float]]:
+def _cold_samples(
+    calls: Sequence[Callable[[], Any]], place: TorchDevice, enqueue_s: float
+) -> Callable[[], list[float]]:
     turns = itertools.cycle(calls)
     if not place.has_events:
 

@@ -16,7 +16,7 @@ MODES = "hot"
 def main(folder: str | Path) -> int:
     """Run what the suite says under `ops`; a file's name is taken from `folder`. Returns the exit code."""
     import benchmate
-    from benchmate.ops.benchmark import Benchmark, describe
+    from benchmate.ops.benchmark import Benchmark, describe_result
     from benchmate.session import current
 
     session = current()
@@ -33,9 +33,9 @@ def main(folder: str | Path) -> int:
         if found.more.get("correctness", {}).get("status") == "wrong":
             benchmate.fail("invalid", f"{one.run_id}: wrong output: {found.more['correctness']}")
         for result in found.results:
-            print(f"{one.run_id}: {describe(result)}", flush=True)
+            print(f"{one.run_id}: {describe_result(result)}", flush=True)
             benchmate.metric(
-                "time", result["value"], "s", "lower", **details(one, result, found.more.get("reasons", ()))
+                "time", result["value"], "s", "lower", **metric_details(one, result, found.more.get("reasons", ()))
             )
 
     try:
@@ -47,7 +47,7 @@ def main(folder: str | Path) -> int:
     return 1 if counts["failed"] else 0
 
 
-def options_of_suite(values: Mapping[str, Any]) -> Any:
+def suite_options(values: Mapping[str, Any]) -> Any:
     """Options from a benchmark's resolved configuration: the profile says how long each measurement may take, the keys `modes`,
     `backward`, `data`, `precision` and `device` the rest. Raises OpsError for a value that is wrong."""
     from benchmate.ops.options import ExecutionPass, Options, parse_modes
@@ -78,7 +78,7 @@ def configured(values: Mapping[str, Any], folder: Path) -> Any:
     """What a benchmark's resolved configuration says to run, a BenchmarkConfig. Raises OpsError for what is wrong in it."""
     from benchmate.ops.benchmark import BenchmarkConfig
 
-    config = BenchmarkConfig(options_of_suite(values))
+    config = BenchmarkConfig(suite_options(values))
     given = (values.get("options") or {}).get("ops")
     if isinstance(given, Mapping):
         return config.load(given)
@@ -87,7 +87,7 @@ def configured(values: Mapping[str, Any], folder: Path) -> Any:
     return config.load_json_file(folder / given)
 
 
-def details(one: Any, result: Mapping[str, Any], doubts: Sequence[str] = ()) -> dict[str, Any]:
+def metric_details(one: Any, result: Mapping[str, Any], doubts: Sequence[str] = ()) -> dict[str, Any]:
     """What a metric says besides its value. The headline is the geometric mean of the times of the forward passes.
 
     `reasons` are why its number is suspect: `doubts`, and that it is not known as precisely as asked.

@@ -8,14 +8,14 @@ from typing import Any
 
 from benchmate.ops.errors import OperatorFailed
 from benchmate.ops.traces.plan import Slot
-from benchmate.ops.traces.schema import Device, Node, Opaque
+from benchmate.ops.traces.schema import DeviceRef, Node, OpaqueValue
 
 MASK = 3  # gradients of a convolution, a norm: the operators that take such a mask
 Environment = list[Any]
 Prepared = Callable[[Environment], Callable[[], Any]]
 
 
-def overload(schema: str) -> Any:
+def find_overload(schema: str) -> Any:
     """The operator of a schema. Raises OperatorFailed where this torch has none."""
     import torch
 
@@ -32,14 +32,14 @@ def overload(schema: str) -> Any:
         ) from None
 
 
-def prepared(node: Node, arguments: Sequence[Any], device_of: Callable[[str], str]) -> Prepared:
+def bind_operator(node: Node, arguments: Sequence[Any], device_of: Callable[[str], str]) -> Prepared:
     """A function that takes the slots' tensors and gives the call, ready to be made and timed.
 
     Raises OperatorFailed for an operator that this torch does not have, or whose arguments it wants otherwise.
     """
     import torch
 
-    function = overload(node.schema)
+    function = find_overload(node.schema)
     declared = function._schema.arguments
     named = dict(zip((one.name for one in torch._C.parse_schema(node.schema).arguments), arguments, strict=False))
     positional: list[Any] = []
@@ -63,7 +63,7 @@ def prepared(node: Node, arguments: Sequence[Any], device_of: Callable[[str], st
     return _maker(function, positional, keywords, by_keyword)
 
 
-def maker(function: Any, arguments: Sequence[Any], device_of: Callable[[str], str]) -> Prepared:
+def bind_function(function: Any, arguments: Sequence[Any], device_of: Callable[[str], str]) -> Prepared:
     """The same for any function of the recorded arguments by position."""
     return _maker(function, [_constant(one, "", device_of) for one in arguments], [], [])
 
@@ -98,13 +98,13 @@ def _listed(value: Any, slots: Environment) -> Any:
 
 
 def _constant(value: Any, kind: str, device_of: Callable[[str], str]) -> Any:
-    if isinstance(value, Device):
+    if isinstance(value, DeviceRef):
         import torch
 
         return torch.device(device_of(value.name))
     if isinstance(value, tuple):
         return [_constant(one, "", device_of) for one in value]
-    if isinstance(value, Opaque):
+    if isinstance(value, OpaqueValue):
         # Old schemas did not write lists of booleans; those are masks of the gradients wanted.
         return [True] * MASK if "bool" in kind else None
     return value

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmate.ops.errors import OpsError
-from benchmate.ops.exit_status import exit_code
-from benchmate.ops.traces.record import VARIABLE, Recording, own_path, profile_path, variable
+from benchmate.ops.exit_status import run_command
+from benchmate.ops.traces.record import VARIABLE, Recording, encode_recording, profile_path, rank_path
 
 EPILOG = """\
 exit code: 0 done; 1 an operator of a replay failed, or nothing was recorded; 2 a file or an option is wrong and nothing ran.
@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
     """Run a command; returns the exit code."""
     argv, program = _split(argv)
     args = _parser().parse_args(argv)
-    return exit_code(lambda: int(COMMANDS[args.command](args, program)))
+    return run_command(lambda: int(COMMANDS[args.command](args, program)))
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -65,7 +65,7 @@ def record(args: argparse.Namespace, program: list[str]) -> int:
         )
         inject = str(Path(__file__).resolve().parent / "inject")
         folders = [inject, *filter(None, [os.environ.get("PYTHONPATH")])]
-        environ = {**os.environ, VARIABLE: variable(recording), "PYTHONPATH": os.pathsep.join(folders)}
+        environ = {**os.environ, VARIABLE: encode_recording(recording), "PYTHONPATH": os.pathsep.join(folders)}
         code = subprocess.run(program, env=environ, check=False).returncode
         told = [json.loads(note.read_text()) for note in sorted(Path(notes).iterdir())]
     written = sorted(one["path"] for one in told if one["path"])
@@ -88,20 +88,20 @@ def record(args: argparse.Namespace, program: list[str]) -> int:
 
 def summarise(args: argparse.Namespace, _: list[str]) -> int:
     """Print what is in a trace."""
-    from benchmate.ops.traces.schema import read
-    from benchmate.ops.traces.summary import summary, text
+    from benchmate.ops.traces.schema import read_trace
+    from benchmate.ops.traces.summary import format_summary, summarise_trace
 
-    found = summary(read(args.file))
-    print(json.dumps(found) if args.json else text(found, args.top))
+    found = summarise_trace(read_trace(args.file))
+    print(json.dumps(found) if args.json else format_summary(found, args.top))
     return 0
 
 
 def to_config(args: argparse.Namespace, _: list[str]) -> int:
     """Write the configuration of a trace's operators."""
-    from benchmate.ops.traces.convert import configuration
-    from benchmate.ops.traces.schema import read
+    from benchmate.ops.traces.convert import to_configuration
+    from benchmate.ops.traces.schema import read_trace
 
-    made, left_out = configuration(read(args.file), args.device)
+    made, left_out = to_configuration(read_trace(args.file), args.device)
     if not made:
         raise OpsError(f"{args.file}: no operator in it that a configuration can describe")
     content = json.dumps(made, indent=1) + "\n"
@@ -122,35 +122,35 @@ def to_config(args: argparse.Namespace, _: list[str]) -> int:
 
 def predict(args: argparse.Namespace, _: list[str]) -> int:
     """Add up the records of a converted configuration."""
-    from benchmate.ops.benchmark import seconds
-    from benchmate.ops.traces.convert import predicted
-    from benchmate.ops.traces.schema import read
+    from benchmate.ops.benchmark import format_seconds
+    from benchmate.ops.traces.convert import predict_step
+    from benchmate.ops.traces.schema import read_trace
 
-    found = predicted(args.file)
+    found = predict_step(args.file)
     if args.trace is not None:
-        found["recorded_step_s"] = read(args.trace).about.get("step_s")
+        found["recorded_step_s"] = read_trace(args.trace).about.get("step_s")
     if args.json:
         print(json.dumps(found))
         return 0
-    print(f"a step of {found['calls']} calls, {found['inputs']} inputs: {seconds(found['seconds'])}")
+    print(f"a step of {found['calls']} calls, {found['inputs']} inputs: {format_seconds(found['seconds'])}")
     if found["missing"]:
         print(f"without {found['missing']} calls whose input was not measured")
     if found.get("recorded_step_s"):
         recorded = found["recorded_step_s"]
-        print(f"recorded: {seconds(recorded)}; predicted to recorded {found['seconds'] / recorded:.3g}")
+        print(f"recorded: {format_seconds(recorded)}; predicted to recorded {found['seconds'] / recorded:.3g}")
     return 0
 
 
 def replay(args: argparse.Namespace, _: list[str]) -> int:
     """Replay a trace, and tell."""
     from benchmate.ops.traces.fidelity import read_profile
-    from benchmate.ops.traces.schema import read
+    from benchmate.ops.traces.schema import read_trace
 
     for flag, value, least in (("-w", args.warmup, 0), ("-i", args.iteration, 1), ("--threads", args.threads, 1)):
         if value is not None and value < least:
             raise OpsError(f"{flag}: expected at least {least}, got {value}")
     path = rank_file(args.file)
-    trace = read(path)
+    trace = read_trace(path)
     beside = profile_path(Path(path))
     profile = rank_file(args.profile) if args.profile is not None else str(beside) if beside.is_file() else None
     events = read_profile(profile) if profile is not None else None
@@ -158,16 +158,16 @@ def replay(args: argparse.Namespace, _: list[str]) -> int:
         import torch
     except ImportError as error:
         raise OpsError(f"torch cannot be imported: {error}; a replay runs in an environment that has it") from error
-    from benchmate.ops.traces.replay import Replay, joined
-    from benchmate.ops.traces.replay_report import outcome, text
+    from benchmate.ops.traces.replay import Replay, joined_ranks
+    from benchmate.ops.traces.replay_report import build_report, format_report
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)
-    with joined(Replay(trace, args.device, args.seed)) as replayer:
+    with joined_ranks(Replay(trace, args.device, args.seed)) as replayer:
         found = replayer.run(args.warmup, args.iteration)
-    made = outcome(trace, found, events, args.device)
+    made = build_report(trace, found, events, args.device)
     if int(os.environ.get("RANK", "0")) == 0 or found.failed:
-        print(json.dumps(made) if args.json else text(made, args.top), flush=True)
+        print(json.dumps(made) if args.json else format_report(made, args.top), flush=True)
     return 1 if found.failed else 0
 
 
@@ -179,7 +179,7 @@ def rank_file(path: str) -> str:
             if (Path(path) / f"rank-{rank}{ending}").is_file():
                 return str(Path(path) / f"rank-{rank}{ending}")
         raise OpsError(f"{path}: no rank-{rank}.json or rank-{rank}.json.gz in this folder")
-    own = own_path(path, rank, ranks)
+    own = rank_path(path, rank, ranks)
     return str(own) if "{rank}" in path or own.is_file() else path
 
 

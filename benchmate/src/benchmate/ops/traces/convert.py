@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from benchmate.ops.errors import OpsError
-from benchmate.ops.traces.graph import graph_of
-from benchmate.ops.traces.index_bounds import bounds
-from benchmate.ops.traces.plan import select
-from benchmate.ops.traces.schema import DTYPES, INTEGERS, Device, Node, TensorRef, Trace
-from benchmate.ops.traces.summary import signature
+from benchmate.ops.traces.graph import build_graph
+from benchmate.ops.traces.index_bounds import index_bounds
+from benchmate.ops.traces.plan import select_calls
+from benchmate.ops.traces.schema import DTYPES, INTEGERS, DeviceRef, Node, TensorRef, Trace
+from benchmate.ops.traces.summary import call_signature
 
 GENERATOR = "PyTorch:DefaultDataGenerator"
 NAMES = dict(DTYPES.values())
 
 
-def configuration(trace: Trace, device: str | None = None) -> tuple[dict[str, Any], dict[str, int]]:
+def to_configuration(trace: Trace, device: str | None = None) -> tuple[dict[str, Any], dict[str, int]]:
     """(configuration, {reason: calls left out}). Each input has `count`, how often the trace calls the operator so.
 
     The build is the schema of the overload. `device` replaces the devices among the arguments.
     """
-    chosen = select(trace, graph_of(trace))
+    chosen = select_calls(trace, build_graph(trace))
     left_out = Counter(reason for _, reason in chosen.skipped)
     counts: Counter[tuple[Any, ...]] = Counter()
     first: dict[tuple[Any, ...], Node] = {}
@@ -32,7 +32,7 @@ def configuration(trace: Trace, device: str | None = None) -> tuple[dict[str, An
         if node.is_collective:
             left_out["a collective: `trace replay` under torchrun times it"] += 1
             continue
-        key = signature(node)
+        key = call_signature(node)
         counts[key] += 1
         first.setdefault(key, node)
     made: dict[str, Any] = {}
@@ -55,7 +55,7 @@ def configuration(trace: Trace, device: str | None = None) -> tuple[dict[str, An
 
 
 def _arguments(node: Node, device: str | None) -> list[dict[str, Any]]:
-    limits = {id(ref): limit for ref, limit in bounds(node)}
+    limits = {id(ref): limit for ref, limit in index_bounds(node)}
     return [_argument(value, limits, device) for value in node.inputs]
 
 
@@ -64,7 +64,7 @@ def _argument(value: Any, limits: Mapping[int, int], device: str | None) -> dict
         return _tensor(value, limits.get(id(value)))
     if isinstance(value, tuple):
         return {"type": "genericlist", "value": [_argument(one, limits, device) for one in value]}
-    if isinstance(value, Device):
+    if isinstance(value, DeviceRef):
         return {"type": "device", "value": device or value.name}
     if value is None:
         return {"type": "none"}
@@ -87,7 +87,7 @@ def _tensor(ref: TensorRef, limit: int | None) -> dict[str, Any]:
     return made
 
 
-def predicted(path: str) -> dict[str, Any]:
+def predict_step(path: str) -> dict[str, Any]:
     """What the records of a converted configuration add up to: {"seconds", "calls", "inputs", "missing"}; `missing` counts the
     calls of inputs that failed. Raises OpsError for a file without such records."""
     try:

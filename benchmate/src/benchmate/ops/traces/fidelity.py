@@ -35,7 +35,7 @@ def read_profile(path: str) -> list[dict[str, Any]]:
     return [event for event in events if isinstance(event, Mapping) and event.get("ph") == "X"]
 
 
-def recorded_s(events: Sequence[Mapping[str, Any]], graph: Graph, calls: Sequence[Node]) -> dict[int, float]:
+def recorded_times(events: Sequence[Mapping[str, Any]], graph: Graph, calls: Sequence[Node]) -> dict[int, float]:
     """Seconds of each call in the profiler's trace: of its kernels where it has any, else of the operator on the host.
 
     The two files are joined by the number that torch gave each call of an operator (`Record function id`).
@@ -64,7 +64,7 @@ def recorded_s(events: Sequence[Mapping[str, Any]], graph: Graph, calls: Sequenc
     return found
 
 
-def compared(recorded: Mapping[int, float], replayed: Mapping[int, Sequence[float]]) -> dict[str, Any] | None:
+def compare_times(recorded: Mapping[int, float], replayed: Mapping[int, Sequence[float]]) -> dict[str, Any] | None:
     """Sums and ratios over the calls that both have; None where there is none. A ratio is replayed to recorded."""
     both = [(recorded[node], estimate(times).median) for node, times in replayed.items() if node in recorded and times]
     both = [(was, now) for was, now in both if was > 0]

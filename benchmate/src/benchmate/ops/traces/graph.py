@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchmate.ops.traces.schema import Node, TensorRef, Trace, tensors_in
+from benchmate.ops.traces.schema import Node, TensorRef, Trace, tensor_refs
 
 LOADING = ("enumerate(DataLoader)", "dataloader")
 
@@ -62,7 +62,7 @@ class Graph:
         return any(one.is_operator for one in self.within(node)[1:])
 
 
-def graph_of(trace: Trace) -> Graph:
+def build_graph(trace: Trace) -> Graph:
     """The graph of a trace."""
     nodes = {node.id: node for node in trace.nodes}
     children: dict[int, list[int]] = {}
@@ -105,7 +105,7 @@ def _lives(
 
     def begins(node: Node) -> None:
         lives = []
-        for ref in tensors_in(node.inputs):
+        for ref in tensor_refs(node.inputs):
             life = current.get(_storage(ref))
             if life is None or not life.holds(ref):
                 life = born(ref, None)
@@ -114,9 +114,9 @@ def _lives(
         read[node.id] = tuple(lives)
 
     def ends(node: Node) -> None:
-        given = {_storage(ref): life for ref, life in zip(tensors_in(node.inputs), read[node.id], strict=True)}
+        given = {_storage(ref): life for ref, life in zip(tensor_refs(node.inputs), read[node.id], strict=True)}
         lives = []
-        for ref in tensors_in(node.outputs):
+        for ref in tensor_refs(node.outputs):
             key = _storage(ref)
             if key in given:
                 life = made[given[key]]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from benchmate.ops.traces.schema import Node, TensorRef, Value, tensors_in
+from benchmate.ops.traces.schema import Node, TensorRef, Value, tensor_refs
 
 Bound = tuple[TensorRef, int]  # an index tensor, and the number of elements that it may name
 
 # Operators that hand integers on as they are: what bounds their output bounds their input.
-HANDED_ON = (
+PASSTHROUGH = (
     "aten::_to_copy",
     "aten::cat",
     "aten::clone",
@@ -27,7 +27,7 @@ HANDED_ON = (
 )
 
 
-def bounds(node: Node) -> Iterator[Bound]:
+def index_bounds(node: Node) -> Iterator[Bound]:
     """The index tensors of an operator."""
     rule = RULES.get(node.name)
     if rule is None:
@@ -147,10 +147,10 @@ RULES: dict[str, Callable[[Node], Iterator[Bound]]] = {
 }
 
 
-def handed_on(node: Node) -> tuple[tuple[TensorRef, ...], tuple[TensorRef, ...]]:
+def passthrough_integers(node: Node) -> tuple[tuple[TensorRef, ...], tuple[TensorRef, ...]]:
     """(integer inputs, integer outputs) of an operator that hands them on as they are."""
-    if node.name not in HANDED_ON:
+    if node.name not in PASSTHROUGH:
         return (), ()
-    given = tuple(one for one in tensors_in(node.inputs) if one.dtype in ("int64", "int32"))
-    made = tuple(one for one in tensors_in(node.outputs) if one.dtype in ("int64", "int32"))
+    given = tuple(one for one in tensor_refs(node.inputs) if one.dtype in ("int64", "int32"))
+    made = tuple(one for one in tensor_refs(node.outputs) if one.dtype in ("int64", "int32"))
     return given, made

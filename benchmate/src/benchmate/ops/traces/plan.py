@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmate.ops.traces.graph import LOADING, Graph, step_window
-from benchmate.ops.traces.index_bounds import bounds, handed_on
-from benchmate.ops.traces.schema import INTEGERS, Node, Opaque, TensorRef, Trace, split_types, tensors_in
+from benchmate.ops.traces.index_bounds import index_bounds, passthrough_integers
+from benchmate.ops.traces.schema import INTEGERS, Node, OpaqueValue, TensorRef, Trace, split_types, tensor_refs
 
 # Why an operator cannot be carried out as it stands; None when it can.
 Obstacle = Callable[[Node], str | None]
@@ -54,7 +54,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class TensorView:
     """The tensor of a slot: which memory, and how it lies in it."""
 
     generation: int
@@ -62,7 +62,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class PlannedCall:
     """One operator to carry out: its arguments and results with slots for tensors, and what nobody needs afterwards."""
 
     node: Node
@@ -79,8 +79,8 @@ class Plan:
     """A replay. `given` are the generations that are there before it begins, `bounds` those that hold indices, `kept` those
     whose memory is needed besides the tensors that operators return."""
 
-    calls: tuple[Call, ...]
-    views: tuple[View, ...]
+    calls: tuple[PlannedCall, ...]
+    views: tuple[TensorView, ...]
     given: frozenset[int]
     bounds: Mapping[int, int]
     kept: frozenset[int]
@@ -88,7 +88,7 @@ class Plan:
     selection: Selection
 
 
-def whole(node: Node) -> str | None:
+def static_obstacle(node: Node) -> str | None:
     """The obstacles that a node alone shows, without a torch that could try it."""
     if node.attributes.get("kernel_backend") == "triton":
         return "a compiled kernel whose code is not in the trace"
@@ -109,10 +109,10 @@ def _kinds(node: Node) -> list[str]:
 
 
 def _is_opaque(value: Any) -> bool:
-    return isinstance(value, Opaque) or (isinstance(value, tuple) and any(map(_is_opaque, value)))
+    return isinstance(value, OpaqueValue) or (isinstance(value, tuple) and any(map(_is_opaque, value)))
 
 
-def select(trace: Trace, graph: Graph, obstacle: Obstacle = whole) -> Selection:
+def select_calls(trace: Trace, graph: Graph, obstacle: Obstacle = static_obstacle) -> Selection:
     """The outermost operators that can be carried out and that return all that later ones read.
 
     An operator is replaced by those it called when it has an obstacle, or when something that only they made is read later: a
@@ -175,21 +175,21 @@ class _Table:
     """Slots as they are handed out."""
 
     numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    views: list[View] = field(default_factory=list)
+    views: list[TensorView] = field(default_factory=list)
 
     def slot(self, generation: int, ref: TensorRef) -> int:
         # Without strides two tensors of one shape may differ: there the tensor's own number must tell them apart.
         key = (generation, ref.offset, ref.shape, ref.dtype, ref.tensor if ref.strides is None else ref.strides)
         number = self.numbers.setdefault(key, len(self.views))
         if number == len(self.views):
-            self.views.append(View(generation=generation, ref=ref))
+            self.views.append(TensorView(generation=generation, ref=ref))
         return number
 
 
-def plan(graph: Graph, selection: Selection) -> Plan:
+def build_plan(graph: Graph, selection: Selection) -> Plan:
     """What a replay does, call by call."""
     table = _Table()
-    calls: list[Call] = []
+    calls: list[PlannedCall] = []
     given: set[int] = set()
     made: set[int] = set()
     bound: set[int] = set()  # slots that hold a tensor by now
@@ -207,7 +207,7 @@ def plan(graph: Graph, selection: Selection) -> Plan:
             bound.add(number)
         guards = tuple(
             (table.numbers[_key(graph, node, ref)], limit)
-            for ref, limit in bounds(node)
+            for ref, limit in index_bounds(node)
             if _generation(graph, node, ref) not in given | safe
         )
         results, writes = _slotted(node.outputs, graph.written[node.id], table)
@@ -217,7 +217,7 @@ def plan(graph: Graph, selection: Selection) -> Plan:
                 made.add(generation)
             bound.add(number)
         safe |= _safe(graph, node, given | safe)
-        calls.append(Call(node=node, arguments=arguments, results=results, reads=tuple(reads), guards=guards))
+        calls.append(PlannedCall(node=node, arguments=arguments, results=results, reads=tuple(reads), guards=guards))
     sizes: dict[int, int] = {}
     for view in table.views:
         sizes[view.generation] = max(sizes.get(view.generation, 0), view.ref.end)
@@ -237,8 +237,8 @@ def _numbers(graph: Graph, node: Node) -> frozenset[int]:
 
     Beside tensors with dimensions that makes no difference; beside others a tensor would decide the type of the result.
     """
-    refs = list(tensors_in(node.inputs))
-    outputs = list(tensors_in(node.outputs))
+    refs = list(tensor_refs(node.inputs))
+    outputs = list(tensor_refs(node.outputs))
     if node.name not in ARITHMETIC or not outputs or any(ref.shape for ref in refs):
         return frozenset()
     return frozenset(
@@ -269,7 +269,7 @@ def _slotted(
 
 
 def _generation(graph: Graph, node: Node, ref: TensorRef) -> int:
-    refs = list(tensors_in(node.inputs))
+    refs = list(tensor_refs(node.inputs))
     return graph.read[node.id][next(place for place, one in enumerate(refs) if one is ref)]
 
 
@@ -280,11 +280,11 @@ def _key(graph: Graph, node: Node, ref: TensorRef) -> tuple[Any, ...]:
 
 def _safe(graph: Graph, node: Node, safe: set[int]) -> set[int]:
     """The generations of integers that a call fills with nothing but indices."""
-    outputs = zip(tensors_in(node.outputs), graph.written[node.id], strict=True)
+    outputs = zip(tensor_refs(node.outputs), graph.written[node.id], strict=True)
     integers = {number for ref, number in outputs if ref.dtype in INTEGERS}
     if node.name in TRUSTED:
         return integers
-    given, _ = handed_on(node)
+    given, _ = passthrough_integers(node)
     if given and all(_generation(graph, node, ref) in safe for ref in given):
         return integers
     return set()
@@ -298,18 +298,18 @@ def _limits(graph: Graph, calls: tuple[Node, ...]) -> dict[int, int]:
         limits[number] = min(limit, limits.get(number, limit))
 
     for node in reversed(calls):
-        for ref, limit in bounds(node):
+        for ref, limit in index_bounds(node):
             lower(_generation(graph, node, ref), limit)
-        given, made = handed_on(node)
+        given, made = passthrough_integers(node)
         if given and made:
-            outputs = dict(zip(map(id, tensors_in(node.outputs)), graph.written[node.id], strict=True))
+            outputs = dict(zip(map(id, tensor_refs(node.outputs)), graph.written[node.id], strict=True))
             for limit in [limits[outputs[id(ref)]] for ref in made if outputs[id(ref)] in limits]:
                 for ref in given:
                     lower(_generation(graph, node, ref), limit)
     return limits
 
 
-def _with_ends(calls: list[Call], views: list[View], given: set[int]) -> list[Call]:
+def _with_ends(calls: list[PlannedCall], views: list[TensorView], given: set[int]) -> list[PlannedCall]:
     """The calls, each with what is read for the last time in it or never after it."""
     ends: dict[int, int] = {}
     lives: dict[int, int] = {}

@@ -43,7 +43,7 @@ def recorded_ranks(trace: Trace) -> int:
     return max([1, *sizes])
 
 
-class Groups:
+class ProcessGroups:
     """The ranks of this replay: joins them when there are any, and carries out collectives."""
 
     def __init__(self, trace: Trace, graph: Graph, device: str) -> None:

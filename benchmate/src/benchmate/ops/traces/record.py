@@ -37,13 +37,13 @@ class Recording:
     notes: str | None = None
 
 
-def begin_from_environment() -> None:
+def start_from_environment() -> None:
     """Record what the variable BENCHMATE_TRACE says, if it says anything."""
     if VARIABLE in os.environ:
-        begin(Recording(**json.loads(os.environ[VARIABLE])))
+        start_recording(Recording(**json.loads(os.environ[VARIABLE])))
 
 
-def begin(recording: Recording) -> None:
+def start_recording(recording: Recording) -> None:
     """Begin as soon as the program imports torch."""
     from benchmate.patching import ImportWatcher
 
@@ -58,13 +58,13 @@ def traced(path: str = "trace.json", **options: Any) -> Callable[[Any], Iterator
     """An instrument for a voirfile: `instrument_trace = traced("trace.json", skip=3)`; options are the fields of Recording."""
 
     def instrument(overseer: Any) -> Iterator[Any]:
-        begin(Recording(path=path, **options))
+        start_recording(Recording(path=path, **options))
         yield overseer.phases.load_script
 
     return instrument
 
 
-def own_path(path: str, rank: int, ranks: int) -> Path:
+def rank_path(path: str, rank: int, ranks: int) -> Path:
     """The file of one rank."""
     if "{rank}" in path:
         return Path(path.replace("{rank}", str(rank)))
@@ -197,7 +197,7 @@ class Recorder:
         return statistics.median(self.times_s) if self.times_s else None
 
     def _path(self) -> Path:
-        return own_path(self.recording.path, *_rank())
+        return rank_path(self.recording.path, *_rank())
 
     def _raw(self) -> Path:
         path = self._path()
@@ -210,7 +210,7 @@ def profile_path(path: Path) -> Path:
     return path.with_name(f"{name}.profile.json")
 
 
-def variable(recording: Recording) -> str:
+def encode_recording(recording: Recording) -> str:
     """The value of BENCHMATE_TRACE for a recording."""
     return json.dumps(dataclasses.asdict(recording))
 

@@ -9,22 +9,31 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmate.ops.device import Place, place_of
+from benchmate.ops.device import TorchDevice, torch_device
 from benchmate.ops.errors import OperatorFailed, OpsError
-from benchmate.ops.sampling import quiet
+from benchmate.ops.sampling import gc_paused
 from benchmate.ops.traces import calls
-from benchmate.ops.traces.graph import Graph, graph_of
-from benchmate.ops.traces.plan import Call, Plan, Slot, View, plan, select, slots_in, whole
-from benchmate.ops.traces.process_groups import Groups
-from benchmate.ops.traces.replay_memory import Devices, Memory, dtype_of
-from benchmate.ops.traces.schema import INTEGERS, Node, Trace, tensors_in
+from benchmate.ops.traces.graph import Graph, build_graph
+from benchmate.ops.traces.plan import (
+    Plan,
+    PlannedCall,
+    Slot,
+    TensorView,
+    build_plan,
+    select_calls,
+    slots_in,
+    static_obstacle,
+)
+from benchmate.ops.traces.process_groups import ProcessGroups
+from benchmate.ops.traces.replay_memory import DeviceMap, ReplayMemory, dtype_of
+from benchmate.ops.traces.schema import INTEGERS, Node, Trace, tensor_refs
 
 ROUNDS = 16  # of planning anew after an operator failed
 EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided")
 
 
 @dataclass(kw_only=True)
-class Replayed:
+class ReplayResult:
     """What a replay gave: seconds of each whole step, and of each call in each step that was timed call by call."""
 
     plan: Plan
@@ -39,7 +48,7 @@ class Replayed:
 class _Ready:
     """One call as it is made in every step."""
 
-    call: Call
+    call: PlannedCall
     start: calls.Prepared
     is_collective: bool
     is_garbage: bool  # integers that nobody wrote yet: they must not become indices
@@ -50,22 +59,22 @@ class Replay:
 
     def __init__(self, trace: Trace, device: str, seed: int = 0) -> None:
         self.trace = trace
-        self.graph = graph_of(trace)
-        self.place: Place = place_of(device)
-        self.devices = Devices(trace, device)
-        self.groups = Groups(trace, self.graph, device)
+        self.graph = build_graph(trace)
+        self.place: TorchDevice = torch_device(device)
+        self.devices = DeviceMap(trace, device)
+        self.groups = ProcessGroups(trace, self.graph, device)
         self.seed = seed
         self._obstacles: dict[int, str | None] = {}
         self._failed: dict[int, str] = {}
         self._works: dict[int, list[Any]] = {}
 
-    def run(self, warmup: int, steps: int) -> Replayed:
+    def run(self, warmup: int, steps: int) -> ReplayResult:
         """Find what can be carried out, then time `steps` whole steps and as many call by call."""
         import torch
 
         # Some operators prepare a backward pass only where one may follow. No tensor here requires a gradient.
         has_backward = any("Backward" in node.name for node in self.trace.nodes)
-        with torch.set_grad_enabled(has_backward), quiet():
+        with torch.set_grad_enabled(has_backward), gc_paused():
             self._settle()
             try:
                 return self._measured(warmup, steps)
@@ -75,10 +84,10 @@ class Replay:
                     f"{self.trace.path}: what passed when it was tried failed in a later step: {lines[0] if lines else ''}"
                 ) from error
 
-    def _measured(self, warmup: int, steps: int) -> Replayed:
+    def _measured(self, warmup: int, steps: int) -> ReplayResult:
         for _ in range(warmup):
             self._step()
-        found = Replayed(plan=self._plan, graph=self.graph, failed=dict(self._failed))
+        found = ReplayResult(plan=self._plan, graph=self.graph, failed=dict(self._failed))
         for _ in range(steps):
             found.steps_s.append(self._whole_step_s())
         for _ in range(steps):
@@ -91,11 +100,11 @@ class Replay:
         """Plan, try each call once, and plan anew around those that fail, until none does."""
         last = ""
         for _ in range(ROUNDS):
-            selection = select(self.trace, self.graph, self._obstacle)
+            selection = select_calls(self.trace, self.graph, self._obstacle)
             if not selection.calls:
                 return self._nothing(selection.skipped)
-            self._plan = plan(self.graph, selection)
-            self._memory = Memory(self._plan, self.devices, _ranges(self.trace, self.graph), self.seed)
+            self._plan = build_plan(self.graph, selection)
+            self._memory = ReplayMemory(self._plan, self.devices, _ranges(self.trace, self.graph), self.seed)
             self._expected = [self._expectation(view) for view in self._plan.views]
             self._standing: list[Any] = [None] * len(self._plan.views)  # tensors that are there in every step
             self._ready = [self._prepared(call) for call in self._plan.calls]
@@ -109,7 +118,7 @@ class Replay:
                     self._failed[node] = error
         raise OpsError(f"{self.trace.path}: operators go on failing after {ROUNDS} plans; the last: {last}")
 
-    def _expectation(self, view: View) -> tuple[tuple[int, ...], Any, int | None]:
+    def _expectation(self, view: TensorView) -> tuple[tuple[int, ...], Any, int | None]:
         """(shape, element type, generation if its memory is needed) of what an operator has to give for a slot."""
         kept = view.generation if view.generation in self._plan.kept else None
         return view.ref.shape, dtype_of(view.ref.dtype), kept
@@ -126,23 +135,23 @@ class Replay:
     def _first_obstacle(self, node: Node) -> str | None:
         if node.is_collective:
             return self.groups.obstacle(node)
-        if reason := whole(node):
+        if reason := static_obstacle(node):
             return reason
         try:
-            for ref in tensors_in((node.inputs, node.outputs)):
+            for ref in tensor_refs((node.inputs, node.outputs)):
                 dtype_of(ref.dtype)
-            calls.prepared(node, node.inputs, self.devices.of)
+            calls.bind_operator(node, node.inputs, self.devices.of)
         except (OperatorFailed, OpsError) as error:
             return str(error)
         return None
 
-    def _prepared(self, call: Call) -> _Ready:
+    def _prepared(self, call: PlannedCall) -> _Ready:
         node = call.node
         if node.is_collective:
-            start = calls.maker(self.groups.carried_out(node), call.arguments, self.devices.of)
+            start = calls.bind_function(self.groups.carried_out(node), call.arguments, self.devices.of)
         else:
-            start = calls.prepared(node, call.arguments, self.devices.of)
-        outputs = list(tensors_in(node.outputs))
+            start = calls.bind_operator(node, call.arguments, self.devices.of)
+        outputs = list(tensor_refs(node.outputs))
         is_garbage = node.name in EMPTY and bool(outputs) and outputs[0].dtype in INTEGERS
         return _Ready(call=call, start=start, is_collective=node.is_collective, is_garbage=is_garbage)
 
@@ -264,12 +273,12 @@ class Replay:
             with contextlib.suppress(NotImplementedError, RuntimeError):  # some tensors have no storage
                 storages[kept] = tensor.untyped_storage()
 
-    def _blank(self, call: Call, slots: list[Any]) -> None:
+    def _blank(self, call: PlannedCall, slots: list[Any]) -> None:
         for template in call.results:
             if isinstance(template, Slot) and slots[template.number] is not None:
                 slots[template.number].zero_()
 
-    def _started(self, call: Call, result: Any) -> Any:
+    def _started(self, call: PlannedCall, result: Any) -> Any:
         """Note what a collective must be waited for, by the memory it works on; its result."""
         if result is None:
             return None
@@ -299,7 +308,7 @@ def _ranges(trace: Trace, graph: Graph) -> dict[int, tuple[int, int]]:
             noted = json.loads(noted)
         except (TypeError, json.JSONDecodeError):
             continue
-        refs = list(zip(tensors_in(node.inputs), graph.read[node.id], strict=True))
+        refs = list(zip(tensor_refs(node.inputs), graph.read[node.id], strict=True))
         for place, (low, high) in noted.items():
             if int(place) < len(refs) and 0 <= low <= high < 2**31:
                 found.setdefault(refs[int(place)][1], (int(low), int(high) + 1))
@@ -307,7 +316,7 @@ def _ranges(trace: Trace, graph: Graph) -> dict[int, tuple[int, int]]:
 
 
 @contextlib.contextmanager
-def joined(replay: Replay) -> Iterator[Replay]:
+def joined_ranks(replay: Replay) -> Iterator[Replay]:
     """The replay, its ranks taken apart afterwards."""
     try:
         yield replay

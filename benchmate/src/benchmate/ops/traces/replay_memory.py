@@ -8,17 +8,17 @@ from typing import Any
 
 from benchmate.ops.device import free_bytes
 from benchmate.ops.errors import OpsError
-from benchmate.ops.traces.plan import Plan, View
-from benchmate.ops.traces.schema import INTEGERS, Trace, contiguous, tensors_in
+from benchmate.ops.traces.plan import Plan, TensorView
+from benchmate.ops.traces.schema import INTEGERS, Trace, contiguous, tensor_refs
 
 SCALE = 0.1  # floating point is uniform in [0, 0.1): variances stay positive, sums of products small
 
 
-class Devices:
+class DeviceMap:
     """Where what was recorded on a device is replayed."""
 
     def __init__(self, trace: Trace, target: str) -> None:
-        names = {ref.device for node in trace.nodes for ref in tensors_in(node.inputs)}
+        names = {ref.device for node in trace.nodes for ref in tensor_refs(node.inputs)}
         # Of a trace of an accelerator the host's tensors stay with the host.
         self._has_accelerator = any(not name.startswith("cpu") for name in names if name)
         self.target = target
@@ -28,10 +28,10 @@ class Devices:
         return "cpu" if recorded.startswith("cpu") and self._has_accelerator else self.target
 
 
-class Memory:
+class ReplayMemory:
     """The storages of a plan."""
 
-    def __init__(self, plan: Plan, devices: Devices, ranges: Mapping[int, tuple[int, int]], seed: int) -> None:
+    def __init__(self, plan: Plan, devices: DeviceMap, ranges: Mapping[int, tuple[int, int]], seed: int) -> None:
         import torch
 
         self.plan, self.devices, self.ranges = plan, devices, ranges
@@ -48,7 +48,7 @@ class Memory:
             for number in sorted(plan.given):
                 self.storages[number] = self._filled(number, plan.sizes[number], device_of[number]).untyped_storage()
 
-    def view(self, view: View, storage: Any) -> Any:
+    def view(self, view: TensorView, storage: Any) -> Any:
         """The tensor of a slot in a storage; None where it does not fit."""
         import torch
 

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from benchmate.ops.benchmark import seconds
+from benchmate.ops.benchmark import format_seconds
 from benchmate.ops.statistics import Estimate, estimate
 from benchmate.ops.traces import fidelity
-from benchmate.ops.traces.replay import Replayed
-from benchmate.ops.traces.schema import Node, Trace, tensors_in
+from benchmate.ops.traces.replay import ReplayResult
+from benchmate.ops.traces.schema import Node, Trace, tensor_refs
 
 
-def outcome(trace: Trace, found: Replayed, events: list[dict[str, Any]] | None, device: str) -> dict[str, Any]:
+def build_report(trace: Trace, found: ReplayResult, events: list[dict[str, Any]] | None, device: str) -> dict[str, Any]:
     """What a replay gave, as plain data; times in seconds."""
     calls = [call.node for call in found.plan.calls]
     skipped = [(node, reason) for node, reason in found.plan.selection.skipped if node.id not in found.failed]
@@ -32,13 +32,13 @@ def outcome(trace: Trace, found: Replayed, events: list[dict[str, Any]] | None, 
         told["recorded_step_s"] = trace.about["step_s"]
         told["step_ratio"] = step.median / trace.about["step_s"]
     if events is not None:
-        recorded = fidelity.recorded_s(events, found.graph, calls)
-        told["by_call"] = fidelity.compared(recorded, found.calls_s)
+        recorded = fidelity.recorded_times(events, found.graph, calls)
+        told["by_call"] = fidelity.compare_times(recorded, found.calls_s)
     made["fidelity"] = told or None
     return made
 
 
-def _coverage(trace: Trace, found: Replayed, calls: list[Node], skipped: list[tuple[Node, str]]) -> dict[str, Any]:
+def _coverage(trace: Trace, found: ReplayResult, calls: list[Node], skipped: list[tuple[Node, str]]) -> dict[str, Any]:
     covered: set[int] = set()
     for node in calls:
         covered.update(one.id for one in found.graph.within(node.id) if one.is_operator)
@@ -65,7 +65,7 @@ def _operators(calls: list[Node], calls_s: Mapping[int, list[float]]) -> list[di
     rows: dict[tuple[str, str], list[list[float]]] = {}
     for node in calls:
         if node.id in calls_s:
-            shapes = " ".join(str(list(ref.shape)).replace(" ", "") for ref in tensors_in(node.inputs))
+            shapes = " ".join(str(list(ref.shape)).replace(" ", "") for ref in tensor_refs(node.inputs))
             rows.setdefault((node.name, shapes), []).append(calls_s[node.id])
     total = sum(estimate(times).median for times in calls_s.values()) or 1.0
     made = []
@@ -81,7 +81,7 @@ def _numbers(found: Estimate) -> dict[str, Any]:
     return {"median": found.median, "p95": found.p95, "min": found.minimum, "samples": found.count}
 
 
-def text(made: Mapping[str, Any], top: int) -> str:
+def format_report(made: Mapping[str, Any], top: int) -> str:
     """The outcome for a person."""
     coverage, step = made["coverage"], made["step"]
     lines = [
@@ -97,16 +97,16 @@ def text(made: Mapping[str, Any], top: int) -> str:
             f"made up     {coverage['substituted_tensors']} tensors that no operator gave with their shape and type"
         )
     lines.append(
-        f"step        {seconds(step['median'])} (median of {step['samples']}, best {seconds(step['min'])}); "
-        f"its calls alone {seconds(made['sum_of_calls_s'])}"
+        f"step        {format_seconds(step['median'])} (median of {step['samples']}, best {format_seconds(step['min'])}); "
+        f"its calls alone {format_seconds(made['sum_of_calls_s'])}"
     )
     lines += _told(made["fidelity"] or {})
     lines += ["", f"{'operator':<36} {'calls':>6} {'a step':>10} {'share':>6} {'median':>10} {'p95':>10}  shapes"]
     rows = made["operators"]
     for row in rows[:top]:
         lines.append(
-            f"{row['name']:<36} {row['count']:>6} {seconds(row['seconds']):>10} {row['share']:>6.1%} "
-            f"{seconds(row['median']):>10} {seconds(row['p95']):>10}  {row['shapes'][:60]}"
+            f"{row['name']:<36} {row['count']:>6} {format_seconds(row['seconds']):>10} {row['share']:>6.1%} "
+            f"{format_seconds(row['median']):>10} {format_seconds(row['p95']):>10}  {row['shapes'][:60]}"
         )
     if len(rows) > top:
         lines.append(f"... and {len(rows) - top} more; --top {len(rows)} shows them, --json has them all")
@@ -117,12 +117,12 @@ def _told(told: Mapping[str, Any]) -> list[str]:
     lines = []
     if "step_ratio" in told:
         lines.append(
-            f"fidelity    {told['step_ratio']:.3g} of the recorded program's step, {seconds(told['recorded_step_s'])}"
+            f"fidelity    {told['step_ratio']:.3g} of the recorded program's step, {format_seconds(told['recorded_step_s'])}"
         )
     by_call = told.get("by_call")
     if by_call:
         lines.append(
-            f"profile     calls {seconds(by_call['recorded_s'])} in the profiler's trace, {seconds(by_call['replayed_s'])} "
+            f"profile     calls {format_seconds(by_call['recorded_s'])} in the profiler's trace, {format_seconds(by_call['replayed_s'])} "
             f"replayed: {by_call['ratio']:.3g}; median ratio {by_call['ratio_median']:.3g} "
             f"({by_call['ratio_p5']:.3g} to {by_call['ratio_p95']:.3g}); shares of time in common "
             f"{by_call['shares_in_common']:.0%}"

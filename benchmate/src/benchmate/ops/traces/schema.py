@@ -78,20 +78,20 @@ class TensorRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class DeviceRef:
     """A device among the arguments."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opaque:
+class OpaqueValue:
     """An argument whose value is not in the trace: a process group, a generator, a class of C++."""
 
     kind: str
 
 
-Value = TensorRef | Device | Opaque | None | bool | int | float | str | tuple[Any, ...]
+Value = TensorRef | DeviceRef | OpaqueValue | None | bool | int | float | str | tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,16 +136,16 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def tensors_in(value: Any) -> Iterator[TensorRef]:
+def tensor_refs(value: Any) -> Iterator[TensorRef]:
     """The tensors of a value, lists walked through."""
     if isinstance(value, TensorRef):
         yield value
     elif isinstance(value, tuple):
         for item in value:
-            yield from tensors_in(item)
+            yield from tensor_refs(item)
 
 
-def read(path: str) -> Trace:
+def read_trace(path: str) -> Trace:
     """A trace from a file: JSON, compressed by gzip or in a tar archive. Raises OpsError for what is no whole trace."""
     try:
         content = Path(path).read_bytes()
@@ -155,13 +155,13 @@ def read(path: str) -> Trace:
     was_on = gc.isenabled()
     gc.disable()
     try:
-        return parse(_loaded(_unpacked(content, path), path), path)
+        return parse_trace(_loaded(_unpacked(content, path), path), path)
     finally:
         if was_on:
             gc.enable()
 
 
-def parse(data: Any, path: str = "trace") -> Trace:
+def parse_trace(data: Any, path: str = "trace") -> Trace:
     """A trace from plain data. Raises OpsError, naming the node, for what is none."""
     if isinstance(data, Mapping) and "traceEvents" in data:
         raise OpsError(f"{path}: a trace of the profiler, not an execution trace; `trace replay` takes it by --profile")
@@ -272,16 +272,16 @@ def _value(value: Any, kind: str, shape: Any, strides: Any) -> Value:
     if kind.startswith("GenericList["):
         return _list(value, kind[12:-1], shape, strides)
     if kind == "Device":
-        return Device(name=str(value))
+        return DeviceRef(name=str(value))
     if value in ("<None>", "None") or kind in ("None", "Generator"):
         return None
     if kind in ("Int", "Bool", "SymInt"):
-        return value if isinstance(value, (bool, int)) else Opaque(kind=kind)
+        return value if isinstance(value, (bool, int)) else OpaqueValue(kind=kind)
     if kind in ("Double", "SymFloat"):
         return float(value)  # infinite ones are strings
     if kind == "String":
         return str(value)
-    return Opaque(kind=kind)
+    return OpaqueValue(kind=kind)
 
 
 def _tensor(value: Any, kind: str, shape: Any, strides: Any) -> TensorRef | None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from benchmate.ops.traces.graph import graph_of
-from benchmate.ops.traces.plan import plan, select
+from benchmate.ops.traces.graph import build_graph
+from benchmate.ops.traces.plan import build_plan, select_calls
 from benchmate.ops.traces.process_groups import recorded_groups, recorded_ranks
-from benchmate.ops.traces.schema import Node, Trace, tensors_in
+from benchmate.ops.traces.schema import Node, Trace, tensor_refs
 
 
-def summary(trace: Trace) -> dict[str, Any]:
+def summarise_trace(trace: Trace) -> dict[str, Any]:
     """The figures of a trace, as plain data. Bytes of a collective are those of its inputs."""
-    graph = graph_of(trace)
-    chosen = select(trace, graph)
-    made = plan(graph, chosen)
+    graph = build_graph(trace)
+    chosen = select_calls(trace, graph)
+    made = build_plan(graph, chosen)
     operators = [node for node in trace.nodes if node.is_operator]
-    refs = [ref for node in operators for ref in tensors_in((node.inputs, node.outputs))]
+    refs = [ref for node in operators for ref in tensor_refs((node.inputs, node.outputs))]
     collectives = [node for node in chosen.calls if node.is_collective]
     return {
         "file": trace.path,
@@ -27,7 +27,7 @@ def summary(trace: Trace) -> dict[str, Any]:
         "operators": len(operators),
         "calls": len(chosen.calls),
         "expanded": len(chosen.expanded),
-        "unique": len({signature(node) for node in chosen.calls}),
+        "unique": len({call_signature(node) for node in chosen.calls}),
         "skipped": dict(Counter(reason for _, reason in chosen.skipped)),
         "devices": dict(Counter(ref.device for ref in refs)),
         "dtypes": dict(Counter(ref.dtype for ref in refs)),
@@ -40,7 +40,7 @@ def summary(trace: Trace) -> dict[str, Any]:
     }
 
 
-def signature(node: Node) -> tuple[Any, ...]:
+def call_signature(node: Node) -> tuple[Any, ...]:
     """What makes two calls the same measurement: the overload, and arguments up to which tensors they are."""
     return (node.name, node.schema, tuple(_sign(value) for value in node.inputs))
 
@@ -48,7 +48,7 @@ def signature(node: Node) -> tuple[Any, ...]:
 def _sign(value: Any) -> Any:
     if isinstance(value, tuple):
         return ("list", *map(_sign, value))
-    refs = list(tensors_in(value))
+    refs = list(tensor_refs(value))
     if refs:
         return (refs[0].dtype, refs[0].shape, refs[0].strides, refs[0].device)
     # 1, 1.0 and True are equal, and not the same argument.
@@ -60,13 +60,13 @@ def _table(nodes: list[Node]) -> list[dict[str, Any]]:
     for node in nodes:
         row = found.setdefault(node.name, {"name": node.name, "count": 0, "unique": set(), "bytes": 0})
         row["count"] += 1
-        row["unique"].add(signature(node))
-        row["bytes"] += sum(ref.bytes for ref in tensors_in(node.inputs))
+        row["unique"].add(call_signature(node))
+        row["bytes"] += sum(ref.bytes for ref in tensor_refs(node.inputs))
     rows = [{**row, "unique": len(row["unique"])} for row in found.values()]
     return sorted(rows, key=lambda row: (-row["count"], row["name"]))
 
 
-def text(found: dict[str, Any], top: int) -> str:
+def format_summary(found: dict[str, Any], top: int) -> str:
     """The figures for a person."""
     about = found["about"]
     lines = [
