@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 from configurations import number, operator, tensor
 
-from benchmate.ops.config_file import iterate_inputs, parse_config
+from benchmate.ops.config_file import iterate_inputs, parse_operators
 from benchmate.ops.errors import OpsError
 from benchmate.ops.executor import InputResult
 from benchmate.ops.nsys_analysis import analyse, main, parse_label
@@ -28,7 +28,7 @@ METRIC = {"forward": {"warmup.time": [0.2], "measure.time": [0.1]}}
 
 
 def one_of(config):
-    [spec] = parse_config(config)
+    [spec] = parse_operators(config)
     return next(iterate_inputs(spec, "cpu"))
 
 
@@ -117,7 +117,7 @@ def test_our_modes_combine_and_the_originals_stand_alone():
 
 
 def test_a_batch_tells_the_child_one_build_and_its_inputs():
-    [spec] = parse_config({"torch.nn.Linear": operator([tensor(2)], [tensor(3)], build=[{"args": [number(2)]}])})
+    [spec] = parse_operators({"torch.nn.Linear": operator([tensor(2)], [tensor(3)], build=[{"args": [number(2)]}])})
     queue = list(iterate_inputs(spec, "cpu"))
     made = batch_payload(queue, Options(), ProfilerOptions(warmup=5, iteration=1))
     assert made["config_build_id"] == "0|0"

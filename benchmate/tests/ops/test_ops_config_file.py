@@ -8,7 +8,7 @@ import pytest
 from configurations import CONFIGS, GENERATOR, number, operator, tensor
 
 from benchmate.ops import create_bench_config, create_op_args, create_type
-from benchmate.ops.config_file import iterate_inputs, parse_config, parse_config_text, read_config
+from benchmate.ops.config_file import iterate_inputs, parse_operators, parse_operators_text, read_operators
 from benchmate.ops.errors import OpsError
 
 DOCUMENTED = [
@@ -34,27 +34,27 @@ DOCUMENTED = [
 
 
 def test_every_documented_type_is_taken():
-    [spec] = parse_config({"torch.add": operator(DOCUMENTED)})
+    [spec] = parse_operators({"torch.add": operator(DOCUMENTED)})
     [one] = iterate_inputs(spec, "cpu")
     assert one.input["args"] == DOCUMENTED
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.json")), ids=lambda path: path.stem)
 def test_our_own_configurations_are_taken(path):
-    assert sum(1 for spec in read_config(str(path)) for _ in iterate_inputs(spec, "cpu")) > 0
+    assert sum(1 for spec in read_operators(str(path)) for _ in iterate_inputs(spec, "cpu")) > 0
 
 
 def test_input_may_have_only_kwargs_and_may_be_empty():
     """D5 of the original: a KeyError for 'args', an UnboundLocalError for no input."""
-    [spec] = parse_config({"torch.zeros": operator({"kwargs": {"size": number(1)}})})
+    [spec] = parse_operators({"torch.zeros": operator({"kwargs": {"size": number(1)}})})
     assert [one.input for one in iterate_inputs(spec, "cpu")] == [{"kwargs": {"size": number(1)}}]
-    [spec] = parse_config({"torch.zeros": operator()})
+    [spec] = parse_operators({"torch.zeros": operator()})
     assert list(iterate_inputs(spec, "cpu")) == []
 
 
 def test_no_build_an_empty_build_and_several_are_different_things():
     builds = [
-        [one.build for one in iterate_inputs(*parse_config({"a": operator([], build=build)}), "cpu")]
+        [one.build for one in iterate_inputs(*parse_operators({"a": operator([], build=build)}), "cpu")]
         for build in (None, [], [{"args": []}])
     ]
     assert builds == [[None], [{"args": [], "kwargs": {}}], [{"args": []}]]
@@ -97,23 +97,23 @@ def test_no_build_an_empty_build_and_several_are_different_things():
 )
 def test_what_is_wrong_is_named(config, words):
     with pytest.raises(OpsError, match=words):
-        parse_config(config)
+        parse_operators(config)
 
 
 def test_text_that_is_no_json_has_line_and_column():
     with pytest.raises(OpsError, match=r"f.json:3:1: not JSON: expecting property name"):
-        parse_config_text('{\n"a": 1,\n}', "f.json")
+        parse_operators_text('{\n"a": 1,\n}', "f.json")
     with pytest.raises(OpsError, match=r"'torch\.mm' stands twice"):
-        parse_config_text('{"torch.mm": {}, "torch.mm": {}}')
+        parse_operators_text('{"torch.mm": {}, "torch.mm": {}}')
     with pytest.raises(OpsError, match="No such file"):
-        read_config("nowhere.json")
+        read_operators("nowhere.json")
 
 
 def test_a_program_makes_the_same_configuration_as_a_file():
     config = create_bench_config("torch.mm")
     args = [create_type("tensor", [2, 3], "float"), create_type("int_range", 1, 5), create_type("none")]
     config["torch.mm"]["config"][0] = {"input": [create_op_args(args, {"a": create_type("bool", True)})]}
-    [one] = iterate_inputs(*parse_config(json.loads(json.dumps(config))), "cpu")
+    [one] = iterate_inputs(*parse_operators(json.loads(json.dumps(config))), "cpu")
     assert one.input["args"] == [tensor(2, 3), {"type": "int", "value_range": [1, 5]}, {"type": "none"}]
     assert config["torch.mm"]["input_data_generator"] == GENERATOR
     assert create_type("tensor", [4], "long")["requires_grad"] is False

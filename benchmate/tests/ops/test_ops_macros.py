@@ -17,13 +17,13 @@ from benchmate.ops import (
     TableProduct,
     full_range,
 )
-from benchmate.ops.config_file import iterate_inputs, parse_config
+from benchmate.ops.config_file import iterate_inputs, parse_operators
 from benchmate.ops.errors import OpsError
 from benchmate.ops.macros import argument_variants, expand_spec
 
 
 def walked(config):
-    return [one for spec in parse_config(config) for one in iterate_inputs(spec, "cpu")]
+    return [one for spec in parse_operators(config) for one in iterate_inputs(spec, "cpu")]
 
 
 def test_a_range_holds_both_ends():

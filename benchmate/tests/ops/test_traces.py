@@ -29,7 +29,7 @@ from traces import (
     trace,
 )
 
-from benchmate.ops.config_file import iterate_inputs, parse_config
+from benchmate.ops.config_file import iterate_inputs, parse_operators
 from benchmate.ops.errors import OpsError
 from benchmate.ops.traces import cli, fidelity
 from benchmate.ops.traces.convert import predict_step, to_configuration
@@ -292,7 +292,7 @@ def test_a_configuration_has_each_operator_once_with_its_count():
     assert given["args"][0] == {"type": "tensor", "dtype": "float", "shape": [6, 4], "requires_grad": False}
     [embedding] = made["aten::embedding"]["config"]
     assert embedding["input"][0]["args"][1]["value_range"] == [0, 9]
-    read_back = [one for spec in parse_config(made) for one in iterate_inputs(spec, "cpu")]
+    read_back = [one for spec in parse_operators(made) for one in iterate_inputs(spec, "cpu")]
     assert [one.run_id for one in read_back] == ["aten::embedding|0|0|0", "aten::linear|0|0|0", "aten::add|0|0|0"]
 
 

@@ -13,9 +13,9 @@ from benchmate.ops.config_file import (
     OperatorInput,
     OperatorSpec,
     iterate_inputs,
-    parse_config,
-    parse_config_text,
-    read_config,
+    parse_operators,
+    parse_operators_text,
+    read_operators,
 )
 from benchmate.ops.errors import OperatorSkipped, OpsError
 from benchmate.ops.executor import InputResult, InputRunner
@@ -36,17 +36,17 @@ class BenchmarkConfig:
 
     def load(self, config: Mapping[str, Any]) -> BenchmarkConfig:
         """Take a configuration that is plain data. Raises OpsError when it is wrong."""
-        self.bench_config = parse_config(config)
+        self.bench_config = parse_operators(config)
         return self
 
     def load_json(self, text: str) -> BenchmarkConfig:
         """Take a configuration in JSON. Raises OpsError when it is wrong."""
-        self.bench_config = parse_config_text(text)
+        self.bench_config = parse_operators_text(text)
         return self
 
     def load_json_file(self, path: str | Path) -> BenchmarkConfig:
         """Read a configuration file. Raises OpsError when it is wrong."""
-        self.bench_config = read_config(str(path))
+        self.bench_config = read_operators(str(path))
         return self
 
 

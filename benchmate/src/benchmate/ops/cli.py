@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import benchmate
 from benchmate.ops import exec_modes, registry, sampling
-from benchmate.ops.config_file import OperatorSpec, iterate_inputs, read_config
+from benchmate.ops.config_file import OperatorSpec, iterate_inputs, read_operators
 from benchmate.ops.data_generators import FILLS
 from benchmate.ops.errors import OpsError
 from benchmate.ops.exit_status import run_command
@@ -46,7 +46,7 @@ def _carried_out(args: argparse.Namespace, parser: argparse.ArgumentParser) -> i
         parser.print_usage(sys.stderr)
         raise OpsError("no configuration: give one with -c FILE, or say --list-ops")
     options = options_from_args(args)
-    specs = read_config(args.config)
+    specs = read_operators(args.config)
     _check_names(specs)
     if args.expand:
         return _expand(specs, options)

@@ -105,7 +105,7 @@ class OperatorInput:
         return name == f"{self.operator}|{self.config_id}|{builds}|{self.input_id}"
 
 
-def read_config(path: str) -> tuple[OperatorSpec, ...]:
+def read_operators(path: str) -> tuple[OperatorSpec, ...]:
     """The operators of a configuration file. Raises OpsError with file, line and column, or the path of the value."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -113,10 +113,10 @@ def read_config(path: str) -> tuple[OperatorSpec, ...]:
         raise OpsError(f"{path}: {error.strerror}; -c takes a JSON configuration") from error
     except UnicodeDecodeError as error:
         raise OpsError(f"{path}: not UTF-8 at byte {error.start}") from error
-    return parse_config_text(text, path)
+    return parse_operators_text(text, path)
 
 
-def parse_config_text(text: str, place: str = "configuration") -> tuple[OperatorSpec, ...]:
+def parse_operators_text(text: str, place: str = "configuration") -> tuple[OperatorSpec, ...]:
     """The operators of a configuration in JSON. Raises OpsError with line and column where it does not parse."""
     try:
         data = json.loads(text, object_pairs_hook=_without_duplicates)
@@ -124,10 +124,10 @@ def parse_config_text(text: str, place: str = "configuration") -> tuple[Operator
         raise OpsError(f"{place}:{error.lineno}:{error.colno}: not JSON: {error.msg.lower()}") from None
     except _Duplicate as error:
         raise OpsError(f"{place}: key {str(error)!r} stands twice in one object; the first would be lost") from None
-    return parse_config(data, place)
+    return parse_operators(data, place)
 
 
-def parse_config(data: Any, place: str = "configuration") -> tuple[OperatorSpec, ...]:
+def parse_operators(data: Any, place: str = "configuration") -> tuple[OperatorSpec, ...]:
     """The operators of a configuration that is already plain data, checked. Raises OpsError naming the value."""
     if not isinstance(data, Mapping):
         raise OpsError(f"{place}: expected an object of operators, got {_kind(data)}")

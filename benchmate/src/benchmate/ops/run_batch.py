@@ -35,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
 def run_inputs(batch: Mapping[str, Any]) -> int:
     """Run every input of a batch; returns how many failed. Raises OpsError for one that is incomplete."""
     from benchmate.ops.benchmark import resolved
-    from benchmate.ops.config_file import parse_config
+    from benchmate.ops.config_file import parse_operators
     from benchmate.ops.executor import InputRunner
     from benchmate.ops.options import as_options
 
@@ -43,7 +43,7 @@ def run_inputs(batch: Mapping[str, Any]) -> int:
     if missing:
         raise OpsError(f"batch: no {', '.join(map(repr, missing))}")
     name = batch["op_name"]
-    [(spec, op)] = resolved(parse_config({name: batch["op_info"]}, "batch"))
+    [(spec, op)] = resolved(parse_operators({name: batch["op_info"]}, "batch"))
     options = as_options(batch["run_options"])
     _seed(options.seed, options.threads)
     runner = InputRunner(spec, op, options)
