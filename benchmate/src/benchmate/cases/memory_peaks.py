@@ -9,7 +9,6 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from benchmate import memory
 
@@ -19,44 +18,44 @@ _RESET_HIGH_WATER = "5"  # proc(5), /proc/pid/clear_refs
 
 
 class MemoryPeaks:
-    """Call `begin`, `after_setup`, `after_run` in turn; `found` holds what is known."""
+    """The peaks of one case: call `begin`, `after_setup`, `after_run` in turn; `sizes` holds the known bytes by name."""
 
     def __init__(self) -> None:
-        self.found: dict[str, int] = {}
+        self.sizes: dict[str, int] = {}
         self.notes: list[str] = []
         self._allocated_before = 0
 
     def begin(self) -> None:
-        """Nothing of the case has run; what its program allocated when it was imported is not the case's."""
+        """Note what was allocated before the case: what its program allocated when it was imported is not the case's."""
         self._allocated_before = allocated_bytes()
         self._keep("host_memory_start", _resident_bytes())
         self._reset()
 
     def after_setup(self) -> None:
-        """What set-up took is told apart from what the run will take."""
+        """Keep the peaks of set-up and reset them, so that those of the run are its own."""
         self._keep("host_memory_peak_setup", memory.host_peak_bytes())
         self._allocator("setup")
         self._reset()
 
     def after_run(self) -> None:
-        """The run is over, teardown has not begun."""
+        """Keep the peaks of the run, before teardown begins."""
         self._keep("host_memory_peak_run", memory.host_peak_bytes())
         self._allocator("run")
         peaks = [
-            self.found[key] for key in ("memory_allocated_peak_setup", "memory_allocated_peak_run") if key in self.found
+            self.sizes[key] for key in ("memory_allocated_peak_setup", "memory_allocated_peak_run") if key in self.sizes
         ]
         if peaks:
-            self.found["cuda_memory_usage"] = max(peaks) - self._allocated_before
+            self.sizes["cuda_memory_usage"] = max(peaks) - self._allocated_before
         if device_files(_open_files()):
             self._keep("device_memory_process", _device_bytes_of_process(self.notes))
 
     def _keep(self, key: str, value: int | None) -> None:
         if value is not None:
-            self.found[key] = value
+            self.sizes[key] = value
 
     def _allocator(self, part: str) -> None:
         for kind, value in (memory.allocator_peaks() or {}).items():
-            self.found[f"memory_{kind}_peak_{part}"] = value
+            self.sizes[f"memory_{kind}_peak_{part}"] = value
 
     def _reset(self) -> None:
         memory.reset_allocator_peaks()
@@ -67,12 +66,12 @@ class MemoryPeaks:
 
 
 def device_files(paths: list[str]) -> list[str]:
-    """Those of a process's open files by which it holds an accelerator."""
+    """Return those of a process's open files by which it holds an accelerator."""
     return [path for path in paths if path.startswith(_COMPUTE_FILES)]
 
 
 def holds_device() -> str:
-    """What by this process holds an accelerator; empty when nothing does. A fork of it could not use that device."""
+    """Return by what this process holds an accelerator, empty when it holds none; a fork of it could not use that device."""
     files = device_files(_open_files())
     if files:
         return f"{files[0]} is open"
@@ -87,8 +86,8 @@ def holds_device() -> str:
 
 
 def allocated_bytes() -> int:
-    """What torch's allocator holds now on all devices of a process that uses them; 0 in one that does not."""
-    module: Any = memory._torch_device_module()
+    """Return what torch's allocator holds now on all devices of a process that uses them; 0 in one that does not."""
+    module = memory._torch_device_module()
     return 0 if module is None else sum(module.memory_allocated(device) for device in range(module.device_count()))
 
 
@@ -100,18 +99,18 @@ def _resident_bytes() -> int | None:
 
 
 def _open_files() -> list[str]:
-    found = []
+    paths = []
     try:
         for entry in Path("/proc/self/fd").iterdir():
             with contextlib.suppress(OSError):  # the descriptor of this very listing
-                found.append(str(entry.readlink()))
+                paths.append(str(entry.readlink()))
     except OSError:
         return []
-    return found
+    return paths
 
 
 def _device_bytes_of_process(notes: list[str]) -> int | None:
-    """What the driver says that this process holds on all devices; None, with a note, where it does not say."""
+    """Return what this process holds on all devices by the driver's account; None, with a note, where it gives none."""
     from benchmate.devices.api import MIB, DeviceLostError
     from benchmate.devices.detect import open_vendor
 
