@@ -75,7 +75,7 @@ def test_a_rich_record_says_how_far_it_can_be_trusted():
         one.run_id,
         one.hash,
     )
-    assert input_record(one, InputResult(more={"correctness": {"status": "wrong"}}), rich)["validity"] == "invalid"
+    assert input_record(one, InputResult(details={"correctness": {"status": "wrong"}}), rich)["validity"] == "invalid"
 
 
 def test_the_metric_of_a_suite_says_why_it_is_doubtful():

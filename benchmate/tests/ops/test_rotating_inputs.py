@@ -3,7 +3,7 @@
 import pytest
 
 from benchmate.ops.device import TorchDevice
-from benchmate.ops.rotating_inputs import MOST_COPIES, rotate_inputs
+from benchmate.ops.rotating_inputs import MAX_COPIES, rotate_inputs
 from benchmate.ops.sampling import sample_calls
 from benchmate.ops.statistics import StopRule
 
@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.fixture
-def place():
+def device():
     found = TorchDevice("cpu")
     found.cache_bytes = 1 << 16
     return found
@@ -25,26 +25,26 @@ def bind(args, kwargs):
     return lambda: (args, kwargs)
 
 
-def test_together_the_copies_exceed_the_cache_and_one_less_would_not(place):
-    rotation = rotate_inputs(bind, [torch.ones(1000)], {}, place)
+def test_together_the_copies_exceed_the_cache_and_one_less_would_not(device):
+    rotation = rotate_inputs(bind, [torch.ones(1000)], {}, device)
     assert len(rotation.calls) == 17
-    assert rotation.total_bytes == 17 * 4000 > place.cache_bytes >= 16 * 4000
+    assert rotation.total_bytes == 17 * 4000 > device.cache_bytes >= 16 * 4000
 
 
-def test_inputs_that_exceed_the_cache_alone_are_not_copied(place):
-    assert rotate_inputs(bind, [torch.ones(1 << 16)], {}, place) is None
-    assert rotate_inputs(bind, [], {"alpha": 2}, place) is None
+def test_inputs_that_exceed_the_cache_alone_are_not_copied(device):
+    assert rotate_inputs(bind, [torch.ones(1 << 16)], {}, device) is None
+    assert rotate_inputs(bind, [], {"alpha": 2}, device) is None
 
 
-def test_tiny_inputs_are_not_copied_without_end(place):
-    place.cache_bytes = 1 << 30
-    assert len(rotate_inputs(bind, [torch.ones(1)], {}, place).calls) == MOST_COPIES
+def test_tiny_inputs_are_not_copied_without_end(device):
+    device.cache_bytes = 1 << 30
+    assert len(rotate_inputs(bind, [torch.ones(1)], {}, device).calls) == MAX_COPIES
 
 
-def test_each_copy_is_the_input_in_memory_of_its_own(place):
+def test_each_copy_is_the_input_in_memory_of_its_own(device):
     first = torch.randn(64, 64).t()
     wanted = torch.randn(64, requires_grad=True)
-    rotation = rotate_inputs(bind, [first, [wanted, 3]], {"other": first, "name": "x"}, place)
+    rotation = rotate_inputs(bind, [first, [wanted, 3]], {"other": first, "name": "x"}, device)
     places = set()
     for args, kwargs in inputs_of(rotation):
         assert torch.equal(args[0], first)
@@ -58,26 +58,26 @@ def test_each_copy_is_the_input_in_memory_of_its_own(place):
     assert len(places) == len(rotation.calls)
 
 
-def test_views_of_one_memory_are_copied_once_and_keep_their_places(place):
+def test_views_of_one_memory_are_copied_once_and_keep_their_places(device):
     whole = torch.arange(100.0)
-    for args, _ in inputs_of(rotate_inputs(bind, [whole[10:20], whole[15:25], whole[:1].expand(50)], {}, place)):
+    for args, _ in inputs_of(rotate_inputs(bind, [whole[10:20], whole[15:25], whole[:1].expand(50)], {}, device)):
         left, right, wide = args
         assert left.tolist() == whole[10:20].tolist()
         assert right.data_ptr() - left.data_ptr() == 5 * 4
         assert wide.stride() == (0,)
 
 
-def test_what_is_not_strided_memory_is_not_copied(place):
-    assert rotate_inputs(bind, [torch.eye(3).to_sparse()], {}, place) is None
+def test_what_is_not_strided_memory_is_not_copied(device):
+    assert rotate_inputs(bind, [torch.eye(3).to_sparse()], {}, device) is None
 
 
-def test_cold_calls_take_turns_and_hot_ones_do_not(place):
+def test_cold_calls_take_turns_and_hot_ones_do_not(device):
     seen = []
     calls = [lambda number=number: seen.append(number) for number in range(3)]
     rule = StopRule(precision=0.0, seconds=0.0, longest_s=0.0)
-    found = sample_calls("cold", calls[0], place, rule, in_turn=calls)
+    found = sample_calls("cold", calls[0], device, rule, in_turn=calls)
     assert seen[0] == 0  # to warm up
     assert seen[1:] == [number % 3 for number in range(found.estimate.count)]
     seen.clear()
-    sample_calls("end-to-end", calls[0], place, rule, in_turn=calls)
+    sample_calls("end-to-end", calls[0], device, rule, in_turn=calls)
     assert set(seen) == {0}

@@ -6,9 +6,20 @@ import gc
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from time import perf_counter_ns
-from typing import Any
+from typing import Protocol
 
 from benchmate.audit.cells import Cell
+
+
+class DeviceEvent(Protocol):
+    """An event of torch on a device's queue."""
+
+    def record(self) -> None: ...
+
+    def query(self) -> bool: ...
+
+    def elapsed_time(self, end: DeviceEvent) -> float: ...
+
 
 FEWEST = 30
 FEWEST_OF_SLOW = 6  # the least that an exact interval of the median needs
@@ -36,12 +47,12 @@ class CellTimes:
     unfinished: int = 0
     absent: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """For the parent process."""
+    def as_dict(self) -> dict[str, object]:
+        """Return the times as plain data, for the audit's process."""
         return asdict(self)
 
 
-def measure_cell(call: Callable[[], Any], cell: Cell, *, device: str, calls: int, seconds: float) -> CellTimes:
+def measure_cell(call: Callable[[], object], cell: Cell, *, device: str, calls: int, seconds: float) -> CellTimes:
     """Time `calls` calls, or fewer when they take longer than `seconds` together: 30 at least, of very slow ones 6."""
     result = CellTimes(device=device)
     wait, make_event = _device_tools(device, result)
@@ -64,11 +75,11 @@ def measure_cell(call: Callable[[], Any], cell: Cell, *, device: str, calls: int
 
 
 def _loop(
-    call: Callable[[], Any],
+    call: Callable[[], object],
     cell: Cell,
     result: CellTimes,
     wait: Callable[[], None],
-    make_event: Callable[[], Any] | None,
+    make_event: Callable[[], DeviceEvent] | None,
     calls: int,
     seconds: float,
 ) -> None:
@@ -108,7 +119,7 @@ def _loop(
         result.event_ns.append(round(before.elapsed_time(after) * 1e6))
 
 
-def _device_tools(device: str, result: CellTimes) -> tuple[Callable[[], None], Callable[[], Any] | None]:
+def _device_tools(device: str, result: CellTimes) -> tuple[Callable[[], None], Callable[[], DeviceEvent] | None]:
     """How to wait for the device, and how to make an event; None, and why, where there are none."""
     if device == "cpu":
         result.absent = NO_EVENTS
@@ -117,16 +128,3 @@ def _device_tools(device: str, result: CellTimes) -> tuple[Callable[[], None], C
 
     kind = getattr(torch, device)
     return kind.synchronize, lambda: kind.Event(enable_timing=True)
-
-
-def best_device() -> str:
-    """cuda (ROCm answers to it too), xpu or cpu, as torch sees it; cpu without torch."""
-    try:
-        import torch
-    except ImportError:
-        return "cpu"
-    for name in ("cuda", "xpu"):
-        device = getattr(torch, name, None)
-        if device is not None and device.is_available():
-            return name
-    return "cpu"

@@ -7,7 +7,6 @@ brings no torch.
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 _HOMES = {
     "Benchmark": "benchmark",
@@ -17,7 +16,7 @@ _HOMES = {
     "DefaultConfigIterator": "config_iterators",
     "RangeConfigIterator": "config_iterators",
     "DummyConfigIterator": "config_iterators",
-    "DataGenerator": "data_generators",
+    "DataGenerator": "interface",
     "DefaultDataGenerator": "data_generators",
     "OperatorInterface": "interface",
     "register_operator": "registry",
@@ -44,7 +43,9 @@ _HOMES = {
 __all__ = sorted(_HOMES)  # noqa: PLE0605  (a list of the same names)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'benchmate.ops' has no attribute {name!r}")
+    if _HOMES[name] == "registry":
+        importlib.import_module("benchmate.ops.builtin")  # so that names of one's own cannot collide with these later
     return getattr(importlib.import_module(f"benchmate.ops.{_HOMES[name]}"), name)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from benchmate.ops.interface import Passes
+from benchmate.ops.torch_types import Call, Tensor
 
-NOTHING = "no output depends on an input that requires a gradient"
+NO_GRADIENT = "no output depends on an input that requires a gradient"
 
 
-def tensors_in(value: Any) -> Iterator[Any]:
-    """The tensors inside nested lists, tuples and mappings, in order."""
+def tensors_in(value: object) -> Iterator[Tensor]:
+    """Yield the tensors inside nested lists, tuples and mappings, in order."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -25,19 +25,19 @@ def tensors_in(value: Any) -> Iterator[Any]:
             yield from tensors_in(item)
 
 
-def autograd_passes(call: Callable[[], Any], leaves: Sequence[Any]) -> Passes:
-    """The passes of a callable without arguments whose inputs and parameters that require gradients are `leaves`."""
+def autograd_passes(call: Call, leaves: Sequence[Tensor]) -> Passes:
+    """Return the passes of a callable without arguments whose inputs and parameters that require gradients are `leaves`."""
     import torch
 
-    pending: list[tuple[Any, ...]] = []
+    pending: list[tuple[list[Tensor], list[Tensor]]] = []  # of the last forward: outputs and their gradients
 
-    def make_gradient(output: Any) -> str | None:
-        outputs = [one for one in tensors_in(output) if one.grad_fn is not None]
+    def make_gradient(output: object) -> str | None:
+        outputs = [tensor for tensor in tensors_in(output) if tensor.grad_fn is not None]
         if not outputs:
-            return NOTHING
+            return NO_GRADIENT
         gradients = pending[0][1] if pending else []
-        if [(one.shape, one.dtype) for one in gradients] != [(one.shape, one.dtype) for one in outputs]:
-            gradients = [torch.ones_like(one) for one in outputs]
+        if [(grad.shape, grad.dtype) for grad in gradients] != [(out.shape, out.dtype) for out in outputs]:
+            gradients = [torch.ones_like(out) for out in outputs]
         for leaf in leaves:
             # As training steps do: a gradient is written, not added to the one of the call before.
             leaf.grad = None
@@ -47,7 +47,7 @@ def autograd_passes(call: Callable[[], Any], leaves: Sequence[Any]) -> Passes:
     def backward() -> None:
         torch.autograd.backward(*pending[0])
 
-    def backward_again(output: Any) -> Callable[[], Any] | None:
+    def backward_again(output: object) -> Call | None:
         if make_gradient(output) is not None:
             return None
         outputs, gradients = pending[0]
@@ -56,6 +56,6 @@ def autograd_passes(call: Callable[[], Any], leaves: Sequence[Any]) -> Passes:
     return Passes(forward=call, make_gradient=make_gradient, backward=backward, backward_again=backward_again)
 
 
-def leaf_tensors(*values: Any) -> list[Any]:
-    """The tensors inside that are leaves of the graph and require a gradient."""
-    return [one for one in tensors_in(list(values)) if one.requires_grad and one.is_leaf]
+def leaf_tensors(*values: object) -> list[Tensor]:
+    """Return the tensors inside that are leaves of the graph and require a gradient."""
+    return [tensor for tensor in tensors_in(list(values)) if tensor.requires_grad and tensor.is_leaf]

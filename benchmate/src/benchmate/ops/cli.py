@@ -5,20 +5,27 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import io
+import itertools
 import json
 import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 import benchmate
-from benchmate.ops import exec_modes, registry, sampling
+from benchmate.ops import collectives, exec_modes, records, registry, sampling
+from benchmate.ops.argument_specs import LISTS
+from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_resume_ids, resolved
+from benchmate.ops.builtin import is_plausible
 from benchmate.ops.config_file import OperatorSpec, iterate_inputs, read_operators
 from benchmate.ops.data_generators import FILLS
+from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OpsError
 from benchmate.ops.exit_status import run_command
+from benchmate.ops.json_types import JsonMapping
 from benchmate.ops.options import FORMATS, ExecutionPass, Options, ProfilerOptions, parse_modes
+from benchmate.ops.profilers import torch_profilers
 from benchmate.ops.statistics import StopRule
 
 EPILOG = """\
@@ -28,14 +35,14 @@ wrong and nothing ran. Also: python -m benchmate.ops run_batch ..., nsys_analysi
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command; return the exit code."""
     parser = _parser()
     args = parser.parse_args(argv)
     _log_to_stderr(args.log_level if _is_first_rank() else "ERROR")
-    return run_command(lambda: _carried_out(args, parser))
+    return run_command(lambda: _execute(args, parser))
 
 
-def _carried_out(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+def _execute(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if args.version:
         print(benchmate.__version__)
         return 0
@@ -54,23 +61,18 @@ def _carried_out(args: argparse.Namespace, parser: argparse.ArgumentParser) -> i
 
 
 def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Options) -> int:
-    from benchmate.ops import collectives, records
-    from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_resume_ids, resolved
-    from benchmate.ops.device import torch_device
-    from benchmate.ops.profilers import torch_profilers
-
     check_resume_ids(specs, options)
     if options.is_graphed and not options.device.startswith("cuda"):
         logging.getLogger("benchmate.ops").warning("--cuda-graph: there are none on %s; timed without", options.device)
     try:
-        import torch  # noqa: F401  (said once, here, instead of by whatever would need it first)
+        import torch  # noqa: F401  (reported once, here, instead of by whatever would need it first)
     except ImportError as error:
         raise OpsError(f"torch cannot be imported: {error}; operators run in an environment that has it") from error
     torch_device(options.device)
     resolved(specs)
     path = records.output_path(options.out_file_prefix, args.append)
     try:
-        # Of several ranks the first one tells; the others' records are the same.
+        # Of several ranks only the first one writes; the others' records are the same.
         stream: TextIO = records.open_output(path, args.append) if _is_first_rank() else io.StringIO()
     except OSError as error:
         raise OpsError(f"-o {options.out_file_prefix}: {error.strerror}") from error
@@ -81,15 +83,15 @@ def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Opt
             counts = Benchmark(config).run()
     collectives.leave()
     if _is_first_rank():
-        said = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-        print(f"{said or 'nothing to run'}; records in {path}")
+        summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+        print(f"{summary or 'nothing to run'}; records in {path}")
     return 1 if counts["failed"] else 0
 
 
 def options_from_args(args: argparse.Namespace) -> Options:
-    """The options of a command line. Raises OpsError for what does not go together."""
+    """Return the options of a command line. Raises OpsError for what does not go together."""
     modes = parse_modes(args.exec_mode or "discrete")
-    is_ours = modes[0] in sampling.NAMES
+    is_sampled = modes[0] in sampling.NAMES
     for flag, value in (("-w", args.warmup), ("-i", args.iteration), ("--run-batch-size", args.run_batch_size - 1)):
         if value < 0:
             raise OpsError(f"{flag}: expected a number that is not negative, got {value}")
@@ -102,9 +104,9 @@ def options_from_args(args: argparse.Namespace) -> Options:
         warmup=args.warmup,
         iteration=args.iteration,
         is_cache_kept=args.cuda_l2_cache == "on",
-        format=args.format or ("rich" if is_ours else "original"),
+        format=args.format or ("rich" if is_sampled else "original"),
         # A product of zeros or of positive numbers needs less power than one of normal numbers, and runs faster.
-        fill=args.data or ("normal" if is_ours else "uniform"),
+        fill=args.data or ("normal" if is_sampled else "uniform"),
         seed=args.seed,
         threads=args.threads,
         rule=StopRule(precision=args.precision, seconds=min(args.min_time, args.max_time), longest_s=args.max_time),
@@ -114,24 +116,23 @@ def options_from_args(args: argparse.Namespace) -> Options:
         resume_id=args.resume_id,
         stop_id=args.stop_id,
         out_file_prefix=args.output_prefix,
-        ncu=ProfilerOptions(
-            is_on=args.ncu,
-            program=args.ncu_bin,
-            args_file=args.ncu_args_file,
-            warmup=args.ncu_warmup,
-            iteration=args.ncu_iteration,
-        ),
-        nsys=ProfilerOptions(
-            is_on=args.nsys,
-            program=args.nsys_bin,
-            args_file=args.nsys_args_file,
-            warmup=args.nsys_warmup,
-            iteration=args.nsys_iteration,
-        ),
+        ncu=_profiler_options(args, "ncu"),
+        nsys=_profiler_options(args, "nsys"),
         run_batch_size=args.run_batch_size,
         batch_cuda_device=args.batch_cuda_device,
         batch_cmd=args.batch_cmd,
         cmd_args=vars(args),
+    )
+
+
+def _profiler_options(args: argparse.Namespace, name: str) -> ProfilerOptions:
+    given = vars(args)
+    return ProfilerOptions(
+        is_on=given[name],
+        program=given[f"{name}_bin"],
+        args_file=given[f"{name}_args_file"],
+        warmup=given[f"{name}_warmup"],
+        iteration=given[f"{name}_iteration"],
     )
 
 
@@ -208,8 +209,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--cuda-graph", action="store_true", help="replay each operator from a CUDA graph")
     add("-l", "--log-level", default="INFO", metavar="LEVEL", help="DEBUG, INFO, WARNING, ERROR (INFO)")
     add("--version", action="store_true", help="print the version")
-    ours = parser.add_argument_group("beyond the original")
-    add = ours.add_argument
+    add = parser.add_argument_group("beyond the original").add_argument
     add("--list-ops", action="store_true", help="print the operators, iterators and generators that are registered")
     add("--expand", action="store_true", help="print every input that would run, with id and hash, and their number")
     add("--format", choices=FORMATS, help="of the records (original; rich in our modes)")
@@ -232,8 +232,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _plug_in(modules: Sequence[str]) -> None:
-    from benchmate.ops import operators  # noqa: F401  (registers its names)
-
     if modules and "" not in sys.path:
         sys.path.insert(0, "")
     registry.import_modules(modules)
@@ -243,8 +241,6 @@ def _plug_in(modules: Sequence[str]) -> None:
 
 def _check_names(specs: tuple[OperatorSpec, ...]) -> None:
     """Raise OpsError for a name that can be no operator's, before torch is imported."""
-    from benchmate.ops.operators import is_plausible
-
     for spec in specs:
         if not is_plausible(spec.name):
             hint = registry.did_you_mean(spec.name, registry.op_map) or "; --list-ops names those that are registered"
@@ -265,42 +261,40 @@ def _list_ops() -> int:
 
 
 def _expand(specs: tuple[OperatorSpec, ...], options: Options) -> int:
-    lines, count = [], 0
-    for line in _expanded(specs, options):
-        count += 1
-        lines.append(line)
-        if len(lines) == 1000:
-            print("\n".join(lines))
-            lines.clear()
-    print("\n".join([*lines, f"{count} inputs"]))
+    count, lines = 0, _expanded(specs, options)
+    # Many lines at a time: a print each would take most of the time.
+    while chunk := list(itertools.islice(lines, 1000)):
+        count += len(chunk)
+        print("\n".join(chunk))
+    print(f"{count} inputs")
     return 0
 
 
 def _expanded(specs: tuple[OperatorSpec, ...], options: Options) -> Iterator[str]:
     for spec in specs:
-        for one in iterate_inputs(spec, options.device):
-            build = "" if one.build is None else f"{_short(one.build)} : "
-            yield f"{one.run_id}  {one.hash}  {build}{_short(one.input)}"
+        for item in iterate_inputs(spec, options.device):
+            build = "" if item.build is None else f"{_format_arguments(item.build)} : "
+            yield f"{item.run_id}  {item.hash}  {build}{_format_arguments(item.input)}"
 
 
-def _short(spec: Any) -> str:
-    """An argument list as a person would write it."""
+def _format_arguments(spec: object) -> str:
+    """Return an argument list as a person would write it."""
     if not isinstance(spec, dict) or not spec.keys() & {"args", "kwargs"}:
         return json.dumps(spec)
-    words = [_word(one) for one in spec.get("args") or ()]
-    words += [f"{name}={_word(one)}" for name, one in (spec.get("kwargs") or {}).items()]
+    words = [_format_argument(argument) for argument in spec.get("args") or ()]
+    words += [f"{name}={_format_argument(argument)}" for name, argument in (spec.get("kwargs") or {}).items()]
     return f"({', '.join(words)})"
 
 
-def _word(one: Any) -> str:
-    kind = one["type"]
+def _format_argument(spec: JsonMapping) -> str:
+    kind: str = spec["type"]
     if kind == "tensor":
-        return f"{one['dtype']}[{','.join(map(str, one['shape']))}]"
-    if kind in ("genericlist", "tuple"):
-        return f"[{', '.join(map(_word, one['value']))}]"
-    if "value" in one:
-        return str(one["value"])
-    return f"{kind}{one['value_range']}" if "value_range" in one else kind
+        return f"{spec['dtype']}[{','.join(map(str, spec['shape']))}]"
+    if kind in LISTS:
+        return f"[{', '.join(map(_format_argument, spec['value']))}]"
+    if "value" in spec:
+        return str(spec["value"])
+    return f"{kind}{spec['value_range']}" if "value_range" in spec else kind
 
 
 def _is_first_rank() -> bool:

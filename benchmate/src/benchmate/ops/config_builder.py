@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from benchmate.ops.config_file import DTYPES
+from benchmate.ops.argument_specs import DTYPES
+from benchmate.ops.builtin import operator
+from benchmate.ops.data_generators import DEFAULT_GENERATOR
 from benchmate.ops.errors import OpsError
+from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.registry import find_config_iterator, find_data_generator
 
-GENERATOR = "PyTorch:DefaultDataGenerator"
 
-
-def create_bench_config(name: str) -> dict[str, Any]:
-    """A configuration with one operator that has no input yet."""
+def create_bench_config(name: str) -> JsonObject:
+    """Return a configuration with one operator that has no input yet."""
     return {name: create_op_info()}
 
 
-def create_op_info() -> dict[str, Any]:
-    """The description of one operator, to be filled in."""
+def create_op_info() -> JsonObject:
+    """Return the description of one operator, to be filled in."""
     return {
         "build_iterator": None,
         "input_iterator": None,
         "build_data_generator": None,
-        "input_data_generator": GENERATOR,
+        "input_data_generator": DEFAULT_GENERATOR,
         "config": [{"build": [], "input": []}],
     }
 
 
-def create_op_args(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """A build or input specification."""
+def create_op_args(args: Sequence[object], kwargs: JsonMapping) -> JsonObject:
+    """Return a build or input specification."""
     return {"args": list(args), "kwargs": dict(kwargs)}
 
 
-def create_type(kind: str, *values: Any) -> dict[str, Any]:
-    """One argument: `create_type("tensor", [2, 3], "float")`, `("int", 5)`, `("int_range", 1, 9)`, `("none")`, ...
+def create_type(kind: str, *values: Any) -> JsonObject:
+    """Return one argument: `create_type("tensor", [2, 3], "float")`, `("int", 5)`, `("int_range", 1, 9)`, `("none")`, ...
 
     `<number>_range` takes min and max; `genericlist` and `tuple` take the list of arguments. Raises OpsError for a kind that is
     not known.
@@ -46,10 +47,10 @@ def create_type(kind: str, *values: Any) -> dict[str, Any]:
         shape, dtype = (*values, "float")[:2]
         if isinstance(shape, str):
             shape, dtype = dtype, shape
-        made: dict[str, Any] = {"type": "tensor", "dtype": dtype, "shape": list(shape)}
+        spec: JsonObject = {"type": "tensor", "dtype": dtype, "shape": list(shape)}
         if not DTYPES.get(dtype, "").startswith(("float", "bfloat", "complex")):
-            made["requires_grad"] = False
-        return made
+            spec["requires_grad"] = False
+        return spec
     if kind == "none":
         return {"type": "none"}
     if kind in ("int", "long", "float", "double", "bool", "str", "device", "dtype", "genericlist", "tuple"):
@@ -60,9 +61,7 @@ def create_type(kind: str, *values: Any) -> dict[str, Any]:
 class OperatorConfig:
     """One operator with its iterators and generators, ready to be run by a program of one's own."""
 
-    def __init__(self, name: str, info: Mapping[str, Any], device: str) -> None:
-        from benchmate.ops.operators import operator
-
+    def __init__(self, name: str, info: JsonMapping, device: str) -> None:
         self.name, self.info, self.device = name, info, device
         self.op = operator(name)
         self.op.device = device
@@ -70,9 +69,9 @@ class OperatorConfig:
         self.input_iterator = find_config_iterator(info.get("input_iterator"), name)
         build = info.get("build_data_generator")
         self.build_data_generator = find_data_generator(build, name) if build is not None else None
-        self.input_data_generator = find_data_generator(info.get("input_data_generator") or GENERATOR, name)
+        self.input_data_generator = find_data_generator(info.get("input_data_generator") or DEFAULT_GENERATOR, name)
 
 
-def make_op_config(name: str, info: Mapping[str, Any], device: str) -> OperatorConfig:
-    """An operator by name with what its description asks for. Raises OpsError for a name that means nothing."""
+def make_op_config(name: str, info: JsonMapping, device: str) -> OperatorConfig:
+    """Return an operator by name with what its description asks for. Raises OpsError for a name that means nothing."""
     return OperatorConfig(name, info, device)

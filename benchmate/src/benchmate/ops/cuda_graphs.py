@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from benchmate.ops.errors import OperatorFailed
 from benchmate.ops.interface import Passes
+from benchmate.ops.torch_types import Call
 
-REHEARSALS = 3  # calls before a capture, which choose algorithms and fill the allocator
+WARM_UP_CALLS = 3  # calls before a capture, which choose algorithms and fill the allocator
 
 
 def capture_passes(passes: Passes, has_backward: bool) -> Passes:
-    """The same passes as replays of graphs. Raises OperatorFailed where a pass cannot be captured."""
+    """Return the same passes as replays of graphs. Raises OperatorFailed where a pass cannot be captured."""
     replay, output = _captured(passes.forward)
-    replay_backward: Callable[[], Any] | None = None
+    replay_backward: Call | None = None
     reason = None
     if has_backward:
         again = passes.backward_again(output) if passes.backward_again is not None else None
@@ -32,7 +30,7 @@ def capture_passes(passes: Passes, has_backward: bool) -> Passes:
     )
 
 
-def _captured(call: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
+def _captured(call: Call) -> tuple[Call, object]:
     import torch
 
     side = torch.cuda.Stream()
@@ -40,7 +38,7 @@ def _captured(call: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
     graph = torch.cuda.CUDAGraph()
     try:
         with torch.cuda.stream(side):
-            for _ in range(REHEARSALS):
+            for _ in range(WARM_UP_CALLS):
                 call()
         torch.cuda.current_stream().wait_stream(side)
         with torch.cuda.graph(graph):

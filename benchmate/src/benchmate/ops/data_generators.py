@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from benchmate.ops.config_file import DTYPES, check_arguments
+from benchmate.ops.argument_specs import DTYPES, check_arguments
+from benchmate.ops.device import free_bytes
 from benchmate.ops.errors import OperatorFailed
+from benchmate.ops.interface import DataGenerator
+from benchmate.ops.json_types import JsonMapping, JsonObject
+from benchmate.ops.torch_types import DType, Keywords, Tensor
+
+if TYPE_CHECKING:
+    import torch
+
+DEFAULT_GENERATOR = "PyTorch:DefaultDataGenerator"
 
 FILLS = ("uniform", "normal", "zeros")
 INTEGERS = (-10, 9)  # inclusive
 UNSIGNED = (0, 9)
 SAFE_SHARE = 0.95  # of what is free, for the inputs alone
-
-
-class DataGenerator:
-    """Makes the arguments of a call. One's own is a class with this method, registered with `register_data_generator`."""
-
-    def get_data(self, config: Any, device: str) -> tuple[Sequence[Any], dict[str, Any]]:
-        """(args, kwargs) for one build or input specification."""
-        raise NotImplementedError
+SMALL_BYTES = 1 << 26  # inputs that need not be checked for whether they fit
 
 
 class DefaultDataGenerator(DataGenerator):
@@ -33,12 +36,15 @@ class DefaultDataGenerator(DataGenerator):
 
     def __init__(self, cache: bool = False, *, seed: int | str | None = None, fill: str = "uniform") -> None:
         self.cache, self.fill = cache, fill
-        self.drawn: list[dict[str, Any]] = []
+        self.drawn: list[JsonObject] = []
         self._random = random.Random(seed)
-        self._kept: dict[str, tuple[Any, Any]] = {}
+        self._kept: dict[str, tuple[object, object]] = {}
 
-    def get_data(self, config: Any, device: str) -> tuple[list[Any], dict[str, Any]]:
-        """(args, kwargs). Raises OpsError for a specification that is wrong, OperatorFailed for one that does not fit here."""
+    def get_data(self, config: JsonMapping, device: str) -> tuple[list[object], Keywords]:
+        """Return (args, kwargs).
+
+        Raises OpsError for a specification that is wrong, OperatorFailed for one that does not fit here.
+        """
         check_arguments(config, "input")
         _check_fits(config, device)
         self.drawn = []
@@ -49,7 +55,7 @@ class DefaultDataGenerator(DataGenerator):
         }
         return args, kwargs
 
-    def _kept_or_made(self, spec: Mapping[str, Any], device: str, path: str) -> Any:
+    def _kept_or_made(self, spec: JsonMapping, device: str, path: str) -> object:
         if self.cache and path in self._kept and self._kept[path][0] == (spec, device):
             return self._kept[path][1]
         made = self._made(spec, device, path)
@@ -57,7 +63,7 @@ class DefaultDataGenerator(DataGenerator):
             self._kept[path] = ((dict(spec), device), made)
         return made
 
-    def _made(self, spec: Mapping[str, Any], device: str, path: str) -> Any:
+    def _made(self, spec: JsonMapping, device: str, path: str) -> object:
         kind = spec["type"]
         if kind == "tensor":
             return self._tensor(spec, device)
@@ -74,7 +80,7 @@ class DefaultDataGenerator(DataGenerator):
             return torch.device(spec["value"]) if kind == "device" else getattr(torch, DTYPES[spec["value"]])
         return spec.get("value", "")
 
-    def _number(self, spec: Mapping[str, Any], path: str) -> Any:
+    def _number(self, spec: JsonMapping, path: str) -> object:
         if "value" in spec:
             return spec["value"]
         low, high = spec["value_range"]
@@ -82,7 +88,7 @@ class DefaultDataGenerator(DataGenerator):
         self.drawn.append({"path": path, "value": value})
         return value
 
-    def _tensor(self, spec: Mapping[str, Any], device: str) -> Any:
+    def _tensor(self, spec: JsonMapping, device: str) -> Tensor:
         import torch
 
         name, shape = DTYPES[spec["dtype"]], spec["shape"]
@@ -101,17 +107,19 @@ class DefaultDataGenerator(DataGenerator):
         low, high = spec.get("value_range") or (UNSIGNED if name.startswith("uint") else INTEGERS)
         return torch.randint(int(low), int(high) + 1, shape, device=device, generator=generator).to(dtype)
 
-    def _real(self, spec: Mapping[str, Any], shape: Sequence[int], dtype: Any, device: str, generator: Any) -> Any:
+    def _real(
+        self, spec: JsonMapping, shape: Sequence[int], dtype: DType, device: str, generator: torch.Generator
+    ) -> Tensor:
         import torch
 
         bounds = spec.get("value_range")
         # Not every dtype has a random kernel; those that have none are filled as float32 and converted.
-        made_as = dtype if dtype.itemsize > 1 else torch.float32
+        drawn_as = dtype if dtype.itemsize > 1 else torch.float32
         if bounds is None and self.fill == "zeros":
             return torch.zeros(shape, dtype=dtype, device=device)
         if bounds is None and self.fill == "normal":
-            return torch.randn(shape, dtype=made_as, device=device, generator=generator).to(dtype)
-        tensor = torch.rand(shape, dtype=made_as, device=device, generator=generator)
+            return torch.randn(shape, dtype=drawn_as, device=device, generator=generator).to(dtype)
+        tensor = torch.rand(shape, dtype=drawn_as, device=device, generator=generator)
         if bounds is not None:
             tensor = tensor * (bounds[1] - bounds[0]) + bounds[0]
         elif not shape:
@@ -119,15 +127,12 @@ class DefaultDataGenerator(DataGenerator):
         return tensor.to(dtype)
 
 
-def tensor_bytes(spec: Any) -> int:
-    """Bytes of all tensors that a specification makes."""
+def tensor_bytes(spec: object) -> int:
+    """Return the bytes of all tensors that a specification makes."""
     if isinstance(spec, Mapping):
         if spec.get("type") == "tensor":
-            count = 1
-            for size in spec["shape"]:
-                count *= size
-            return count * _itemsize(spec["dtype"])
-        return sum(tensor_bytes(value) for value in spec.values())
+            return math.prod(spec["shape"]) * _itemsize(spec["dtype"])
+        return sum(map(tensor_bytes, spec.values()))
     return sum(map(tensor_bytes, spec)) if isinstance(spec, list) else 0
 
 
@@ -137,14 +142,10 @@ def _itemsize(name: str) -> int:
     return int(getattr(torch, DTYPES[name], torch.float32).itemsize)
 
 
-def _check_fits(config: Any, device: str) -> None:
-    """Refuse what cannot fit before asking for it: an allocation that is granted and then touched ends the process."""
-    from benchmate.ops.device import free_bytes
-
+def _check_fits(config: JsonMapping, device: str) -> None:
+    """Refuse what cannot fit before asking for it: an allocation that is granted and then touched kills the process."""
     needed = tensor_bytes(config)
-    if needed < 1 << 26:
-        return
-    free = free_bytes(device)
+    free = free_bytes(device) if needed >= SMALL_BYTES else None
     if free is not None and needed > SAFE_SHARE * free:
         raise OperatorFailed(
             f"out of memory: the inputs need {needed / 2**30:.1f} GiB, {device} has {free / 2**30:.1f} GiB free"

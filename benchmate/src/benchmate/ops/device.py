@@ -8,9 +8,10 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from benchmate.ops.errors import OpsError
+from benchmate.ops.torch_types import DeviceName, Event
 
 UNKNOWN_CACHE = 64 * 2**20  # bytes, where the device does not say
 LARGEST_CACHE = 512 * 2**20
@@ -20,27 +21,29 @@ SPIN_HZ = 2_000_000_000  # about the clock that torch.cuda._sleep counts by; too
 class TorchDevice:
     """One torch device. Events where it has them (CUDA, ROCm, XPU), the host's clock where not."""
 
-    _module: Any  # torch.cuda and its like; None for the CPU
-
     def __init__(self, name: str) -> None:
         import torch
 
         try:
-            self.device = torch.device(name)
+            self.device: DeviceName = torch.device(name)
         except RuntimeError as error:
             raise OpsError(f"-d {name}: {str(error).splitlines()[0]}") from None
-        self.kind: str = self.device.type
-        self.name = name
+        self.kind, self.name, index = self.device.type, name, self.device.index
+        self._module: ModuleType | None = None  # torch.cuda and its like
+        if self.kind == "cpu":
+            return
         if self.kind == "meta":
             raise OpsError("-d meta: a device on which nothing is computed cannot be timed")
-        self._module = getattr(torch, self.kind, None) if self.kind != "cpu" else None
-        if self.kind != "cpu" and (self._module is None or not self._module.is_available()):
+        module = getattr(torch, self.kind, None)
+        if module is None or not module.is_available():
             raise OpsError(f"-d {name}: torch {torch.__version__} finds no such device here; there is cpu")
-        if self.kind != "cpu" and self.device.index is not None and self.device.index >= self._module.device_count():
-            raise OpsError(f"-d {name}: there are {self._module.device_count()} devices, from {self.kind}:0")
-        index = self.device.index if self.device.index is not None else os.environ.get("LOCAL_RANK")
-        if index is not None and hasattr(self._module, "set_device"):
-            self._module.set_device(int(index))
+        if index is not None and index >= module.device_count():
+            raise OpsError(f"-d {name}: there are {module.device_count()} devices, from {self.kind}:0")
+        self._module = module
+        # Under torchrun `-d cuda` is a device of its own for each rank.
+        chosen = index if index is not None else os.environ.get("LOCAL_RANK")
+        if chosen is not None and hasattr(module, "set_device"):
+            module.set_device(int(chosen))
 
     @property
     def has_events(self) -> bool:
@@ -56,9 +59,16 @@ class TorchDevice:
         if self._module is not None:
             self._module.synchronize()
 
-    def event(self) -> Any:
-        """A new event; `record()` puts it on the current stream."""
-        return self._module.Event(enable_timing=True)
+    def event(self) -> Event:
+        """Return a new event; `record()` puts it on the current stream. Raises ValueError without `has_events`."""
+        if self._module is None:
+            raise ValueError(f"{self.name} has no events")
+        event: Event = self._module.Event(enable_timing=True)
+        return event
+
+    def event_pairs(self, count: int) -> list[tuple[Event, Event]]:
+        """Return events for the begin and the end of `count` calls; making one costs the host more than recording it."""
+        return [(self.event(), self.event()) for _ in range(count)]
 
     def spin(self, seconds: float) -> None:
         """Keep the device busy, so that what is asked of it next is queued before it starts. Nothing where it cannot."""
@@ -77,20 +87,16 @@ class TorchDevice:
         return (_host_cache() if self.kind == "cpu" else None) or UNKNOWN_CACHE
 
     @functools.cached_property
-    def evict(self) -> Callable[[], None]:
+    def evict(self) -> Callable[[], object]:
         """A function that throws everything out of the cache, by writing twice its size on the device itself."""
         import torch
 
         size = min(2 * self.cache_bytes, 2 * LARGEST_CACHE)
         buffer = torch.empty(size // 8, dtype=torch.int64, device=self.device)
-
-        def write() -> None:
-            buffer.fill_(1)
-
-        return write
+        return functools.partial(buffer.fill_, 1)
 
     def reset_peak(self) -> None:
-        """Start the memory peak anew."""
+        """Reset the memory peak."""
         if self.is_cuda:
             import torch
 
@@ -101,7 +107,7 @@ class TorchDevice:
                 Path("/proc/self/clear_refs").write_text("5")
 
     def peak_bytes(self) -> int | None:
-        """Peak since `reset_peak`: of torch's allocator on a GPU, of resident memory on a CPU; None where unknown."""
+        """Return the peak since `reset_peak`: of torch's allocator on a GPU, of resident memory on a CPU; None where unknown."""
         if self.is_cuda:
             import torch
 
@@ -114,7 +120,7 @@ class TorchDevice:
 
     @contextlib.contextmanager
     def range(self, label: str) -> Iterator[None]:
-        """A range that outside profilers see, on CUDA."""
+        """Mark a range that outside profilers see, on CUDA."""
         import torch
 
         if not self.is_cuda:
@@ -129,12 +135,25 @@ class TorchDevice:
 
 @functools.cache
 def torch_device(name: str) -> TorchDevice:
-    """The one place of that name in this process, with what was found out about it. Raises OpsError for no such device."""
+    """Return the one object for a device in this process, so that its caches are measured once. Raises OpsError for no device."""
     return TorchDevice(name)
 
 
+def default_device() -> str:
+    """Return cuda (ROCm answers to it too), xpu or cpu, as torch sees them; cpu without torch."""
+    try:
+        import torch
+    except ImportError:
+        return "cpu"
+    for name in ("cuda", "xpu"):
+        module = getattr(torch, name, None)
+        if module is not None and module.is_available():
+            return name
+    return "cpu"
+
+
 def free_bytes(device: str) -> int | None:
-    """Bytes that could still be allocated on a device; None where that cannot be told."""
+    """Return the bytes that could still be allocated on a device; None where that cannot be told."""
     import torch
 
     kind = torch.device(device).type
@@ -144,21 +163,19 @@ def free_bytes(device: str) -> int | None:
         return int(torch.cuda.mem_get_info(device)[0] + kept)
     if kind != "cpu":
         return None
-    try:
+    with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                return min(int(line.split()[1]) * 1024, *_limits())
-    except (OSError, ValueError):
-        pass
+                return min(int(line.split()[1]) * 1024, _control_group_limit())
     return None
 
 
-def _limits() -> list[int]:
-    """What this process's control group leaves, where it limits memory."""
+def _control_group_limit() -> int:
+    """Return the bytes that this process's control group leaves, where it limits memory."""
     folder = Path("/sys/fs/cgroup")
     with contextlib.suppress(OSError, ValueError):
-        return [int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())]
-    return [1 << 62]
+        return int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())
+    return 1 << 62
 
 
 def _host_cache() -> int | None:
@@ -171,7 +188,7 @@ def _host_cache() -> int | None:
 
 
 def clock_pair_s(readings: int = 200) -> float:
-    """Seconds between two readings of the host's clock with nothing between them: the least that a timing can say."""
+    """Return the seconds between two readings of the host's clock with nothing between them: the least a timing can tell."""
     clock = time.perf_counter_ns
     gaps = []
     for _ in range(readings):

@@ -4,194 +4,192 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from benchmate.ops import exec_modes, profiler_ranges, registry, roofline
+from benchmate.ops import exec_modes, registry, roofline
 from benchmate.ops.autograd import autograd_passes, leaf_tensors, tensors_in
 from benchmate.ops.config_file import OperatorInput, OperatorSpec
+from benchmate.ops.correctness import check_output
+from benchmate.ops.data_generators import DefaultDataGenerator
 from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped
-from benchmate.ops.interface import OperatorInterface, Passes
+from benchmate.ops.interface import OperatorInterface, Passes, drawn_values
+from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.options import Options, as_options
+from benchmate.ops.profiler_ranges import profiler_range
 from benchmate.ops.rotating_inputs import InputRotation, rotate_inputs
 from benchmate.ops.sampling import SampledTime, sample_calls
-from benchmate.ops.statistics import estimate
+from benchmate.ops.statistics import Estimate, estimate
+from benchmate.ops.torch_types import Arguments, Call, Keywords
 
-FORWARD = ("forward",)  # whose work is known
+FORWARD = ("forward",)  # the passes whose work is known
 
 
 @dataclass(kw_only=True)
 class InputResult:
-    """What one input gave. `metric` has the original's lists; the rest is for the format `rich`."""
+    """What one input gave. `metric` has the original's lists; `results` and `details` are for the format `rich`."""
 
-    metric: dict[str, Any] = field(default_factory=dict)
-    results: list[dict[str, Any]] = field(default_factory=list)
-    more: dict[str, Any] = field(default_factory=dict)
+    metric: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    results: list[JsonObject] = field(default_factory=list)
+    details: JsonObject = field(default_factory=dict)
     status: str = "passed"
     error: dict[str, str] | None = None
-    drawn: list[dict[str, Any]] = field(default_factory=list)
+    drawn: list[JsonObject] = field(default_factory=list)
 
 
 class OpExecutor:
     """Runs one operator with arguments that are there already."""
 
-    def __init__(self, name: str, op: OperatorInterface, run_options: Options | Mapping[str, Any]) -> None:
+    def __init__(self, name: str, op: OperatorInterface, run_options: Options | JsonMapping) -> None:
         self.name, self.op = name, op
         self.options = as_options(run_options)
-        self.place = torch_device(self.options.device)
+        self.device = torch_device(self.options.device)
 
-    def run(self, args: Sequence[Any], kwargs: dict[str, Any], run_id: str) -> dict[str, Any]:
-        """The metrics, {"forward": {...}, "backward": {...}}. Passes on what the operator raises."""
-        return self.measured(args, kwargs, run_id).metric
+    def run(self, args: Arguments, kwargs: Keywords, run_id: str) -> dict[str, dict[str, list[float]]]:
+        """Return the metrics, {"forward": {...}, "backward": {...}}. Passes on what the operator raises."""
+        return self.measure(args, kwargs, run_id).metric
 
-    def measured(self, args: Sequence[Any], kwargs: dict[str, Any], run_id: str) -> InputResult:
-        """The metrics and, for the format `rich`, the results. Passes on what the operator raises."""
-        found = InputResult()
+    def measure(self, args: Arguments, kwargs: Keywords, run_id: str) -> InputResult:
+        """Return the metrics and, for the format `rich`, the results. Passes on what the operator raises."""
+        result = InputResult()
         options = self.options
         if options.is_dry:
-            return found
+            return result
         plain = self.op.passes(args, kwargs)
-        rich = options.format == "rich"
-        work = self._described(plain, args, kwargs, found) if rich else None
-        passes = self._as_asked(plain)
+        work = self._describe(plain, args, kwargs, result) if options.format == "rich" else None
+        passes = self._transform(plain)
         if options.modes[0] in exec_modes.NAMES:
-            self._counted(passes, run_id, found)
+            self._count(passes, run_id, result)
         else:
-            self._sampled(passes, args, kwargs, run_id, found)
-        if rich:
-            dtype = _dtype([args, kwargs])
-            for result in found.results:
-                self._derived(result, work, plain.moved_bytes, dtype)
-        return found
+            self._sample(passes, args, kwargs, run_id, result)
+        if work is not None:
+            # What a backward pass does is not declared.
+            for record in (record for record in result.results if record["pass"] in FORWARD):
+                self._add_rates(record, work, plain.moved_bytes, _dtype([args, kwargs]))
+        return result
 
-    def _described(
-        self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any], found: InputResult
-    ) -> roofline.Work:
-        """Work, correctness and memory, by a few calls before anything is timed."""
-        place = self.place
-        place.reset_peak()
-        before = place.peak_bytes()
+    def _describe(self, passes: Passes, args: Arguments, kwargs: Keywords, result: InputResult) -> roofline.Work:
+        """Find out work, correctness and memory, by a few calls before anything is timed."""
+        device, details = self.device, result.details
+        device.reset_peak()
+        before = device.peak_bytes()
         passes.forward()
-        place.synchronize()
-        peak = place.peak_bytes()
+        device.synchronize()
+        peak = device.peak_bytes()
         if peak is not None and before is not None:
-            kind = "allocator" if place.is_cuda else "resident"
-            found.more["memory"] = {"kind": kind, "peak_B": peak, "over_inputs_B": max(0, peak - before)}
-        parameters = getattr(self.op, "parameters", list)
-        work = roofline.count_work(passes.forward, [args, kwargs, parameters()])
+            kind = "allocator" if device.is_cuda else "resident"
+            details["memory"] = {"kind": kind, "peak_B": peak, "over_inputs_B": max(0, peak - before)}
+        work = roofline.count_work(passes.forward, [args, kwargs, self.op.parameters()])
         if passes.reference is None:
-            found.more["correctness"] = {"status": "unchecked", "reason": "not a function of its arguments alone"}
+            details["correctness"] = {"status": "unchecked", "reason": "not a function of its arguments alone"}
         else:
-            found.more["correctness"] = roofline.check_output(*passes.reference, work.flops, place)
-        found.more["work"] = dataclasses.asdict(work)
+            details["correctness"] = check_output(*passes.reference, work.flops, device)
+        details["work"] = dataclasses.asdict(work)
         if self.options.fill == "zeros":
-            found.more.setdefault("reasons", []).append("zeros")
+            details["reasons"] = ["zeros"]
         return work
 
-    def _as_asked(self, passes: Passes) -> Passes:
-        """The passes compiled, or captured in CUDA graphs, where that is asked for."""
+    def _transform(self, passes: Passes) -> Passes:
+        """Return the passes compiled, or captured in CUDA graphs, where that is asked for."""
         if self.options.is_compiled and passes.reference is not None:
             import torch
 
             function, args, kwargs = passes.reference
-            parameters = getattr(self.op, "parameters", list)
             compiled = torch.compile(function)
 
-            def bind(args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[[], Any]:
+            def bind(args: Arguments, kwargs: Keywords) -> Call:
                 return functools.partial(compiled, *args, **kwargs)
 
-            made = autograd_passes(bind(args, kwargs), leaf_tensors(list(args), kwargs, parameters()))
-            passes = dataclasses.replace(made, bind=bind)
-        if self.options.is_graphed and self.place.is_cuda:
+            leaves = leaf_tensors(list(args), kwargs, self.op.parameters())
+            passes = dataclasses.replace(autograd_passes(bind(args, kwargs), leaves), bind=bind)
+        if self.options.is_graphed and self.device.is_cuda:
             from benchmate.ops.cuda_graphs import capture_passes
 
             return capture_passes(passes, self.options.has_backward)
         return passes
 
-    def _counted(self, passes: Passes, run_id: str, found: InputResult) -> None:
-        options, place = self.options, self.place
+    def _count(self, passes: Passes, run_id: str, result: InputResult) -> None:
+        """Time as many calls as asked for, in a mode of the original."""
+        options, device = self.options, self.device
         mode = exec_modes.MODES[options.modes[0]]
-        direction = "forward_backward" if options.has_backward else "forward"
+        label = "forward_backward" if options.has_backward else "forward"
         for stage, count in (("warmup", options.warmup), ("measure", options.iteration)):
             if not count:
                 continue
-            with profiler_ranges.profiler_range(place, self.name, run_id, stage, direction):
-                timed = mode(passes, count, options.has_backward, place, not options.is_cache_kept)
-            forward = found.metric.setdefault("forward", {})
-            forward[f"{stage}.time"] = timed.forward
-            forward[f"{stage}.gpu.memory"] = timed.forward_memory
-            if options.has_backward and timed.no_backward is None:
-                backward = found.metric.setdefault("backward", {})
-                backward[f"{stage}.time"] = timed.backward
-                backward[f"{stage}.gpu.memory"] = timed.backward_memory
-            elif timed.no_backward is not None:
-                found.more["no_backward"] = timed.no_backward
-        for direction, lists in found.metric.items():
-            if times := lists.get("measure.time"):
-                found.results.append(_result_of_list(direction, options.modes[0], [time / 1e3 for time in times]))
+            with profiler_range(device, self.name, run_id, stage, label):
+                times = mode(passes, count, options.has_backward, device, not options.is_cache_kept)
+            lists = {"forward": times.forward}
+            if times.no_backward is not None:
+                result.details["no_backward"] = times.no_backward
+            elif options.has_backward:
+                lists["backward"] = times.backward
+            for direction, measured in lists.items():
+                metric = result.metric.setdefault(direction, {})
+                metric[f"{stage}.time"] = measured.times_ms
+                metric[f"{stage}.gpu.memory"] = measured.memory_mib
+        for direction, metric in result.metric.items():
+            if times_ms := metric.get("measure.time"):
+                numbers = _numbers(estimate([time_ms / 1e3 for time_ms in times_ms]))
+                result.results.append({"pass": direction, "mode": options.modes[0], **numbers, "loops": 1})
 
-    def _sampled(
-        self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any], run_id: str, found: InputResult
-    ) -> None:
-        options, place = self.options, self.place
+    def _sample(self, passes: Passes, args: Arguments, kwargs: Keywords, run_id: str, result: InputResult) -> None:
+        """Time calls until their median is known, in our modes."""
+        options, device = self.options, self.device
         for _ in range(options.warmup):
             output = passes.forward()
-        place.synchronize()
+        device.synchronize()
         for mode in options.modes:
-            turns = self._turns(passes, args, kwargs) if mode == "cold" else None
-            with profiler_ranges.profiler_range(place, self.name, run_id, "measure", "forward"):
-                result = _result(mode, "forward", self._one(mode, passes.forward, turns.calls if turns else ()))
-            if turns is not None:
-                result["inputs"] = {"copies": len(turns.calls), "bytes": turns.total_bytes}
-            found.results.append(result)
+            rotation = self._rotate(passes, args, kwargs) if mode == "cold" else None
+            with profiler_range(device, self.name, run_id, "measure", "forward"):
+                times = self._sample_mode(mode, passes.forward, rotation.calls if rotation else ())
+            record = _record(mode, "forward", times)
+            if rotation is not None:
+                record["inputs"] = {"copies": len(rotation.calls), "bytes": rotation.total_bytes}
+            result.results.append(record)
         if not options.has_backward:
             return
         output = passes.forward()
         again = passes.backward_again(output) if passes.backward_again is not None else None
         if again is None:
-            found.more["no_backward"] = passes.make_gradient(output) or (
+            result.details["no_backward"] = passes.make_gradient(output) or (
                 "its backward pass runs once after each forward; the modes discrete and continuous_events time that"
             )
             return
         for mode in options.modes:
-            with profiler_ranges.profiler_range(place, self.name, run_id, "measure", "backward"):
-                found.results.append(_result(mode, "backward", self._one(mode, again)))
+            with profiler_range(device, self.name, run_id, "measure", "backward"):
+                times = self._sample_mode(mode, again)
+            result.results.append(_record(mode, "backward", times))
 
-    def _turns(self, passes: Passes, args: Sequence[Any], kwargs: dict[str, Any]) -> InputRotation | None:
-        """Copies of the inputs for a cold call; None where it is no function of its arguments, or a graph that was captured."""
-        return None if passes.bind is None else rotate_inputs(passes.bind, args, kwargs, self.place)
+    def _rotate(self, passes: Passes, args: Arguments, kwargs: Keywords) -> InputRotation | None:
+        """Copy the inputs for cold calls; None where the pass is no function of its arguments, or a captured graph."""
+        return None if passes.bind is None else rotate_inputs(passes.bind, args, kwargs, self.device)
 
-    def _one(self, mode: str, call: Callable[[], Any], in_turn: Sequence[Callable[[], Any]] = ()) -> SampledTime:
-        agree = getattr(self.op, "agree", None)
-        more = {} if agree is None else {"agree": agree}
-        return sample_calls(mode, call, self.place, self.options.rule, in_turn=in_turn, **more)
+    def _sample_mode(self, mode: str, call: Call, in_turn: Sequence[Call] = ()) -> SampledTime:
+        return sample_calls(mode, call, self.device, self.options.rule, self.op.agree, in_turn)
 
-    def _derived(self, result: dict[str, Any], work: roofline.Work | None, moved: int | None, dtype: str) -> None:
-        """Rates and shares of the peaks, of forward passes: what a backward pass does is not declared."""
-        if work is None or result["pass"] not in FORWARD:
-            return
-        seconds = result["value"]
+    def _add_rates(self, record: JsonObject, work: roofline.Work, moved_bytes: int | None, dtype: str) -> None:
+        """Add rates and shares of the peaks to the record of a forward pass."""
+        seconds = record["value"]
         if work.flops is not None:
-            result["flop_per_s"] = work.flops / seconds
-        bandwidths = getattr(self.op, "bandwidths", None)
+            record["flop_per_s"] = work.flops / seconds
+        bandwidths = self.op.bandwidths(seconds)
         if bandwidths is not None:
-            result |= bandwidths(seconds)
+            record |= bandwidths
             return
-        total = work.bytes if moved is None else moved
-        if not total:
+        total_bytes = work.bytes if moved_bytes is None else moved_bytes
+        if not total_bytes:
             return
-        result["byte_per_s"] = total / seconds
+        record["byte_per_s"] = total_bytes / seconds
         if self.options.has_peaks:
-            # What fits into the cache stays there from call to call, unless it is thrown out.
-            is_in_memory = result["mode"] == "cold" or total > self.place.cache_bytes
-            tf32 = roofline.may_use_tf32(work, dtype, self.place)
-            peaks = roofline.measure_peaks(self.place, dtype, tf32=tf32)
-            share = roofline.share_of_peak(work.flops, total if is_in_memory else None, seconds, peaks)
+            # What fits into the cache stays there from call to call, unless it is evicted.
+            is_in_memory = record["mode"] == "cold" or total_bytes > self.device.cache_bytes
+            tf32 = roofline.may_use_tf32(work, dtype, self.device)
+            peaks = roofline.measure_peaks(self.device, dtype, tf32=tf32)
+            share = roofline.share_of_peak(work.flops, total_bytes if is_in_memory else None, seconds, peaks)
             if share is not None:
-                result["peak_share"], of = share
-                result["peak_of"] = f"{of} (tf32)" if tf32 and of == "compute" else of
+                record["peak_share"], bound = share
+                record["peak_of"] = f"{bound} (tf32)" if tf32 and bound == "compute" else bound
 
 
 class InputRunner:
@@ -199,65 +197,67 @@ class InputRunner:
 
     def __init__(self, spec: OperatorSpec, op: OperatorInterface | OperatorSkipped, options: Options) -> None:
         self.spec, self.op, self.options = spec, op, options
-        self._built: tuple[int, Any] | None = None
+        self._built: tuple[int, object] | None = None
         self._build_error: Exception | None = None
-        self._executor = None if isinstance(op, OperatorSkipped) else OpExecutor(spec.name, op, options)
 
-    def run(self, one: OperatorInput) -> InputResult:
-        """What one input gave; never raises for what an operator does."""
-        if isinstance(self.op, OperatorSkipped):
-            return InputResult(status="skipped", error=_error(self.op, "import"))
+    def run(self, operator_input: OperatorInput) -> InputResult:
+        """Return what one input gave; never raises for what an operator does."""
+        op = self.op
+        if isinstance(op, OperatorSkipped):
+            return InputResult(status="skipped", error=_describe_error(op, "import"))
         stage = "build"
-        drawn: list[dict[str, Any]] = []
+        drawn: list[JsonObject] = []
         try:
-            self._build(one)
+            self._build(op, operator_input)
             if self.options.is_dry:
                 return InputResult()
             stage = "data"
-            args, kwargs, drawn = self._data(self.spec.input_data_generator, one, one.input)
+            generator = self.spec.input_data_generator
+            args, kwargs, drawn = self._make_data(generator, operator_input, operator_input.input)
             stage = "run"
-            assert self._executor is not None
-            found = self._executor.measured(args, kwargs, one.run_id)
-            found.drawn = drawn
+            executor = OpExecutor(self.spec.name, op, self.options)
+            result = executor.measure(args, kwargs, operator_input.run_id)
+            result.drawn = drawn
         except OperatorSkipped as skipped:
-            return InputResult(status="skipped", error=_error(skipped, stage), drawn=drawn)
+            return InputResult(status="skipped", error=_describe_error(skipped, stage), drawn=drawn)
         except Exception as error:  # an operator may raise whatever it likes: that is its outcome, and the run goes on
-            found = InputResult(status="failed", error=_error(error, stage), drawn=drawn)
-            del error
-            self._free()
+            result = InputResult(status="failed", error=_describe_error(error, stage), drawn=drawn)
+            del error  # its traceback holds the tensors that are to be freed
+            self._free_memory()
         finally:
-            self.op.cleanup()
-        return found
+            op.cleanup()
+        return result
 
-    def _build(self, one: OperatorInput) -> None:
-        key = (one.config_id, one.build_id)
+    def _build(self, op: OperatorInterface, operator_input: OperatorInput) -> None:
+        key = (operator_input.config_id, operator_input.build_id)
         if self._built != key:
             self._built, self._build_error = key, None
-            assert not isinstance(self.op, OperatorSkipped)
-            self.op.device = self.options.device
-            self.op.unbuild()
-            if one.build is not None:
+            op.device = self.options.device
+            op.unbuild()
+            if operator_input.build is not None:
                 try:
-                    args, kwargs, _ = self._data(self.spec.build_data_generator or "", one, one.build)
-                    self.op.build(*args, **kwargs)
-                except Exception as error:
+                    generator = self.spec.build_data_generator or ""
+                    args, kwargs, _ = self._make_data(generator, operator_input, operator_input.build)
+                    op.build(*args, **kwargs)
+                except Exception as error:  # every input of this build fails of it
                     self._build_error = error
         if self._build_error is not None:
             raise self._build_error
 
-    def _data(
-        self, name: str, one: OperatorInput, spec: Any
-    ) -> tuple[Sequence[Any], dict[str, Any], list[dict[str, Any]]]:
-        maker = registry.find_data_generator(name, one.operator)
+    def _make_data(
+        self, name: str, operator_input: OperatorInput, spec: JsonMapping
+    ) -> tuple[Arguments, Keywords, list[JsonObject]]:
+        make_generator = registry.find_data_generator(name, operator_input.operator)
         options = self.options
-        is_ours = name == "PyTorch:DefaultDataGenerator"
-        generator = maker(seed=f"{options.seed}|{one.hash}", fill=options.fill) if is_ours else maker()
+        is_default = make_generator is DefaultDataGenerator
+        seeded = {"seed": f"{options.seed}|{operator_input.hash}", "fill": options.fill} if is_default else {}
+        generator = make_generator(**seeded)
         args, kwargs = generator.get_data(spec, options.device)
-        return args, kwargs, list(getattr(generator, "drawn", ()))
+        return args, kwargs, drawn_values(generator)
 
-    def _free(self) -> None:
+    def _free_memory(self) -> None:
         """Give back what a failed allocation left, so that the next input has it."""
-        if self._executor is not None and self._executor.place.is_cuda:
+        if torch_device(self.options.device).is_cuda:
             import torch
 
             torch.cuda.empty_cache()
@@ -269,52 +269,47 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
 
 
-def _error(error: BaseException, stage: str) -> dict[str, str]:
+def _describe_error(error: BaseException, stage: str) -> dict[str, str]:
     lines = str(error).strip().splitlines()
-    found = {"type": type(error).__name__, "message": lines[0] if lines else "", "stage": stage}
-    if isinstance(error, (OperatorFailed, OperatorSkipped)):
-        found["message"] = str(error)
+    is_ours = isinstance(error, (OperatorFailed, OperatorSkipped))
+    message = str(error) if is_ours else lines[0] if lines else ""
+    description = {"type": type(error).__name__, "message": message, "stage": stage}
     if is_out_of_memory(error):
-        found["why"] = "out-of-memory"
-    return found
+        description["why"] = "out-of-memory"
+    return description
 
 
-def _result_of_list(direction: str, mode: str, seconds: list[float]) -> dict[str, Any]:
-    found = estimate(seconds)
-    return {"pass": direction, "mode": mode, **_numbers(found), "loops": 1}
-
-
-def _result(mode: str, direction: str, found: SampledTime) -> dict[str, Any]:
-    made: dict[str, Any] = {
+def _record(mode: str, direction: str, times: SampledTime) -> JsonObject:
+    record: JsonObject = {
         "pass": direction,
         "mode": mode,
-        **_numbers(found.estimate),
-        "loops": found.loops,
-        "clock": found.clock,
-        "elapsed_s": found.elapsed_s,
-        "converged": found.is_converged,
+        **_numbers(times.estimate),
+        "loops": times.loops,
+        "clock": times.clock,
+        "elapsed_s": times.elapsed_s,
+        "converged": times.is_converged,
     }
-    if found.enqueue_s is not None:
-        made |= {"enqueue_s": found.enqueue_s, "launch_bound": found.is_launch_bound}
-    return made
+    if times.enqueue_s is not None:
+        record |= {"enqueue_s": times.enqueue_s, "launch_bound": times.is_launch_bound}
+    return record
 
 
-def _numbers(found: Any) -> dict[str, Any]:
+def _numbers(median: Estimate) -> JsonObject:
     return {
         "estimator": "median",
-        "value": found.median,
+        "value": median.median,
         "units": "s",
-        "ci95": None if found.interval is None else list(found.interval),
-        "half_width": found.half_width,
-        "samples": found.count,
-        "min": found.minimum,
-        "mad": found.mad,
-        "p95": found.p95,
+        "ci95": None if median.interval is None else list(median.interval),
+        "half_width": median.half_width,
+        "samples": median.count,
+        "min": median.minimum,
+        "mad": median.mad,
+        "p95": median.p95,
     }
 
 
-def _dtype(values: Any) -> str:
-    """The dtype of the first floating-point tensor among the arguments, as torch spells it."""
+def _dtype(values: object) -> str:
+    """Return the dtype of the first floating-point tensor among the arguments, as torch spells it."""
     for tensor in tensors_in(values):
         if tensor.dtype.is_floating_point:
             return str(tensor.dtype).removeprefix("torch.")

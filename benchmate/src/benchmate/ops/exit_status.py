@@ -1,4 +1,4 @@
-"""How the commands of operators and traces end: their exit code, and what went wrong in one line."""
+"""How the commands of operators and traces end: their exit code, and an error in one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmate.ops.errors import OperatorFailed, OpsError
 
 
 def run_command(work: Callable[[], int]) -> int:
-    """What `work` returns; 1 where an operator failed, 2 for a mistake in what was asked for, 130 when interrupted."""
+    """Do the work of a command; return its exit code: 1 where an operator failed, 2 for a wrong request, 130 on Ctrl-C."""
     try:
         return work()
     except OpsError as error:
@@ -20,7 +20,7 @@ def run_command(work: Callable[[], int]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Who reads has seen enough (`--expand | head`); nothing more can be told, at exit neither.
+        # The reader has seen enough (`--expand | head`); Python must not flush into the broken pipe at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -6,17 +6,17 @@ import json
 import logging
 import os
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing import resource_tracker, shared_memory
 from pathlib import Path
-from typing import Any
 
 from benchmate.ops.config_file import OperatorInput
+from benchmate.ops.json_types import JsonObject
 from benchmate.ops.options import Options, ProfilerOptions
 from benchmate.ops.profiler_ranges import MEASURED
+from benchmate.supervisor import SupervisedProcess, spawn, supervise
 
 logger = logging.getLogger("benchmate.ops")
 
@@ -24,15 +24,15 @@ logger = logging.getLogger("benchmate.ops")
 class ProfilerBatches:
     """Queues inputs of one build and runs them under each profiler that is asked for; `done` takes the record of a launch."""
 
-    def __init__(self, options: Options, done: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, options: Options, done: Callable[[JsonObject], None]) -> None:
         self.options, self.done = options, done
         self._queue: list[OperatorInput] = []
 
-    def add(self, one: OperatorInput) -> None:
-        """Queue an input; a full batch, or another build, is run first."""
-        if self._queue and _build_of(self._queue[0]) != _build_of(one):
+    def add(self, operator_input: OperatorInput) -> None:
+        """Queue an input; a full batch, or one of another build, is run first."""
+        if self._queue and self._queue[0].build_key != operator_input.build_key:
             self.flush()
-        self._queue.append(one)
+        self._queue.append(operator_input)
         if len(self._queue) >= max(1, self.options.run_batch_size):
             self.flush()
 
@@ -45,40 +45,40 @@ class ProfilerBatches:
                 self.done(self._run(name, profiler))
         self._queue.clear()
 
-    def _run(self, name: str, profiler: ProfilerOptions) -> dict[str, Any]:
-        first, last = self._queue[0], self._queue[-1]
-        config = batch_payload(self._queue, self.options, profiler)
-        text = json.dumps(config).encode()
+    def _run(self, name: str, profiler: ProfilerOptions) -> JsonObject:
+        payload = batch_payload(self._queue, self.options, profiler)
+        content = json.dumps(payload).encode()
         stem = f"{self.options.out_file_prefix}_{os.getpid()}_{time.time_ns() // 1000}_{name}"
-        output = f"{stem}.log" if name == "ncu" else f"{stem}.nsys-rep"
-        memory = shared_memory.SharedMemory(create=True, size=len(text))
+        path = f"{stem}.log" if name == "ncu" else f"{stem}.nsys-rep"
+        memory = shared_memory.SharedMemory(create=True, size=len(content))
         try:
             assert memory.buf is not None
-            memory.buf[: len(text)] = text
-            argv = profiler_argv(name, profiler, output, self.options.batch_cmd, memory.name)
-            code, said = _carried_out(argv, self.options.batch_cuda_device)
+            memory.buf[: len(content)] = content
+            argv = profiler_argv(name, profiler, path, self.options.batch_cmd, memory.name)
+            code, output = _run_profiler(argv, self.options.batch_cuda_device)
         finally:
             memory.close()
             memory.unlink()
-        logger.info("%s", said.rstrip())
-        made = {
-            f"{name}_file": output,
+        logger.info("%s", output.rstrip())
+        record: JsonObject = {
+            f"{name}_file": path,
             f"{name}_cmd_str": shlex.join(argv),
-            "config": config,
-            "start_run_id": first.run_id,
-            "end_run_id": last.run_id,
+            "config": payload,
+            "start_run_id": self._queue[0].run_id,
+            "end_run_id": self._queue[-1].run_id,
             "return_code": code,
         }
         if code:
-            lines = said.strip().splitlines()
-            made["error"] = lines[-1] if lines else f"{argv[0]} ended with {code}"
-            logger.warning("%s: %s: exit code %s", name, output, code)
-        return made
+            lines = output.strip().splitlines()
+            record["error"] = lines[-1] if lines else f"{argv[0]} exited with code {code}"
+            logger.warning("%s: %s: exit code %s", name, path, code)
+        return record
 
 
-def batch_payload(queue: Sequence[OperatorInput], options: Options, profiler: ProfilerOptions) -> dict[str, Any]:
-    """What the child is told: one build, its inputs with their ids, and how to run them."""
+def batch_payload(queue: Sequence[OperatorInput], options: Options, profiler: ProfilerOptions) -> JsonObject:
+    """Return what the child is told: one build, its inputs with their ids, and how to run them."""
     first = queue[0]
+    build = None if first.build is None else [first.build]
     return {
         "op_name": first.operator,
         "config_build_id": f"{first.config_id}|{first.build_id}",
@@ -87,9 +87,7 @@ def batch_payload(queue: Sequence[OperatorInput], options: Options, profiler: Pr
             "input_iterator": "DummyConfigIterator",
             "build_data_generator": first.build_generator,
             "input_data_generator": first.input_generator,
-            "config": [
-                {"build": None if first.build is None else [first.build], "input": [_with_id(one) for one in queue]}
-            ],
+            "config": [{"build": build, "input": [_with_id(operator_input) for operator_input in queue]}],
         },
         "run_options": {
             **{key: value for key, value in options.described().items() if key != "cmd_args"},
@@ -101,8 +99,8 @@ def batch_payload(queue: Sequence[OperatorInput], options: Options, profiler: Pr
 
 
 def profiler_argv(name: str, profiler: ProfilerOptions, output: str, batch_command: str, memory: str) -> list[str]:
-    """The words that start the profiler on a batch."""
-    more = shlex.split(Path(profiler.args_file).read_text(encoding="utf-8")) if profiler.args_file else []
+    """Return the words that start the profiler on a batch."""
+    extra = shlex.split(Path(profiler.args_file).read_text(encoding="utf-8")) if profiler.args_file else []
     child = shlex.split(batch_command) if batch_command else [sys.executable, "-m", "benchmate.ops", "run_batch"]
     if name == "ncu":
         # The measured calls only: their range, with no domain. The original's `--app-replay-buffer file` is for a mode of
@@ -111,29 +109,26 @@ def profiler_argv(name: str, profiler: ProfilerOptions, output: str, batch_comma
         own += ["--target-processes", "all"]
     else:
         own = ["profile", "-t", "cuda,nvtx", "-o", output]
-    return [profiler.program, *own, *more, *child, "-s", memory]
+    return [profiler.program, *own, *extra, *child, "-s", memory]
 
 
-def _carried_out(argv: Sequence[str], device: int) -> tuple[int, str]:
-    """(exit code, what it said); 127 for a program that is not there."""
-    environ = {**os.environ, "CUDA_VISIBLE_DEVICES": str(device)}
+def _run_profiler(argv: Sequence[str], device: int) -> tuple[int, str]:
+    """Return the exit code and the output; 127 for a program that does not exist."""
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": str(device)}
+    output: list[bytes] = []
+
+    def start(_result: int, descriptor: int) -> SupervisedProcess:
+        return spawn(argv, output=descriptor, env=env)
+
     try:
-        done = subprocess.run(
-            argv,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        ended = supervise(start, output.append)
     except OSError as error:
         return 127, f"{argv[0]}: {error.strerror}"
-    return done.returncode, done.stdout
+    return ended.code or 0, b"".join(output).decode("utf-8", "replace")
 
 
 def read_shared_memory(name: str) -> bytes:
-    """The content of a shared memory that belongs to another process."""
+    """Return the content of a shared memory that belongs to another process."""
     memory = shared_memory.SharedMemory(name=name)
     try:
         # Python < 3.13 takes every memory that is attached for its own, and would remove it when this process ends.
@@ -143,11 +138,6 @@ def read_shared_memory(name: str) -> bytes:
         memory.close()
 
 
-def _build_of(one: OperatorInput) -> tuple[Any, ...]:
-    return one.operator, one.config_id, one.build_id
-
-
-def _with_id(one: OperatorInput) -> dict[str, Any]:
-    return (
-        {**one.input, "id": one.input_id} if isinstance(one.input, dict) else {"value": one.input, "id": one.input_id}
-    )
+def _with_id(operator_input: OperatorInput) -> JsonObject:
+    content = operator_input.input if isinstance(operator_input.input, dict) else {"value": operator_input.input}
+    return {**content, "id": operator_input.input_id}

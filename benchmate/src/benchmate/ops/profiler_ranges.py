@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from benchmate.ops.device import TorchDevice
 
@@ -11,15 +11,14 @@ from benchmate.ops.device import TorchDevice
 MEASURED = "param_bench:measure"
 
 
-@contextmanager
-def profiler_range(place: TorchDevice, name: str, run_id: str, tag: str, direction: str) -> Iterator[None]:
+@contextlib.contextmanager
+def profiler_range(device: TorchDevice, name: str, run_id: str, tag: str, direction: str) -> Iterator[None]:
     """`[param|<run id>|<tag>|<direction>]` for torch's profiler and, on CUDA, for NSight, inside `[param|<tag>]`."""
     from torch.profiler import record_function
 
     label = f"[param|{run_id if run_id.startswith(name) else f'{name}|{run_id}'}|{tag}|{direction}]"
-    with record_function(label), place.range(f"[param|{tag}]"), place.range(label):
-        if tag == "measure":
-            with place.range(MEASURED):
-                yield
-        else:
-            yield
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(record_function(label))
+        for text in (f"[param|{tag}]", label, *([MEASURED] if tag == "measure" else [])):
+            stack.enter_context(device.range(text))
+        yield

@@ -11,76 +11,83 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
+import benchmate
 from benchmate.ops.config_file import OperatorInput
 from benchmate.ops.executor import InputResult
+from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.macros import META
 from benchmate.ops.options import Options
 
 SCHEMA = 1
 
 
-def setup_record(options: Options, floor: Mapping[str, float] | None) -> dict[str, Any]:
-    """The first line: options, machine and software, start time; `floor` is what the harness itself takes, in seconds."""
-    made: dict[str, Any] = {"run_options": options.described(), "sys_info": system_info(), "start_time": _now()}
+def setup_record(options: Options, floor: Mapping[str, float] | None) -> JsonObject:
+    """Return the first line: options, machine and software, start time; `floor` is what the harness itself takes, in seconds."""
+    record: JsonObject = {"run_options": options.described(), "sys_info": system_info(), "start_time": _now()}
     if options.format == "rich":
-        made |= {"schema": SCHEMA, "format": "rich", "floor": None if floor is None else dict(floor)}
-    return made
+        record |= {"schema": SCHEMA, "format": "rich", "floor": None if floor is None else dict(floor)}
+    return record
 
 
-def input_record(one: OperatorInput, found: InputResult, options: Options) -> dict[str, Any]:
-    """The line of one input: the original's four keys, in the format `rich` everything else too.
+def input_record(operator_input: OperatorInput, result: InputResult, options: Options) -> JsonObject:
+    """Return the line of one input: the original's four keys, in the format `rich` everything else too.
 
-    What failed or was skipped says so in both formats, and what was drawn at random is in both.
+    What failed or was skipped is marked in both formats, and what was drawn at random is in both.
     """
-    made: dict[str, Any] = {
-        "op_name": one.operator,
-        "id": one.id,
-        "metric": found.metric,
-        "config": {"build": _without_macros(one.build), "input": _without_macros(one.input)},
+    details = result.details
+    config = {"build": operator_input.build, "input": operator_input.input}
+    record: JsonObject = {
+        "op_name": operator_input.operator,
+        "id": operator_input.id,
+        "metric": result.metric,
+        "config": _without_macros(config),
     }
-    if found.drawn:
-        made["drawn"] = found.drawn
-    if found.status != "passed":
-        made |= {"status": found.status, "error": found.error}
-    elif "no_backward" in found.more:
-        made["no_backward"] = found.more["no_backward"]
+    if result.drawn:
+        record["drawn"] = result.drawn
+    if result.status != "passed":
+        record |= {"status": result.status, "error": result.error}
+    elif "no_backward" in details:
+        record["no_backward"] = details["no_backward"]
     if options.format == "rich":
-        reasons = list(found.more.get("reasons", ()))
-        if any(result.get("converged") is False for result in found.results):
+        reasons = list(details.get("reasons", ()))
+        if any(timed.get("converged") is False for timed in result.results):
             reasons.append("unconverged")
-        is_wrong = found.more.get("correctness", {}).get("status") == "wrong"
-        made |= {
-            "run_id": one.run_id,
-            "hash": one.hash,
-            "status": found.status,
-            "validity": "invalid" if is_wrong else "suspect" if reasons else "valid",
-            "reasons": [*reasons, *(["wrong"] if is_wrong else [])],
-            "results": found.results,
-            **{key: value for key, value in found.more.items() if key != "reasons"},
+        validity = "suspect" if reasons else "valid"
+        if details.get("correctness", {}).get("status") == "wrong":
+            validity = "invalid"
+            reasons.append("wrong")
+        record |= {
+            "run_id": operator_input.run_id,
+            "hash": operator_input.hash,
+            "status": result.status,
+            "validity": validity,
+            "results": result.results,
+            **details,
+            "reasons": reasons,
         }
-    return made
+    return record
 
 
-def finish_record(counts: Mapping[str, int]) -> dict[str, Any]:
-    """The last line."""
+def finish_record(counts: Mapping[str, int]) -> JsonObject:
+    """Return the last line."""
     return {"finish_time": _now(), "counts": dict(counts)}
 
 
-def write_record(stream: TextIO, record: Mapping[str, Any]) -> None:
-    """Append one record and see it to the file."""
+def write_record(stream: TextIO, record: JsonMapping) -> None:
+    """Append one record and flush it to the file."""
     stream.write(json.dumps(record, default=str) + "\n")
     stream.flush()
 
 
 def output_path(prefix: str, is_appended: bool) -> Path:
-    """`prefix_pid_time.json`, new for each run; `prefix.json` where runs are appended to each other."""
+    """Return `prefix_pid_time.json`, new for each run; `prefix.json` where runs are appended to each other."""
     return Path(f"{prefix}.json" if is_appended else f"{prefix}_{os.getpid()}_{int(time.time())}.json")
 
 
 def open_output(path: Path, is_appended: bool) -> TextIO:
-    """The file to write to; a line that a killed run left unfinished is ended first, so that it spoils no other."""
+    """Open the file to write to; a line that a killed run left unfinished is ended first, so that it spoils no other."""
     path.parent.mkdir(parents=True, exist_ok=True)
     stream = path.open("a" if is_appended else "w", encoding="utf-8")
     if is_appended and path.stat().st_size:
@@ -91,13 +98,11 @@ def open_output(path: Path, is_appended: bool) -> TextIO:
     return stream
 
 
-def system_info() -> dict[str, Any]:
-    """The machine and the software, under the original's names where it has them; what is not known is null."""
+def system_info() -> JsonObject:
+    """Return the machine and the software, under the original's names where it has them; what is not known is null."""
     import torch
 
-    import benchmate
-
-    made: dict[str, Any] = {
+    info: JsonObject = {
         "hostname": socket.gethostname(),
         "pid": os.getpid(),
         "cwd": str(Path.cwd()),
@@ -120,7 +125,7 @@ def system_info() -> dict[str, Any]:
     }
     if torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        made |= {
+        info |= {
             "cuda": torch.version.cuda,
             "cuda_device_driver": _driver(),
             "cuda_gencode": torch.cuda.get_gencode_flags(),
@@ -130,10 +135,10 @@ def system_info() -> dict[str, Any]:
             "cudnn": torch.backends.cudnn.version(),
             "cudnn_enabled": torch.backends.cudnn.enabled,
         }
-    return made
+    return info
 
 
-def _without_macros(spec: Any) -> Any:
+def _without_macros(spec: object) -> object:
     if isinstance(spec, Mapping):
         return {key: _without_macros(value) for key, value in spec.items() if key not in META}
     return [_without_macros(item) for item in spec] if isinstance(spec, (list, tuple)) else spec
