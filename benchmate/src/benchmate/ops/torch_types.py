@@ -31,6 +31,8 @@ class DeviceName(Protocol):
 class Storage(Protocol):
     """The memory of a tensor (torch.UntypedStorage), which views share."""
 
+    device: DeviceName
+
     def data_ptr(self) -> int: ...
 
     def nbytes(self) -> int: ...

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from benchmate.ops.device import free_bytes
 from benchmate.ops.errors import OpsError
+from benchmate.ops.torch_types import DType, Storage, Tensor
 from benchmate.ops.traces.plan import Plan, TensorView
-from benchmate.ops.traces.schema import INTEGERS, Trace, contiguous, tensor_refs
+from benchmate.ops.traces.schema import INTEGERS, TensorRef, Trace, contiguous, tensor_refs
+
+if TYPE_CHECKING:
+    import torch
 
 SCALE = 0.1  # floating point is uniform in [0, 0.1): variances stay positive, sums of products small
 
 
 class DeviceMap:
-    """Where what was recorded on a device is replayed."""
+    """The devices of a replay, by those of its recording."""
 
     def __init__(self, trace: Trace, target: str) -> None:
         names = {ref.device for node in trace.nodes for ref in tensor_refs(node.inputs)}
@@ -24,7 +29,7 @@ class DeviceMap:
         self.target = target
 
     def of(self, recorded: str) -> str:
-        """The device here for the name of a device there."""
+        """Return the device here for the name of a device there."""
         return "cpu" if recorded.startswith("cpu") and self._has_accelerator else self.target
 
 
@@ -32,50 +37,35 @@ class ReplayMemory:
     """The storages of a plan."""
 
     def __init__(self, plan: Plan, devices: DeviceMap, ranges: Mapping[int, tuple[int, int]], seed: int) -> None:
-        import torch
-
         self.plan, self.devices, self.ranges = plan, devices, ranges
-        self._generators: dict[str, Any] = {}
+        self._generators: dict[str, torch.Generator] = {}
         self._seed = seed
-        self._dtypes = {}
-        for view in reversed(plan.views):
-            self._dtypes[view.generation] = view.ref.dtype
+        self._dtypes = {view.generation: view.ref.dtype for view in reversed(plan.views)}
         device_of = {view.generation: devices.of(view.ref.device) for view in plan.views}
         self._check_fits(device_of)
-        self.storages: dict[int, Any] = {}
-        self.substitutes: dict[int, Any] = {}
-        with torch.no_grad():
-            for number in sorted(plan.given):
-                self.storages[number] = self._filled(number, plan.sizes[number], device_of[number]).untyped_storage()
+        self.storages: dict[int, Storage] = {}
+        self.substitutes: dict[int, Tensor] = {}
+        for number in sorted(plan.given):
+            filled = self._fill(number, plan.sizes[number], device_of[number])
+            self.storages[number] = filled.untyped_storage()
 
-    def view(self, view: TensorView, storage: Any) -> Any:
-        """The tensor of a slot in a storage; None where it does not fit."""
-        import torch
-
+    def view(self, view: TensorView, storage: Storage | None) -> Tensor | None:
+        """Return the tensor of a slot in a storage; None where it does not fit."""
         ref = view.ref
         if storage is None or storage.nbytes() < ref.end:
             return None
-        strides = ref.strides if ref.strides is not None else contiguous(ref.shape)
-        empty = torch.empty(0, dtype=dtype_of(ref.dtype), device=storage.device)
-        return empty.set_(storage, ref.offset, ref.shape, strides)
+        return _view_of(storage, ref)
 
-    def substitute(self, number: int) -> Any:
-        """A tensor for a slot that no operator gave one that fits; the same in every iteration."""
-        import torch
-
+    def substitute(self, number: int) -> Tensor:
+        """Return a tensor for a slot that no operator gave one that fits; the same in every iteration."""
         if number not in self.substitutes:
             view = self.plan.views[number]
             ref = view.ref
-            device = self.devices.of(ref.device)
-            strides = ref.strides if ref.strides is not None else contiguous(ref.shape)
-            flat = self._filled(view.generation, max(ref.end, ref.itemsize), device, ref.dtype)
-            with torch.no_grad():
-                self.substitutes[number] = torch.empty(0, dtype=flat.dtype, device=flat.device).set_(
-                    flat.untyped_storage(), ref.offset, ref.shape, strides
-                )
+            flat = self._fill(view.generation, max(ref.end, ref.itemsize), self.devices.of(ref.device), ref.dtype)
+            self.substitutes[number] = _view_of(flat.untyped_storage(), ref)
         return self.substitutes[number]
 
-    def _filled(self, number: int, size: int, device: str, dtype_name: str | None = None) -> Any:
+    def _fill(self, number: int, size: int, device: str, dtype_name: str | None = None) -> Tensor:
         import torch
 
         name = dtype_name or self._dtypes[number]
@@ -88,10 +78,10 @@ class ReplayMemory:
             if name == "bool" or high - low < 2:
                 return torch.full((count,), low, dtype=dtype, device=device)
             return torch.randint(low, high, (count,), device=device, generator=generator).to(dtype)
-        made_as = torch.float32 if dtype.itemsize == 1 else dtype
-        return (torch.rand(count, dtype=made_as, device=device, generator=generator) * SCALE).to(dtype)
+        drawn_as = torch.float32 if dtype.itemsize == 1 else dtype
+        return (torch.rand(count, dtype=drawn_as, device=device, generator=generator) * SCALE).to(dtype)
 
-    def _generator(self, device: str) -> Any:
+    def _generator(self, device: str) -> torch.Generator:
         import torch
 
         if device not in self._generators:
@@ -99,10 +89,9 @@ class ReplayMemory:
         return self._generators[device]
 
     def _check_fits(self, device_of: Mapping[int, str]) -> None:
-        needed: dict[str, int] = {}
+        needed: Counter[str] = Counter()
         for number in self.plan.given:
-            device = device_of[number]
-            needed[device] = needed.get(device, 0) + self.plan.sizes[number]
+            needed[device_of[number]] += self.plan.sizes[number]
         for device, count in needed.items():
             free = free_bytes(device)
             if free is not None and count > free:
@@ -112,11 +101,19 @@ class ReplayMemory:
                 )
 
 
-def dtype_of(name: str) -> Any:
-    """torch's element type of a name. Raises OpsError for one that it does not have."""
+def _view_of(storage: Storage, ref: TensorRef) -> Tensor:
     import torch
 
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
+    strides = ref.strides if ref.strides is not None else contiguous(ref.shape)
+    empty = torch.empty(0, dtype=dtype_of(ref.dtype), device=storage.device)
+    return empty.set_(storage, ref.offset, ref.shape, strides)
+
+
+def dtype_of(name: str) -> DType:
+    """Return torch's element type of a name. Raises OpsError for one that it does not have."""
+    import torch
+
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
         raise OpsError(f"this torch ({torch.__version__}) has no element type '{name}' of the trace")
-    return found
+    return dtype
