@@ -149,6 +149,6 @@ def _storage(ref: TensorRef) -> tuple[object, ...]:
 
 
 def step_window(trace: Trace) -> tuple[int, float]:
-    """Return the ids that are replayed: from the first mark of torch's profiler to the second, all when there are fewer than two."""
+    """Return the ids that are replayed: from the first mark of torch's profiler to the second; all, without two marks."""
     marks = [node.id for node in trace.nodes if "ProfilerStep#" in node.name]
     return (marks[0], marks[1]) if len(marks) > 1 else (0, float("inf"))
