@@ -338,7 +338,7 @@ def test_a_recorder_counts_the_steps_of_one_optimizer():
     recorder = Recorder(Recording(skip=100))
     generator, critic = object(), object()
     for optimizer in (generator, critic, critic, generator):
-        recorder.stepped(optimizer)
+        recorder.on_step(optimizer)
     assert recorder.steps == 2
 
 
@@ -349,7 +349,7 @@ def test_a_recorder_counts_the_steps_of_one_optimizer():
         (["record", "--", "no-such-program"], "no-such-program: no such program"),
         (["record", "--skip", "-1", "--", "true"], "--skip: expected a number that is not negative"),
         (["record", "-o", "nowhere/t.json", "--", "true"], "no folder"),
-        (["record", "-o", "/dev/null", "--", "true"], "-o /dev/null: is there and no file"),
+        (["record", "-o", "/dev/null", "--", "true"], "-o /dev/null: exists and is no file"),
         (["replay", "FILE", "-i", "0"], "-i: expected at least 1"),
         (["replay", "FOLDER"], "no rank-0.json"),
         (["summary", "nowhere.json"], "nowhere.json: No such file"),

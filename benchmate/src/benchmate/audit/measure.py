@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from time import perf_counter_ns
-from typing import Protocol
 
 from benchmate.audit.cells import Cell
+from benchmate.ops.sampling import gc_paused
+from benchmate.ops.torch_types import Call, Event
 
-
-class DeviceEvent(Protocol):
-    """An event of torch on a device's queue."""
-
-    def record(self) -> None: ...
-
-    def query(self) -> bool: ...
-
-    def elapsed_time(self, end: DeviceEvent) -> float: ...
-
-
-FEWEST = 30
-FEWEST_OF_SLOW = 6  # the least that an exact interval of the median needs
+MIN_CALLS = 30
+MIN_CALLS_OF_SLOW = 6  # the least that an exact interval of the median needs
 PATIENCE = 10
 NO_EVENTS = "no accelerator here: a CPU has done its work when the call returns"
 
@@ -52,7 +41,7 @@ class CellTimes:
         return asdict(self)
 
 
-def measure_cell(call: Callable[[], object], cell: Cell, *, device: str, calls: int, seconds: float) -> CellTimes:
+def measure_cell(call: Call, cell: Cell, *, device: str, calls: int, seconds: float) -> CellTimes:
     """Time `calls` calls, or fewer when they take longer than `seconds` together: 30 at least, of very slow ones 6."""
     result = CellTimes(device=device)
     wait, make_event = _device_tools(device, result)
@@ -64,22 +53,17 @@ def measure_cell(call: Callable[[], object], cell: Cell, *, device: str, calls: 
             wait()
         result.warmup_ns.append(perf_counter_ns() - start)
     wait()
-    is_collecting = gc.isenabled()
-    gc.disable()
-    try:
-        _loop(call, cell, result, wait, make_event, min(calls, 10**6), seconds)
-    finally:
-        if is_collecting:
-            gc.enable()
+    with gc_paused():
+        _time_calls(call, cell, result, wait, make_event, min(calls, 10**6), seconds)
     return result
 
 
-def _loop(
-    call: Callable[[], object],
+def _time_calls(
+    call: Call,
     cell: Cell,
     result: CellTimes,
     wait: Callable[[], None],
-    make_event: Callable[[], DeviceEvent] | None,
+    make_event: Callable[[], Event] | None,
     calls: int,
     seconds: float,
 ) -> None:
@@ -111,7 +95,7 @@ def _loop(
             stop = enqueued
         result.enqueue_ns.append(enqueued - start)
         result.wall_ns.append(stop - start)
-        if stop > enough and number + 1 >= (FEWEST if stop < far_enough else FEWEST_OF_SLOW):
+        if stop > enough and number + 1 >= (MIN_CALLS if stop < far_enough else MIN_CALLS_OF_SLOW):
             break
     wait()
     result.window_ns = perf_counter_ns() - begin
@@ -119,8 +103,8 @@ def _loop(
         result.event_ns.append(round(before.elapsed_time(after) * 1e6))
 
 
-def _device_tools(device: str, result: CellTimes) -> tuple[Callable[[], None], Callable[[], DeviceEvent] | None]:
-    """How to wait for the device, and how to make an event; None, and why, where there are none."""
+def _device_tools(device: str, result: CellTimes) -> tuple[Callable[[], None], Callable[[], Event] | None]:
+    """Return how to wait for the device and how to make an event; None, and the reason in the result, without events."""
     if device == "cpu":
         result.absent = NO_EVENTS
         return (lambda: None), None

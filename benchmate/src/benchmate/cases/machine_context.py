@@ -10,15 +10,17 @@ import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import benchmate
 
 _SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "": 1}
 
 
-def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, Any]:
-    """Google Benchmark's `context`, schema version 1; sizes in bytes, `date` in ISO 8601; remarks do not replace it."""
+def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, object]:
+    """Return Google Benchmark's `context`, schema version 1; sizes in bytes, `date` in ISO 8601.
+
+    Remarks are added; they do not replace what is known.
+    """
     frequency = _first_number("/proc/cpuinfo", r"cpu MHz\s*:\s*([\d.]+)")
     governor = _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     random_addresses = _text("/proc/sys/kernel/randomize_va_space")
@@ -40,8 +42,8 @@ def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, Any
     return {**remarks, **{key: value for key, value in known.items() if value is not None}}
 
 
-def _caches() -> list[dict[str, Any]]:
-    found = []
+def _caches() -> list[dict[str, object]]:
+    caches: list[dict[str, object]] = []
     for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level, kind, size = (_text(folder / name) for name in ("level", "type", "size"))
         matched = re.fullmatch(r"(\d+)([KMG]?)", size or "")
@@ -49,15 +51,9 @@ def _caches() -> list[dict[str, Any]]:
             continue
         sharing = _text(folder / "shared_cpu_map") or ""
         cores = sum(bin(int(word, 16)).count("1") for word in sharing.split(",") if word)
-        found.append(
-            {
-                "type": kind,
-                "level": int(level),
-                "size": int(matched[1]) * _SIZES[matched[2]],
-                "num_sharing": cores,
-            }
-        )
-    return found
+        size_bytes = int(matched[1]) * _SIZES[matched[2]]
+        caches.append({"type": kind, "level": int(level), "size": size_bytes, "num_sharing": cores})
+    return caches
 
 
 def _text(path: str | Path) -> str | None:

@@ -1,10 +1,9 @@
-"""What a program of cases tells the agent when it is a step of a milabench run: the ordinary records of docs/protocol.md, 4."""
+"""The records of a program of cases that is a step of a milabench run: the ordinary ones of docs/protocol.md, 4."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from benchmate.cases.formats import status_line
 from benchmate.cases.results import CaseResult
@@ -13,12 +12,12 @@ _PARTS = ("setup", "run")
 
 
 def has_sink(env: Mapping[str, str]) -> bool:
-    """Whether somebody listens."""
+    """Whether this program is a step whose records somebody reads."""
     return bool(env.get("MILABENCH_SINK") or env.get("DATA_FD"))
 
 
 def record_case(results: Sequence[CaseResult]) -> None:
-    """Record what came of all processes of one case: its median time as a main metric, rates, counters, memory, failures."""
+    """Record the results of all processes of one case: its median time as a main metric, rates, counters, memory, failures."""
     from benchmate.session import current
 
     session = current()
@@ -29,21 +28,16 @@ def record_case(results: Sequence[CaseResult]) -> None:
         elif result.outcome == "skipped":
             session.message(f"case {case.name}: skipped: {result.detail}")
         elif "contended" in result.reasons:
-            told = {
-                "check": "contended",
-                "verdict": "warn",
-                "numbers": {},
-                "message": f"case {case.name}: {result.detail}",
-            }
-            session.record("verdict", told)
+            message = f"case {case.name}: {result.detail}"
+            session.record("verdict", {"check": "contended", "verdict": "warn", "numbers": {}, "message": message})
         elif result.reasons:
             session.message(f"case {case.name}: {status_line(result)}")
     measured = [result for result in results if result.is_measured]
     if not measured:
         return
     times = [result.real_ns / 1e9 for result in measured]
-    more: dict[str, Any] = {"case": case.name, "n": len(times), "values": times}
-    session.metric("wall_time", statistics.median(times), "s", "lower", main=True, **more)
+    median = statistics.median(times)
+    session.metric("wall_time", median, "s", "lower", main=True, case=case.name, n=len(times), values=times)
     for name, units in (("items_per_second", "items/s"), ("bytes_per_second", "B/s")):
         rates = [result.rates[name] for result in measured if name in result.rates]
         if rates:

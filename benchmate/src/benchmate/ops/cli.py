@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import io
 import itertools
 import json
@@ -144,91 +145,65 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
+    flag = functools.partial(add, action="store_true")
+    number = functools.partial(add, type=int, metavar="N")
     add("-c", "--config", metavar="FILE", help="the configuration")
-    add("-w", "--warmup", type=int, default=1, metavar="N", help="warm-up calls of each input (1)")
-    add(
-        "-i",
-        "--iteration",
-        type=int,
-        default=1,
-        metavar="N",
-        help="measured calls of each input, in the original's modes (1)",
-    )
-    add("-b", "--backward", action="store_true", help="time the backward pass too")
+    number("-w", "--warmup", default=1, help="warm-up calls of each input (1)")
+    number("-i", "--iteration", default=1, help="measured calls of each input, in the original's modes (1)")
+    flag("-b", "--backward", help="time the backward pass too")
     add("-d", "--device", default="cpu", help="cpu, cuda, cuda:1, xpu, ... (cpu)")
-    add(
-        "-o",
-        "--output-prefix",
-        default="benchmark_result",
-        metavar="PREFIX",
-        help="records go to PREFIX_<pid>_<time>.json",
-    )
-    add(
-        "-r",
-        "--resume-id",
-        metavar="ID",
-        help="begin with the input of this id (op|config|build|input) or content hash",
-    )
-    add("-s", "--stop_id", "--stop-id", metavar="ID", help="end before the input of this id or content hash")
-    add("-a", "--append", action="store_true", help="append to PREFIX.json")
-    add(
-        "--cuda-l2-cache",
-        nargs="?",
-        choices=("on", "off"),
-        default="on",
-        const="off",
-        help="off: empty the cache before each call in mode discrete, on any device (on)",
-    )
+    prefix = "benchmark_result"
+    add("-o", "--output-prefix", default=prefix, metavar="PREFIX", help="records go to PREFIX_<pid>_<time>.json")
+    add("-r", "--resume-id", metavar="ID", help="start with the input of this id (op|config|build|input) or hash")
+    add("-s", "--stop_id", "--stop-id", metavar="ID", help="stop before the input of this id or hash")
+    flag("-a", "--append", help="append to PREFIX.json")
+    cache = "off: empty the cache before each call in mode discrete, on any device (on)"
+    add("--cuda-l2-cache", nargs="?", choices=("on", "off"), default="on", const="off", help=cache)
     for name, full, runs in (("ncu", "NSight Compute", 1), ("nsys", "NSight Systems", 10)):
-        add(f"--{name}", action="store_true", help=f"run every input again under {full}")
+        flag(f"--{name}", help=f"run every input again under {full}")
         add(f"--{name}-bin", default=name, metavar="PATH", help=f"the program ({name})")
         add(f"--{name}-args-file", default="", metavar="FILE", help=f"more options for {full}")
-        add(f"--{name}-warmup", type=int, default=5, metavar="N", help=f"warm-up calls under {full} (5)")
-        add(f"--{name}-iteration", type=int, default=runs, metavar="N", help=f"measured calls under {full} ({runs})")
-    add("--run-batch-size", type=int, default=50, metavar="N", help="inputs for one launch of ncu or nsys (50)")
-    add("--batch-cuda-device", type=int, default=1, metavar="N", help="GPU of the batches (1)")
-    add(
-        "--batch-cmd",
-        default="",
-        metavar="COMMAND",
-        help="what ncu or nsys starts (this Python with benchmate.ops run_batch)",
-    )
-    add(
-        "--exec-mode",
-        nargs="?",
-        const="discrete",
-        metavar="MODE",
-        help=f"one of {', '.join(exec_modes.NAMES)} (discrete), or any of {', '.join(sampling.NAMES)} joined by commas",
-    )
-    add("-p", "--profile", action="store_true", help="record a trace of the whole run with torch's profiler")
-    add("--cupti-profiler", action="store_true", help="record CUPTI counters in the trace")
-    add("--cupti-profiler-metrics", default="kineto__cuda_core_flops", metavar="NAMES", help="which, joined by commas")
-    add("--cupti-profiler-measure-per-kernel", action="store_true", help="count for each kernel")
-    add("--et", action="store_true", help="record an execution trace of the whole run")
-    add("--pt2-model", action="store_true", help="compile each operator with torch.compile")
-    add("--cuda-graph", action="store_true", help="replay each operator from a CUDA graph")
+        number(f"--{name}-warmup", default=5, help=f"warm-up calls under {full} (5)")
+        number(f"--{name}-iteration", default=runs, help=f"measured calls under {full} ({runs})")
+    number("--run-batch-size", default=50, help="inputs for one launch of ncu or nsys (50)")
+    number("--batch-cuda-device", default=1, help="GPU of the batches (1)")
+    batch = "command that ncu or nsys starts (this Python with benchmate.ops run_batch)"
+    add("--batch-cmd", default="", metavar="COMMAND", help=batch)
+    original, own = ", ".join(exec_modes.NAMES), ", ".join(sampling.NAMES)
+    modes = f"one of {original} (discrete), or any of {own} joined by commas"
+    add("--exec-mode", nargs="?", const="discrete", metavar="MODE", help=modes)
+    flag("-p", "--profile", help="record a trace of the whole run with torch's profiler")
+    flag("--cupti-profiler", help="record CUPTI counters in the trace")
+    counters = "kineto__cuda_core_flops"
+    add("--cupti-profiler-metrics", default=counters, metavar="NAMES", help="counters, joined by commas")
+    flag("--cupti-profiler-measure-per-kernel", help="count for each kernel")
+    flag("--et", help="record an execution trace of the whole run")
+    flag("--pt2-model", help="compile each operator with torch.compile")
+    flag("--cuda-graph", help="replay each operator from a CUDA graph")
     add("-l", "--log-level", default="INFO", metavar="LEVEL", help="DEBUG, INFO, WARNING, ERROR (INFO)")
-    add("--version", action="store_true", help="print the version")
-    add = parser.add_argument_group("beyond the original").add_argument
-    add("--list-ops", action="store_true", help="print the operators, iterators and generators that are registered")
-    add("--expand", action="store_true", help="print every input that would run, with id and hash, and their number")
-    add("--format", choices=FORMATS, help="of the records (original; rich in our modes)")
-    add("--threads", type=int, metavar="N", help="threads of one operator on the CPU (torch's own choice)")
-    add("--seed", type=int, default=0, metavar="N", help="of everything drawn at random (0)")
-    add("--data", choices=FILLS, help="how floating-point inputs are filled (uniform; normal in our modes)")
-    add("--precision", type=float, default=0.005, metavar="SHARE", help="half width of the interval to stop at (0.005)")
-    add("--min-time", type=float, default=0.5, metavar="S", help="seconds that each measurement lasts at least (0.5)")
-    add("--max-time", type=float, default=15.0, metavar="S", help="seconds after which it is unconverged (15)")
-    add("--no-peaks", action="store_true", help="do not measure the machine's peaks")
-    add(
-        "--import",
-        dest="imports",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="a module that registers operators",
-    )
+    flag("--version", help="print the version")
+    _add_own_options(parser.add_argument_group("beyond the original"))
     return parser
+
+
+def _add_own_options(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    flag = functools.partial(add, action="store_true")
+    number = functools.partial(add, type=int, metavar="N")
+    seconds = functools.partial(add, type=float, metavar="S")
+    flag("--list-ops", help="print the operators, iterators and generators that are registered")
+    flag("--expand", help="print every input that would run, with id and hash, and their number")
+    add("--format", choices=FORMATS, help="format of the records (original; rich in our modes)")
+    number("--threads", help="threads of one operator on the CPU (torch's own choice)")
+    number("--seed", default=0, help="seed of everything drawn at random (0)")
+    add("--data", choices=FILLS, help="how floating-point inputs are filled (uniform; normal in our modes)")
+    precision = "half width of the confidence interval to stop at (0.005)"
+    add("--precision", type=float, default=0.005, metavar="SHARE", help=precision)
+    seconds("--min-time", default=0.5, help="minimum duration of each measurement in seconds (0.5)")
+    seconds("--max-time", default=15.0, help="seconds after which a measurement is unconverged (15)")
+    flag("--no-peaks", help="do not measure the machine's peaks")
+    imports = "a module that registers operators"
+    add("--import", dest="imports", action="append", default=[], metavar="MODULE", help=imports)
 
 
 def _plug_in(modules: Sequence[str]) -> None:

@@ -35,7 +35,7 @@ def check_output(
     try:
         with torch.no_grad():
             first, second = (_outputs(function(*_cloned(args), **_cloned(kwargs))) for _ in range(2))
-            if any(not _is_same(one, two) for one, two in zip(first, second, strict=True)):
+            if any(not _is_same(left, right) for left, right in zip(first, second, strict=True)):
                 return _unchecked("two calls with the same input differ: random")
             exact = copy.deepcopy(function).double() if isinstance(function, torch.nn.Module) else function
             expected = _outputs(exact(*_doubled(args), **_doubled(kwargs)))
@@ -71,14 +71,14 @@ def _compare(actual: list[Tensor], expected: list[Tensor]) -> JsonObject:
     return {"status": "correct" if worst <= tolerance else "wrong", "error": worst, "tolerance": tolerance}
 
 
-def _is_same(one: Tensor, two: Tensor) -> bool:
+def _is_same(left: Tensor, right: Tensor) -> bool:
     """Whether two outputs are equal element by element, not-a-number included."""
     import torch
 
-    if one.shape != two.shape:
+    if left.shape != right.shape:
         return False
-    are_nan = torch.ne(one, one) & torch.ne(two, two)
-    return bool((torch.eq(one, two) | are_nan).all())
+    are_nan = torch.ne(left, left) & torch.ne(right, right)
+    return bool((torch.eq(left, right) | are_nan).all())
 
 
 def _unchecked(reason: str) -> JsonObject:

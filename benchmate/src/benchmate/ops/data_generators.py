@@ -48,27 +48,27 @@ class DefaultDataGenerator(DataGenerator):
         check_arguments(config, "input")
         _check_fits(config, device)
         self.drawn = []
-        args = [self._kept_or_made(spec, device, f"args[{n}]") for n, spec in enumerate(config.get("args") or ())]
+        args = [self._kept_or_new(spec, device, f"args[{n}]") for n, spec in enumerate(config.get("args") or ())]
         kwargs = {
-            name: self._kept_or_made(spec, device, f"kwargs.{name}")
+            name: self._kept_or_new(spec, device, f"kwargs.{name}")
             for name, spec in (config.get("kwargs") or {}).items()
         }
         return args, kwargs
 
-    def _kept_or_made(self, spec: JsonMapping, device: str, path: str) -> object:
+    def _kept_or_new(self, spec: JsonMapping, device: str, path: str) -> object:
         if self.cache and path in self._kept and self._kept[path][0] == (spec, device):
             return self._kept[path][1]
-        made = self._made(spec, device, path)
+        argument = self._make(spec, device, path)
         if self.cache:
-            self._kept[path] = ((dict(spec), device), made)
-        return made
+            self._kept[path] = ((dict(spec), device), argument)
+        return argument
 
-    def _made(self, spec: JsonMapping, device: str, path: str) -> object:
+    def _make(self, spec: JsonMapping, device: str, path: str) -> object:
         kind = spec["type"]
         if kind == "tensor":
             return self._tensor(spec, device)
         if kind in ("genericlist", "tuple"):
-            items = [self._made(item, device, f"{path}.value[{n}]") for n, item in enumerate(spec["value"])]
+            items = [self._make(item, device, f"{path}.value[{n}]") for n, item in enumerate(spec["value"])]
             return items if kind == "genericlist" else tuple(items)
         if kind in ("int", "long", "float", "double"):
             return self._number(spec, path)

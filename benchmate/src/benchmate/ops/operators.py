@@ -71,7 +71,7 @@ class UnaryOp(OperatorInterface):
             make_gradient=lambda _: "an operator that changes its input in place, without gradients",
             backward=lambda: None,
             reference=(
-                lambda tensor, *more, **named: getattr(tensor.detach(), self.method)(*more, **named),
+                lambda tensor, *rest, **named: getattr(tensor.detach(), self.method)(*rest, **named),
                 args,
                 kwargs,
             ),

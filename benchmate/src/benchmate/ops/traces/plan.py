@@ -193,7 +193,7 @@ def build_plan(graph: Graph, selection: Selection) -> Plan:
     table = _SlotTable()
     calls: list[PlannedCall] = []
     given: set[int] = set()
-    made: set[int] = set()
+    computed: set[int] = set()
     bound: set[int] = set()  # slots that hold a tensor by now
     kept: set[int] = set()
     limits = _index_limits(graph, selection.calls)
@@ -203,7 +203,7 @@ def build_plan(graph: Graph, selection: Selection) -> Plan:
         arguments, reads = table.assign(node.inputs, read, _python_numbers(graph, node))
         for number in reads.values():
             generation = table.views[number].generation
-            if generation not in made:
+            if generation not in computed:
                 given.add(generation)
             elif number not in bound:
                 kept.add(generation)
@@ -214,7 +214,7 @@ def build_plan(graph: Graph, selection: Selection) -> Plan:
         written = graph.outputs(node)
         results, writes = table.assign(node.outputs, written)
         bound |= set(writes.values())
-        made |= set(written.values()) - given
+        computed |= set(written.values()) - given
         safe |= _safe_integers(graph, node, given | safe)
         calls.append(
             PlannedCall(node=node, arguments=arguments, results=results, reads=tuple(reads.values()), guards=guards)
