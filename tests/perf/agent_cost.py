@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from milabench.events.rundir import create  # noqa: E402
+from milabench.execute.agent_client import local_node  # noqa: E402
 from milabench.execute.engine import Done, execute  # noqa: E402
-from milabench.execute.nodes import local_node  # noqa: E402
 from milabench.plan.model import Plan, Step  # noqa: E402
 
 PROGRAMS = ROOT / "tests" / "programs"

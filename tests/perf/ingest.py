@@ -30,11 +30,11 @@ sys.path.insert(0, str(ROOT))
 
 from milabench.events.attempts import attempts  # noqa: E402
 from milabench.events.rundir import RunWriter, create, open_run, stems  # noqa: E402
+from milabench.execute.agent_client import local_node  # noqa: E402
 from milabench.execute.api import Started  # noqa: E402
 from milabench.execute.engine import Done, execute  # noqa: E402
-from milabench.execute.nodes import local_node  # noqa: E402
 from milabench.plan.model import Plan, Step  # noqa: E402
-from milabench.plan.resume import left  # noqa: E402
+from milabench.plan.subset import left  # noqa: E402
 
 PROCESSES = 8
 RECORDS = 100_000  # of each process

@@ -25,7 +25,7 @@ import asyncssh
 
 from milabench.events.rundir import create
 from milabench.execute.engine import Settings, execute
-from milabench.execute.machine import Machine, remote_node
+from milabench.execute.remote_host import Machine, remote_node
 from milabench.execute.ssh import Address
 from milabench.plan.model import Plan, Step
 

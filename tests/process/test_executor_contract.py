@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from milabench.execute.agent_client import local_node
 from milabench.execute.api import Cancelled, Executor, Failed, Frame, Order, Passed, Progress, Started, Waiting
 from milabench.execute.fake import FakeLocks, FakeNode
-from milabench.execute.nodes import local_node
 from milabench.plan.model import Step
 
 Make = Callable[[], Executor]

@@ -8,7 +8,7 @@ from milabench.events.rundir import create
 from milabench.execute.api import Ended, Frame, Notice, Started, Waiting
 from milabench.execute.engine import Settings, execute, name_of
 from milabench.execute.interrupts import Interrupts, run_held
-from milabench.execute.nodes import local_node
+from milabench.execute.agent_client import local_node
 from milabench.plan.model import Plan, Step
 
 

@@ -9,8 +9,8 @@ from milabench.events.rundir import create
 from milabench.execute.api import Ended, Frame, Started
 from milabench.execute.engine import Settings, execute, name_of
 from milabench.execute.interrupts import Interrupts, run_held
-from milabench.execute.machine import Machine, remote_node
-from milabench.execute.runlock import this_orchestrator
+from milabench.execute.remote_host import Machine, remote_node
+from milabench.execute.run_lock import this_orchestrator
 from milabench.execute.ssh import Address
 from milabench.plan.model import Plan, Step
 

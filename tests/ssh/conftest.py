@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from milabench.execute.machine import Machine
+from milabench.execute.remote_host import Machine
 from milabench.execute.ssh import Address
 from milabench.plan.model import Step
 from tests.commands import ROOT, Said, milabench_in

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import Unreachable
-from milabench.execute.boot import agent_file
-from milabench.execute.cluster import Reach
-from milabench.execute.machine import Machine, open_all
+from milabench.execute.agent_bootstrap import agent_file
+from milabench.execute.host_pool import Reach
+from milabench.execute.remote_host import Machine, open_all
 from tests.ssh.conftest import address
 from tests.ssh.hosts import Hosts, keygen, sessions
 

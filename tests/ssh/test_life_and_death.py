@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from milabench.execute.api import Failed, Frame, Order, Passed, Progress, Started
-from milabench.execute.machine import Machine, node_marker, remote_node
+from milabench.execute.remote_host import Machine, node_marker, remote_node
 from tests.commands import Said
 from tests.ssh.conftest import PROGRAMS, address, carrying, python, step, until, until_async
 from tests.ssh.hosts import Hosts, sessions

@@ -14,7 +14,7 @@ from milabench.events.rundir import create, open_run
 from milabench.execute import ssh
 from milabench.execute.api import Frame, Progress
 from milabench.execute.engine import Done, Settings, execute
-from milabench.execute.machine import Machine, node_marker, remote_node
+from milabench.execute.remote_host import Machine, node_marker, remote_node
 from milabench.plan.model import Plan
 from tests.ssh.conftest import address, carrying, python, step, until, until_async
 from tests.ssh.hosts import Host, Hosts, crash, cut, heal, in_namespaces, why_no_namespaces

@@ -12,8 +12,8 @@ from typing import TypeVar
 import pytest
 
 from milabench.errors import Unreachable
-from milabench.execute.machine import Machine
-from milabench.execute.transfer import Desk, Sent, storages
+from milabench.execute.file_sync import Desk, Sent, storages
+from milabench.execute.remote_host import Machine
 from tests.ssh.conftest import address, until_async
 from tests.ssh.hosts import Hosts, sessions
 

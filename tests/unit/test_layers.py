@@ -26,11 +26,9 @@ MAY_IMPORT = {
     "history": {"analysis", "events"},
     "execute": {"plan", "facts", "events", "bench"},
     "display": {"events", "plan"},
-    "cli": {
-        *("config", "facts", "events", "bench", "plan", "checks", "analysis", "report", "execute", "display"),
-        *("acceptance", "bundle", "history"),
-    },
 }
+BELOW_WORKFLOW = set(MAY_IMPORT) - {"errors"}
+MAY_IMPORT |= {"workflow": {*BELOW_WORKFLOW, "cli"}, "cli": {*BELOW_WORKFLOW, "workflow"}}
 EFFECTS = {"os", "sys", "subprocess", "asyncio", "socket", "time", "random", "shutil", "rich", "asyncssh"}
 EDGES = {
     "config/read.py",
@@ -40,7 +38,7 @@ EDGES = {
     "events/replay.py",
     "bundle/signing.py",
 }
-DOING = {"execute", "display", "cli"}
+DOING = {"execute", "display", "workflow", "cli"}
 ONLY_HERE = {"omegaconf": {"config"}, "yaml": {"config"}, "asyncssh": {"execute"}, "rich": {"display", "cli"}}
 ONLY_HERE |= {"sqlite3": {"history"}, "psycopg": {"history"}, "pyarrow": {"history"}}
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from milabench.config.document import decoded, parse_document
 from milabench.config.layers import near
-from milabench.config.located import Located, Source, shown
+from milabench.config.source_map import Located, Source, shown
+from milabench.config.yaml_reader import decoded, parse_document
 from milabench.errors import ConfigError, Problem
 
 Quantity = Literal["rate", "system", "first_step", "memory_peak", "energy"]

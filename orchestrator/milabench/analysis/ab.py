@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from milabench.analysis.cases import cases_of, differing
 from milabench.analysis.pairs import Paired, judged, paired
-from milabench.analysis.shapes import mapping
 from milabench.analysis.spread import geometric_mean
 from milabench.analysis.verdict import MARGIN
+from milabench.events.json_access import mapping
 
 if TYPE_CHECKING:
     from milabench.analysis.summary import BenchSummary

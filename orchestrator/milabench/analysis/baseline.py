@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from milabench.analysis.efficiency import energies, item_of, joules_per_item
 from milabench.analysis.intervals import t_quantile
-from milabench.analysis.outlying import deviation
-from milabench.analysis.shapes import mapping
+from milabench.analysis.outliers import deviation
 from milabench.analysis.spread import geometric_mean, median
 from milabench.analysis.summary import BenchSummary, Process, Summary
 from milabench.errors import RecordError
+from milabench.events.json_access import mapping
 from milabench.events.numbers import number
 
 SCHEMA = 1

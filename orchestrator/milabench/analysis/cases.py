@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from milabench.analysis.shapes import mapping
-from milabench.events.text import one_line
+from milabench.events.json_access import mapping
+from milabench.events.sanitize import one_line
 
 _NAMED = 3  # cases, of which the names are told
 

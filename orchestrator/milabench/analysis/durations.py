@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.shapes import mapping
 from milabench.analysis.spread import median
 from milabench.events.attempts import attempts
+from milabench.events.json_access import mapping
 from milabench.events.rundir import Run
 
 # What tells the replicates, the sides and the runs of one content apart, or follows from the rest.

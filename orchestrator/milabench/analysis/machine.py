@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from milabench.analysis.measure import Measurement
-from milabench.analysis.shapes import mapping
+from milabench.events.json_access import mapping
 
 
 def described_system(manifest: Mapping[str, Any], measured: Iterable[Measurement]) -> Mapping[str, Any]:

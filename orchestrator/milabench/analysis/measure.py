@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from milabench.analysis.logs import LogFold, LogSeries, metrics_of
-from milabench.analysis.parts import Part, latency, later_half, part_of
 from milabench.analysis.series import Growing, Series
 from milabench.analysis.spread import geometric_mean, lag1, variation, variation_and_lag1
-from milabench.analysis.steady import Steadiness, agree, steadiness
+from milabench.analysis.steady_state import Steadiness, agree, steadiness
+from milabench.analysis.windows import Part, latency, later_half, part_of
 from milabench.events.model import Config, Data, End, Error, Line, Message, Meta, Other, Start, Verdict
 from milabench.events.numbers import SMALLEST, number, whole
 from milabench.events.observations import Observations, Seen
 from milabench.events.readings import Readings, energy_of
-from milabench.events.text import one_line
+from milabench.events.sanitize import one_line
 
 Direction = Literal["higher", "lower", "none"]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast, get_args
 
 from milabench.analysis.measure import Measurement, measure
-from milabench.analysis.shapes import mapping
 from milabench.analysis.validity import ChecksOf, Watcher, seen_by, unchecked
 from milabench.events.attempts import Attempt, last_word
+from milabench.events.json_access import mapping
 from milabench.events.model import Error, OutcomeName, Verdict
 from milabench.events.numbers import number
 from milabench.events.rundir import Run, parts_of
-from milabench.events.text import one_line
+from milabench.events.sanitize import one_line
 
 _OUTCOMES = get_args(OutcomeName)
 

@@ -14,20 +14,20 @@ from typing import Any, Literal
 from milabench.analysis.ab import AB, ab_of
 from milabench.analysis.cases import cases_of
 from milabench.analysis.intervals import Interval, log_t_interval
-from milabench.analysis.levels import least_difference, share_of_processes
 from milabench.analysis.machine import accelerators, described_system, versions
 from milabench.analysis.measure import Direction, Measurement, Metric, Throughput, Window
 from milabench.analysis.score import Entry, Score, score
-from milabench.analysis.shapes import mapping
 from milabench.analysis.spread import geometric_mean, log_stdev, median, pooled_log_stdev
-from milabench.analysis.steady import Steadiness
+from milabench.analysis.steady_state import Steadiness
 from milabench.analysis.steps import CourseOf, StepResult, Try, planned_steps, step_result
 from milabench.analysis.validity import LEAST_OVERLAP, ChecksOf, overlap, reasons_of, unchecked, validation_json
+from milabench.analysis.variance import least_difference, share_of_processes
 from milabench.events.attempts import attempts
+from milabench.events.json_access import mapping
 from milabench.events.model import OutcomeName
 from milabench.events.numbers import SMALLEST, number, strict
 from milabench.events.rundir import Run
-from milabench.events.text import one_line
+from milabench.events.sanitize import one_line
 
 SCHEMA = 1
 Validity = Literal["valid", "suspect", "invalid"]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval, log_t_interval, median_interval
 from milabench.analysis.spread import geometric_mean, mean, median
-from milabench.analysis.steady import steadiness
+from milabench.analysis.steady_state import steadiness
 
 LEAST_FLOOR = 0.01  # differences below one percent are never called differences
 EVENT_SLACK_NS = 21_000  # two half microseconds of an event's resolution, and 20 us

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from milabench.analysis.measure import Measurement, main_task
-from milabench.analysis.parts import part_of, quantiles
 from milabench.analysis.series import Growing, Series
 from milabench.analysis.steps import CourseOf, planned_steps
+from milabench.analysis.windows import part_of, quantiles
 from milabench.events.attempts import attempts, last_word
 from milabench.events.model import Data
 from milabench.events.numbers import number, whole

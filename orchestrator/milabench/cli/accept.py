@@ -52,14 +52,14 @@ def command(
 ) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.acceptance.criteria import schema
-    from milabench.acceptance.document import render
-    from milabench.acceptance.judge import judge
+    from milabench.acceptance.evaluate import judge
+    from milabench.acceptance.render import render
     from milabench.cli.formats import chosen, write
-    from milabench.cli.inputs import base_folder
-    from milabench.cli.profiles import find
-    from milabench.cli.results import chosen_runs
-    from milabench.cli.summaries import summary_of
     from milabench.errors import UsageError
+    from milabench.workflow.context import base_folder
+    from milabench.workflow.report_inputs import find
+    from milabench.workflow.results import chosen_runs
+    from milabench.workflow.summaries import summary_of
 
     if print_schema:
         import json

@@ -19,9 +19,9 @@ def command(runs: tuple[str, ...], base: Path | None, output: Path, as_json: boo
     """Hand the command line's values on; see the help text above."""
     from milabench.analysis.baseline import LEAST_PLACES, Baseline, baseline
     from milabench.cli.formats import write
-    from milabench.cli.results import chosen_runs
-    from milabench.cli.summaries import summary_of
     from milabench.errors import NothingSelected
+    from milabench.workflow.results import chosen_runs
+    from milabench.workflow.summaries import summary_of
 
     made: Baseline = baseline([summary_of(run) for run in chosen_runs(base, runs)])
     if not made.expected:

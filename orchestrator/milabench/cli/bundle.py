@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from milabench.bundle.packing import RunParts
+    from milabench.bundle.create import RunParts
     from milabench.events.rundir import Run
 
 _COMPLETE = ".complete"
@@ -29,8 +29,8 @@ _RENDERED = ".requirements.txt"
 def command(runs: tuple[str, ...], base: Path | None, output: Path, key: Path | None, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench import __version__
-    from milabench.bundle.packing import pack
-    from milabench.cli.results import chosen_runs
+    from milabench.bundle.create import pack
+    from milabench.workflow.results import chosen_runs
 
     parts = [parts_of(run) for run in chosen_runs(base, runs)]
     made = pack(output, parts, version=__version__, key=key)
@@ -48,10 +48,10 @@ def command(runs: tuple[str, ...], base: Path | None, output: Path, key: Path | 
 
 def parts_of(run: Run) -> RunParts:
     """A run with its numbers, its report, and the locks of its environments as far as they are still there."""
-    from milabench.bundle.packing import SUMMARY, RunParts
-    from milabench.cli.results import recomputed
-    from milabench.cli.summaries import summary_of
+    from milabench.bundle.create import SUMMARY, RunParts
     from milabench.report import markdown
+    from milabench.workflow.results import recomputed
+    from milabench.workflow.summaries import summary_of
 
     report = markdown.render([summary_of(run)])
     locks, notes = locks_of(run)

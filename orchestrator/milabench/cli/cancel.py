@@ -12,7 +12,7 @@ import click
 from milabench.errors import DONE, Unreachable
 
 if TYPE_CHECKING:
-    from milabench.execute.runlock import Orchestrator
+    from milabench.execute.run_lock import Orchestrator
 
 
 @click.command("cancel", help="End a run that is going on: its steps first, then the rest is cancelled.")
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 @click.option("--now", is_flag=True, help="Kill the running steps at once.")
 def command(run: str | None, base: Path | None, now: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.finding import chosen, going
-    from milabench.execute.runlock import wait_for_release
+    from milabench.execute.run_lock import wait_for_release
+    from milabench.workflow.run_lookup import chosen, going
 
     found = chosen(base, run) if run is not None else going(base)
     if found.holder is None:

@@ -16,10 +16,10 @@ from milabench.errors import DONE, STEPS_FAILED, UNREACHABLE, Unreachable
 @click.option("--only-here", is_flag=True, help="Leave out the other nodes that these runs used.")
 def command(base: Path | None, yes: bool, only_here: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.finding import all_runs
-    from milabench.cli.leftovers import dead, left_there, marked_here, marked_there, sweep_there
+    from milabench.execute.agent_client import left_here, sweep_here
     from milabench.execute.interrupts import run_held
-    from milabench.execute.nodes import left_here, sweep_here
+    from milabench.workflow.orphans import dead, left_there, marked_here, marked_there, sweep_there
+    from milabench.workflow.run_lookup import all_runs
 
     gone = [each for found in all_runs(base) for each in dead(found.run)]
     markers, marked = marked_here(gone), {} if only_here else marked_there(gone)

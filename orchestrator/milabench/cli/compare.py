@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milabench.cli.formats import chosen, compared, format_options, tracing_of_systems, write
-from milabench.cli.inputs import base_folder, print_warning
 from milabench.cli.options import validations_option
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, UsageError
+from milabench.workflow.context import base_folder, print_warning
 
 if TYPE_CHECKING:
     from milabench.analysis.compare import Comparison, Per
-    from milabench.cli.profiles import Told
+    from milabench.workflow.report_inputs import Told
 
 _MOST_MARGIN = 1.0
 
@@ -88,8 +88,8 @@ def command(
     """Hand the command line's values on; see the help text above."""
     from milabench.analysis.compare import System, compare
     from milabench.analysis.jobmix import costs_of
-    from milabench.analysis.why import differences
-    from milabench.cli.profiles import find, known_names, read_costs, read_profile
+    from milabench.analysis.system_diff import differences
+    from milabench.workflow.report_inputs import find, known_names, read_costs, read_profile
 
     if len(runs) < 2:
         raise UsageError(

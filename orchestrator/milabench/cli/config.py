@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from milabench.cli.completing import benchmark_names
-from milabench.cli.inputs import declared_options, folders, max_jobs, overrides, read_inputs, read_suite_only
+from milabench.cli.completion_hooks import benchmark_names
 from milabench.cli.options import SuiteOptions, suite_options
 from milabench.errors import ConfigError, MilabenchError, Problem
+from milabench.workflow.context import declared_options, folders, max_jobs, overrides, read_inputs, read_suite_only
 
 if TYPE_CHECKING:
     from milabench.config.schema import Suite
@@ -63,7 +63,7 @@ def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> int:
 def rendered(options: SuiteOptions, key: str) -> list[str]:
     """What the placeholders in a value become on this machine; nothing where there are none."""
     from milabench.plan.argv import placeholders, render_text, texts
-    from milabench.plan.names import names_for
+    from milabench.plan.placeholders import names_for
 
     suite, _ = read_suite_only(options)
     name = max((bench for bench in suite.benchmarks if key.startswith(bench + ".")), key=len, default=None)
@@ -90,8 +90,8 @@ def rendered(options: SuiteOptions, key: str) -> list[str]:
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 def check(options: SuiteOptions, files: tuple[Path, ...]) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.inputs import suite_file
     from milabench.config.read import read_suite
+    from milabench.workflow.context import suite_file
 
     wanted = [each for file in files or (suite_file(options.config_file),) for each in yaml_files(file)]
     broken = 0
@@ -124,10 +124,10 @@ def planning_problems(suite: Suite, options: SuiteOptions) -> list[Problem]:
     """What only planning would find: placeholders and expressions that cannot be resolved, each place once."""
     from milabench.facts.model import Node
     from milabench.plan.argv import render_argv, render_env
-    from milabench.plan.circumstances import Circumstances
     from milabench.plan.container import container_of
-    from milabench.plan.launch import launcher_words
-    from milabench.plan.names import names_for
+    from milabench.plan.context import Circumstances
+    from milabench.plan.launchers import launcher_words
+    from milabench.plan.placeholders import names_for
     from milabench.plan.placement import placements, system_facts
     from milabench.plan.profile import PROFILES
     from milabench.plan.run import unmet_requirement

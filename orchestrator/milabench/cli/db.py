@@ -41,8 +41,8 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Say what was done as JSON.")
 def add(runs: tuple[str, ...], base: Path | None, place: str | None, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.results import chosen_runs, rows_of
     from milabench.history.store import open_store
+    from milabench.workflow.results import chosen_runs, rows_of
 
     found = chosen_runs(base, runs)
     done = []
@@ -85,7 +85,7 @@ def query(sql: str, base: Path | None, place: str | None, as_json: bool, as_csv:
 
 def store_place(base: Path | None, place: str | None) -> str:
     """Where the store is: what was asked for, else in the base."""
-    from milabench.cli.inputs import base_folder
+    from milabench.workflow.context import base_folder
 
     return place or str(base_folder(base) / STORE)
 
@@ -120,7 +120,7 @@ def stored_summaries(base: Path | None, place: str | None, names: Sequence[str])
 
     Raises NothingSelected when it has none.
     """
-    from milabench.analysis.stored import from_json
+    from milabench.analysis.summary_io import from_json
     from milabench.errors import NothingSelected
     from milabench.events.wire import parse_object
     from milabench.history.store import open_store

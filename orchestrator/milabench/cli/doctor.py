@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from milabench.cli.inputs import base_folder, read_inputs
 from milabench.cli.options import SuiteOptions, suite_options
+from milabench.workflow.context import base_folder, read_inputs
 
 if TYPE_CHECKING:
-    from milabench.cli.inputs import Inputs
     from milabench.facts.model import Node
+    from milabench.workflow.context import Inputs
 
 LOW_DISK_GIB = 5
 
@@ -113,8 +113,8 @@ def base(folder: Path) -> Iterator[Finding]:
 
 def suite(inputs: Inputs, options: SuiteOptions) -> Iterator[Finding]:
     """Which of the selected benchmarks could run now, and what is missing for the others."""
-    from milabench.cli.readiness import missing_environments, missing_preparations
     from milabench.plan.run import plan_run
+    from milabench.workflow.preflight import missing_environments, missing_preparations
 
     plan = plan_run(inputs.benches, inputs.where)
     names = sorted({step.bench for step in plan.steps})

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.cli.inputs import base_folder, print_warning
 from milabench.cli.options import Extent, SuiteOptions, display_option, seconds_of
 from milabench.errors import DONE, INTERRUPTED, RecordError, UsageError
+from milabench.workflow.context import base_folder, print_warning
 
 if TYPE_CHECKING:
     from milabench.analysis.memory import Usage
@@ -158,10 +158,10 @@ def suite_of(base: Path, file: Path, section: str, task: Task, *, name: str, tim
 def measure(suite: Path, base: Path, *, wait: bool, display: str) -> tuple[int, Path]:
     """Run the suite once, as `milabench run` does: the exit code, and the run directory."""
     from milabench.checks.names import chosen as checks_chosen
-    from milabench.cli.carry_out import Effort, carry_out
-    from milabench.cli.decision import recording_of
-    from milabench.cli.request import requests
     from milabench.cli.run import ready, tell
+    from milabench.workflow.execution import Effort, carry_out
+    from milabench.workflow.planning import recording_of
+    from milabench.workflow.request import requests
 
     options = SuiteOptions(config_file=suite, base=base)
     (request,) = requests(options, Extent(repeat=1), run_name="driver", stamp="", seed=int(time.time()))

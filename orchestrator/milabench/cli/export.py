@@ -15,9 +15,9 @@ import click
 )
 def command(runs: tuple[str, ...], base: Path | None, output: Path) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.results import chosen_runs, rows_of
     from milabench.errors import UsageError
     from milabench.history.parquet import write
+    from milabench.workflow.results import chosen_runs, rows_of
 
     if output.suffix != ".parquet":
         raise UsageError(

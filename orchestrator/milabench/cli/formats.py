@@ -14,8 +14,8 @@ from milabench.errors import RecordError, UsageError
 if TYPE_CHECKING:
     from milabench.analysis.compare import Comparison
     from milabench.analysis.summary import Summary
+    from milabench.analysis.system_diff import Difference
     from milabench.analysis.traces import Tracing
-    from milabench.analysis.why import Difference
     from milabench.events.rundir import Run
 
 FORMATS = ("text", "markdown", "html", "csv", "json", "junit")

@@ -14,7 +14,7 @@ import click
 from milabench.errors import NothingSelected, RecordError
 
 if TYPE_CHECKING:
-    from milabench.history.arriving import Arrival
+    from milabench.history.importer import Arrival
 
 
 @click.command(
@@ -30,9 +30,9 @@ def command(sources: tuple[str, ...], base: Path | None, name: str | None, as_js
     """Hand the command line's values on; see the help text above."""
     from dataclasses import replace
 
-    from milabench.cli.inputs import base_folder
-    from milabench.history.arriving import write
+    from milabench.history.importer import write
     from milabench.plan.environ import SECRET
+    from milabench.workflow.context import base_folder
 
     made, notes = [], []
     for source in sources:

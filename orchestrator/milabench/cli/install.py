@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.inputs import read_inputs
 from milabench.cli.options import SuiteOptions, suite_options
 from milabench.errors import DONE, EnvironmentFailed
+from milabench.workflow.context import read_inputs
 
 if TYPE_CHECKING:
     from milabench.bench.api import Source
-    from milabench.cli.inputs import Inputs
-    from milabench.execute.machine import Machine
-    from milabench.execute.transfer import Desk
+    from milabench.execute.file_sync import Desk
+    from milabench.execute.remote_host import Machine
     from milabench.execute.venv import Progress
     from milabench.facts.model import Node
     from milabench.plan.dirs import Dirs
     from milabench.plan.install import InstallPlan
+    from milabench.workflow.context import Inputs
 
 
 @click.command("install", help="Make the environments of the selected benchmarks and fetch their programs.")
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="How many at a time.")
 def command(options: SuiteOptions, force: bool, update: bool, jobs: int) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.environments import decide_install
-    from milabench.cli.reaching import require_sound
+    from milabench.workflow.environments import decide_install
+    from milabench.workflow.remote_nodes import require_sound
 
     inputs = read_inputs(options)
     require_sound(inputs, options)
@@ -54,7 +54,7 @@ def command(options: SuiteOptions, force: bool, update: bool, jobs: int) -> int:
 
 def here(plan: InstallPlan, inputs: Inputs) -> InstallPlan:
     """The part of a plan that is made on this machine: all of it where it is a node, else what is copied from it."""
-    from milabench.cli.reaching import is_needed_here
+    from milabench.workflow.remote_nodes import is_needed_here
 
     return plan if is_needed_here(inputs) or "venv" in inputs.where.system.sync else replace(plan, venvs=())
 
@@ -64,14 +64,14 @@ def fetch_images(inputs: Inputs, options: SuiteOptions, *, anew: bool) -> None:
 
     Raises EnvironmentFailed with a line for each that cannot be fetched, and Unreachable.
     """
-    from milabench.cli.environments import images
+    from milabench.workflow.environments import images
 
     wanted = images(inputs)
     if not wanted:
         return
-    from milabench.cli.reaching import on_nodes, remote_nodes
     from milabench.execute.images import fetch_here, fetch_there
-    from milabench.plan.circumstances import dirs_at
+    from milabench.plan.context import dirs_at
+    from milabench.workflow.remote_nodes import on_nodes, remote_nodes
 
     if any(node.local for node in inputs.where.facts.nodes):
         fetched = fetch_here(wanted, anew=anew, say=lambda text: print(f"  {text}", file=sys.stderr))
@@ -90,12 +90,12 @@ def install_elsewhere(
     import platform
     import tempfile
 
-    from milabench.cli.environments import BENCHMATE
-    from milabench.cli.reaching import on_nodes, remote_nodes
-    from milabench.execute.installed import store_folder
-    from milabench.execute.there import Job, install_there
+    from milabench.execute.inventory import store_folder
+    from milabench.execute.remote_install import Job, install_there
     from milabench.execute.venv import find_uv
-    from milabench.plan.circumstances import dirs_at
+    from milabench.plan.context import dirs_at
+    from milabench.workflow.environments import BENCHMATE
+    from milabench.workflow.remote_nodes import on_nodes, remote_nodes
 
     if not remote_nodes(inputs):
         return
@@ -142,7 +142,7 @@ def fetch_definitions(inputs: Inputs) -> None:
     """Fetch the benchmarks' folders that are not here. Raises EnvironmentFailed with a line for each that cannot be."""
     from milabench.bench.api import Git
     from milabench.config.schema import GitDefinition, PyPIDefinition
-    from milabench.execute.lock import hold
+    from milabench.execute.base_lock import hold
     from milabench.execute.sources import fetch_sources, release, require_fetched
 
     environ = dict(os.environ)
@@ -161,7 +161,7 @@ def fetch_definitions(inputs: Inputs) -> None:
 
 def install(plan: InstallPlan, inputs: Inputs, *, force: bool, update: bool, jobs: int) -> int:
     """Carry the plan out and say what was done. Raises EnvironmentFailed with a line for each thing that failed."""
-    from milabench.execute.lock import hold
+    from milabench.execute.base_lock import hold
 
     dirs = inputs.where.dirs
     if not (force or update) and is_installed(plan, dirs):
@@ -173,16 +173,16 @@ def install(plan: InstallPlan, inputs: Inputs, *, force: bool, update: bool, job
 
 def is_installed(plan: InstallPlan, dirs: Dirs) -> bool:
     """Whether every program and every environment of the plan is there."""
-    from milabench.execute.installed import is_fetched, is_ready
+    from milabench.execute.inventory import is_fetched, is_ready
 
     return all(is_fetched(dirs, source) for source in plan.sources) and all(is_ready(dirs, venv) for venv in plan.venvs)
 
 
 def make(plan: InstallPlan, dirs: Dirs, *, force: bool, update: bool, jobs: int) -> int:
     """Fetch and build what is missing. Raises EnvironmentFailed with a line for each thing that failed."""
-    from milabench.cli.environments import BENCHMATE
     from milabench.execute.sources import SourceBroken, fetch_sources
     from milabench.execute.venv import InstallOptions, VenvBroken, install_venvs
+    from milabench.workflow.environments import BENCHMATE
 
     began = time.monotonic()
     environ = dict(os.environ)
@@ -226,9 +226,9 @@ def check_only(inputs: Inputs) -> int:
 
     Raises EnvironmentFailed with everything that is missing.
     """
-    from milabench.cli.environments import BENCHMATE, require_files, requirements_of, warn_of_unknown_needs
     from milabench.execute.current_env import check_current_env
     from milabench.execute.sources import SourceBroken, fetch_sources
+    from milabench.workflow.environments import BENCHMATE, require_files, requirements_of, warn_of_unknown_needs
 
     require_files(inputs)
     warn_of_unknown_needs(inputs)

@@ -26,7 +26,7 @@ LOOK_EVERY_S = 0.3
 @click.option("-f", "--follow", is_flag=True, help="Go on until the step ends.")
 def command(step: str, run_name: str | None, base: Path | None, attempt: int | None, follow: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.finding import chosen, step_named
+    from milabench.workflow.run_lookup import chosen, step_named
 
     run = chosen(base, run_name).run
     name = step_named(run, step)
@@ -50,8 +50,8 @@ def last_attempt(run: Run, step: str) -> int:
 
 def said(path: Path, step: str, *, follow: bool, run: Run, attempt: int) -> Iterator[bytes]:
     """The text of the `line` records of a file, in pieces; when followed, until the step has ended or nobody writes."""
-    from milabench.events.appended import Appended
     from milabench.events.model import End, Line
+    from milabench.events.tail import Appended
     from milabench.events.wire import decode
 
     records, is_over = Appended(path), False
@@ -75,7 +75,7 @@ def is_going(run: Run, step: str, attempt: int) -> bool:
     """Whether this attempt may still say something: somebody carries the run out, and it has not ended."""
     from milabench.events.attempts import attempts
     from milabench.events.rundir import open_run
-    from milabench.execute.runlock import holder_of
+    from milabench.execute.run_lock import holder_of
 
     if holder_of(run.path) is None:
         return False

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from milabench.cli.inputs import Inputs
     from milabench.cli.options import SuiteOptions
     from milabench.config.schema import Suite
+    from milabench.workflow.context import Inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,8 @@ def read_variations(
     options: SuiteOptions, *, run_name: str, stamp: str, repeats: int | None, profile: str | None, seed: int
 ) -> tuple[Variation, ...]:
     """The runs in order; `stamp` stands for `{time}` in their names. Raises what `read_inputs` raises."""
-    from milabench.cli.inputs import print_warning, read_inputs
     from milabench.config.matrix import runs
+    from milabench.workflow.context import print_warning, read_inputs
 
     said: set[str] = set()
 

@@ -14,7 +14,7 @@ from milabench.errors import DONE, UNREACHABLE, UsageError
 
 if TYPE_CHECKING:
     from milabench.config.schema import SystemConfig
-    from milabench.execute.cluster import Told
+    from milabench.execute.host_pool import Told
     from milabench.facts.compare import NodeFinding
     from milabench.facts.model import Node
 
@@ -32,10 +32,10 @@ def command() -> None:
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 def check(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.inputs import base_folder, read_suite_only
-    from milabench.cli.reaching import findings_of, told_by_nodes
     from milabench.facts.probe import this_machine
     from milabench.plan.placement import is_here
+    from milabench.workflow.context import base_folder, read_suite_only
+    from milabench.workflow.remote_nodes import findings_of, told_by_nodes
 
     local = this_machine().answer()
     suite, _ = read_suite_only(options)
@@ -64,8 +64,8 @@ def measured_links(
     system: SystemConfig, local: Node, told: Mapping[str, Told], options: SuiteOptions
 ) -> dict[str, Mapping[str, Any]]:
     """What the connections between the other nodes are like, each to the next."""
-    from milabench.cli.reaching import addresses, reach
-    from milabench.execute.cluster import links, reached
+    from milabench.execute.host_pool import links, reached
+    from milabench.workflow.remote_nodes import addresses, reach
 
     wanted = addresses(system, local, accept_new=options.accept_new_host_keys)
     able = [address for name, address in wanted.items() if not told[name].why]

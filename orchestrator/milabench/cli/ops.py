@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.decision import decide
 from milabench.cli.dev import enter
-from milabench.cli.inputs import read_inputs
 from milabench.cli.options import SuiteOptions
 from milabench.errors import ConfigError
 from milabench.facts.model import ARCHS
+from milabench.workflow.context import read_inputs
+from milabench.workflow.planning import decide
 
 BENCHMARK = "ops"
 PROGRAM = ("python", "-m", "benchmate.ops")
@@ -42,7 +42,7 @@ def command(
     suite: Path | None, bench: str, base: Path | None, arch: str | None, use_current_env: bool, argv: tuple[str, ...]
 ) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.readiness import require_installed
+    from milabench.workflow.preflight import require_installed
 
     options = SuiteOptions(
         config_file=suite or suite_file(), select=bench, base=base, arch=arch, use_current_env=use_current_env

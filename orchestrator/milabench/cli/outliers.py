@@ -44,8 +44,8 @@ def command(
 ) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.analysis.baseline import outliers
-    from milabench.cli.results import chosen_runs
-    from milabench.cli.summaries import summary_of
+    from milabench.workflow.results import chosen_runs
+    from milabench.workflow.summaries import summary_of
 
     expected = read(reference)
     found = outliers([summary_of(run) for run in chosen_runs(base, runs)], expected, level=level, floor=floor)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.inputs import read_inputs
 from milabench.cli.options import SuiteOptions, display_option, suite_options
 from milabench.errors import INTERRUPTED, EnvironmentFailed
+from milabench.workflow.context import read_inputs
 
 if TYPE_CHECKING:
-    from milabench.cli.inputs import Inputs
     from milabench.plan.model import Plan
+    from milabench.workflow.context import Inputs
 
 TAIL_LINES = 15
 
@@ -26,11 +26,11 @@ TAIL_LINES = 15
 def command(options: SuiteOptions, force: bool, display: str) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.cli.install import print_note
-    from milabench.cli.preparations import decide
-    from milabench.cli.reaching import copy_folders, require_sound
-    from milabench.cli.readiness import require_installed
-    from milabench.execute.lock import hold
+    from milabench.execute.base_lock import hold
     from milabench.plan.prepare import ALREADY
+    from milabench.workflow.preflight import require_installed
+    from milabench.workflow.preparations import decide
+    from milabench.workflow.remote_nodes import copy_folders, require_sound
 
     inputs = read_inputs(options)
     require_sound(inputs, options)
@@ -47,10 +47,10 @@ def command(options: SuiteOptions, force: bool, display: str) -> int:
 
 def prepare(plan: Plan, inputs: Inputs, *, display: str) -> int:
     """Carry the plan out; leave a marker for each preparation that passed. Raises EnvironmentFailed for those that did not."""
-    from milabench.cli.carry_out import Effort, Recording, carry_out, reason_of
-    from milabench.cli.preparations import preparations
-    from milabench.cli.readiness import environment_records
     from milabench.execute.api import Passed
+    from milabench.workflow.execution import Effort, Recording, carry_out, reason_of
+    from milabench.workflow.preflight import environment_records
+    from milabench.workflow.preparations import preparations
 
     locks, packages = environment_records(inputs)
     recording = Recording(name="prepare", locks=locks, packages=packages)

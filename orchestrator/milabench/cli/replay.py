@@ -13,7 +13,7 @@ import click
 from milabench.cli.options import display_option
 
 if TYPE_CHECKING:
-    from milabench.display.choose import Display
+    from milabench.display.selection import Display
     from milabench.events.model import Event
     from milabench.events.rundir import Run
     from milabench.plan.model import Plan
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 @display_option
 def command(run: str | None, base: Path | None, speed: float, verbose: bool, display: str) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.finding import chosen
-    from milabench.display.choose import choose_display
+    from milabench.display.selection import choose_display
+    from milabench.workflow.run_lookup import chosen
 
     found = chosen(base, run).run
     tape = Tape(speed)
@@ -114,8 +114,8 @@ def progress_of(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def plan_of(run: Run) -> Plan:
     """As much of a run's plan as a display needs."""
-    from milabench.analysis.shapes import mapping
     from milabench.analysis.steps import planned_steps
+    from milabench.events.json_access import mapping
     from milabench.plan.model import Plan, SkippedBench, Step
 
     skipped = mapping(run.manifest.get("plan")).get("skipped")

@@ -10,9 +10,9 @@ import click
 
 from milabench.cli.db import db_option, stored_summaries
 from milabench.cli.formats import chosen, format_options, reported, tracing_for, write
-from milabench.cli.inputs import base_folder
 from milabench.cli.options import validations_option
 from milabench.errors import DONE, NothingSelected, RecordError, UsageError
+from milabench.workflow.context import base_folder
 
 if TYPE_CHECKING:
     from milabench.analysis.summary import Summary
@@ -59,10 +59,10 @@ def command(
     place: str | None,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.analysis.relative import compat, reweighted
-    from milabench.cli.profiles import known_names, read_profile
-    from milabench.cli.summaries import summary_of
+    from milabench.analysis.rescoring import compat, reweighted
     from milabench.events.rundir import find_run, latest_run
+    from milabench.workflow.report_inputs import known_names, read_profile
+    from milabench.workflow.summaries import summary_of
 
     if reference is not None and kind == "compat":
         raise UsageError("--score compat is relative to no reference; leave out one of the two")
@@ -115,7 +115,7 @@ class References:
         Raises RecordError or NothingSelected when the run that was asked for cannot be read; a name in a system file, which
         may be of another machine, is only warned of.
         """
-        from milabench.analysis.relative import relative_to
+        from milabench.analysis.rescoring import relative_to
 
         name = self._asked or self._recorded(run.manifest)
         if name is None:
@@ -133,7 +133,7 @@ class References:
         return told if isinstance(told, str) and told else None
 
     def _summary(self, name: str) -> Summary:
-        from milabench.cli.profiles import find
+        from milabench.workflow.report_inputs import find
 
         if name not in self._found:
             self._found[name] = find(self._base, name).summary

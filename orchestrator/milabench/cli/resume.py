@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.inputs import base_folder
 from milabench.cli.options import detach_option, display_option, effort_options
 from milabench.errors import DONE
+from milabench.workflow.context import base_folder
 
 
 @click.command("resume", help="Go on with a run that was cut off, or run what failed in it. Default: the latest run.")
@@ -33,13 +33,13 @@ def command(
 ) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.events.rundir import find_run, latest_run
-    from milabench.execute.runlock import holder_of
+    from milabench.execute.run_lock import holder_of
 
     folder = base_folder(base)
     found = find_run(folder, run) if run is not None else latest_run(folder)
     holder = holder_of(found.path)
     if holder is not None and holder.detached:
-        from milabench.cli.adopted import adopt, say_that_it_goes_on
+        from milabench.workflow.attach import adopt, say_that_it_goes_on
 
         if detach:
             say_that_it_goes_on(found, holder)
@@ -47,8 +47,8 @@ def command(
         code = adopt(found, holder, display=display)
         if code is not None:
             return code
-    from milabench.cli.carry_out import Effort
-    from milabench.cli.unfinished import resume
+    from milabench.workflow.execution import Effort
+    from milabench.workflow.resume_run import resume
 
     go_on = partial(
         resume,
@@ -58,7 +58,7 @@ def command(
         effort=Effort(wait=wait, max_retries=max_retries, max_failures=maxfail),
     )
     if detach:
-        from milabench.cli.detaching import detached
+        from milabench.workflow.detach import detached
 
         return detached("resume", go_on)
     return go_on()

@@ -25,12 +25,12 @@ from milabench.cli.options import (
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
 
 if TYPE_CHECKING:
-    from milabench.cli.carry_out import Carried
-    from milabench.cli.estimate import Budgeted
-    from milabench.cli.request import Request
     from milabench.events.rundir import Run
     from milabench.execute.detach import Tether
     from milabench.plan.model import Plan
+    from milabench.workflow.estimate import Budgeted
+    from milabench.workflow.execution import Carried
+    from milabench.workflow.request import Request
 
 CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
 
@@ -78,7 +78,7 @@ def command(
     display: str,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.request import requests
+    from milabench.workflow.request import requests
 
     if not run_name:
         raise click.UsageError("--run-name is empty; give a name, or leave it out")
@@ -100,9 +100,9 @@ def command(
 
     this_machine()  # its answer takes as long as importing what follows
     from milabench.checks.names import chosen
-    from milabench.cli.carry_out import Effort, carry_out
-    from milabench.cli.decision import recording_of
-    from milabench.cli.precision import after_pilot
+    from milabench.workflow.adaptive_replicates import after_pilot
+    from milabench.workflow.execution import Effort, carry_out
+    from milabench.workflow.planning import recording_of
 
     checks = chosen(validations or "all")
     stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
@@ -133,7 +133,7 @@ def command(
                 tether=tether,
             )
             if sizer_save is not None:
-                from milabench.cli.scaling import observed, save_observations
+                from milabench.workflow.scaling_files import observed, save_observations
 
                 save_observations(sizer_save, observed(carried.path, decision.plan))
             ended = tell(carried)
@@ -143,7 +143,7 @@ def command(
         return code
 
     if detach:
-        from milabench.cli.detaching import detached
+        from milabench.workflow.detach import detached
 
         return detached("run", one_after_the_other)
     return one_after_the_other()
@@ -154,8 +154,8 @@ def ready(request: Request, failed: str | None) -> Budgeted:
 
     Raises EnvironmentFailed unless everything that it needs is there, UsageError when the budget does not reach.
     """
-    from milabench.cli.decision import decided, require_ready
-    from milabench.cli.estimate import budgeted
+    from milabench.workflow.estimate import budgeted
+    from milabench.workflow.planning import decided, require_ready
 
     decision = decided(request)
     if failed is not None:
@@ -167,10 +167,10 @@ def ready(request: Request, failed: str | None) -> Budgeted:
 
 def show_requests(asked: Sequence[Request], *, as_json: bool, other: Path | None = None) -> None:
     """Print what would be run, and what that would take; see `show_plans`."""
-    from milabench.cli.decision import decided
-    from milabench.cli.estimate import budgeted, estimate_lines
-    from milabench.cli.showing import Shown, show_plans
+    from milabench.cli.plan_output import Shown, show_plans
     from milabench.plan.show import plan_text
+    from milabench.workflow.estimate import budgeted, estimate_lines
+    from milabench.workflow.planning import decided
 
     shown = []
     for request in asked:
@@ -204,7 +204,7 @@ def tell_counts(counts: Mapping[str, int], path: Path) -> None:
 def only_failed(plan: Plan, name: str, base: Path) -> Plan:
     """The part of a plan that did not pass in a run of this name, or in the latest one. Raises NothingSelected."""
     from milabench.events.rundir import find_run, latest_run
-    from milabench.plan.resume import only
+    from milabench.plan.subset import only
 
     run = find_run(base, name) if name else latest_run(base)
     failed = set(run.files) - passed_steps(run)
@@ -233,9 +233,9 @@ def write_summary(path: Path) -> dict[str, int]:
     known.
     """
     from milabench.analysis.summary import summarise
-    from milabench.cli.summaries import made_of, stat_digest
-    from milabench.cli.validations import checks_of
     from milabench.events.rundir import RunWriter, open_run
+    from milabench.workflow.run_checks import checks_of
+    from milabench.workflow.summaries import made_of, stat_digest
 
     try:
         made, stat = open_run(path), stat_digest(path)

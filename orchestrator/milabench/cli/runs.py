@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from milabench.cli.finding import Found
+    from milabench.workflow.run_lookup import Found
 
 
 @click.command("runs", help="List the runs below the base with their verdicts.")
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 def command(base: Path | None, with_others: bool, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.analysis.standing import to_json
-    from milabench.cli.finding import all_runs
-    from milabench.cli.inputs import base_folder
+    from milabench.analysis.run_status import to_json
+    from milabench.workflow.context import base_folder
+    from milabench.workflow.run_lookup import all_runs
 
     found = [each for each in all_runs(base) if with_others or each.run.phase == "run"]
     if as_json:
@@ -39,8 +39,8 @@ def command(base: Path | None, with_others: bool, as_json: bool) -> int:
 
 def table(found: list[Found]) -> str:
     """One line for each run."""
+    from milabench.report.labels import duration
     from milabench.report.text import table as columns
-    from milabench.report.words import duration
 
     rows = []
     for each in found:

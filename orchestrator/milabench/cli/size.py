@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.completing import benchmark_names
+from milabench.cli.completion_hooks import benchmark_names
 from milabench.cli.options import SuiteOptions, display_option, suite_options
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 
 if TYPE_CHECKING:
-    from milabench.cli.inputs import Inputs
     from milabench.plan.sizing import Observation
+    from milabench.workflow.context import Inputs
 
 
 @click.command("size", help="Find the largest batch size of BENCH that fits: doubling, then bisecting, by running it.")
@@ -45,10 +45,10 @@ def command(
     display: str,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.decision import decide
-    from milabench.cli.inputs import read_inputs
-    from milabench.cli.readiness import require_ready
     from milabench.plan.sizing import largest_fitting
+    from milabench.workflow.context import read_inputs
+    from milabench.workflow.planning import decide
+    from milabench.workflow.preflight import require_ready
 
     if most is not None and most < least:
         raise UsageError(f"--max {most} is less than --min {least}")
@@ -75,7 +75,7 @@ def command(
         return end.code
     finally:
         if save is not None and (observed := [each for each in tried.values() if each is not None]):
-            from milabench.cli.scaling import save_observations
+            from milabench.workflow.scaling_files import save_observations
 
             save_observations(save, {name: observed})
     return tell(name, tried, as_json=as_json)
@@ -102,12 +102,12 @@ class _Ended(Exception):
 
 def attempt(inputs: Inputs, size: int, *, display: str, wait: bool) -> Observation | None:
     """Run the benchmark with this batch size: what was observed, None where it does not fit. Ends the search for all else."""
-    from milabench.cli.carry_out import Recording, carry_out, reason_of
-    from milabench.cli.decision import decide, suite_values
-    from milabench.cli.readiness import environment_records
-    from milabench.cli.scaling import observed
     from milabench.execute.api import Failed, Passed
     from milabench.plan.sizing import Observation
+    from milabench.workflow.execution import Recording, carry_out, reason_of
+    from milabench.workflow.planning import decide, suite_values
+    from milabench.workflow.preflight import environment_records
+    from milabench.workflow.scaling_files import observed
 
     plan = decide(inputs)
     locks, packages = environment_records(inputs)

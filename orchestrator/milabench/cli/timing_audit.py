@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.cli.inputs import base_folder
 from milabench.errors import DONE, STEPS_FAILED, ConfigError, RecordError
+from milabench.workflow.context import base_folder
 
 if TYPE_CHECKING:
     from milabench.analysis.timing import TimingAudit

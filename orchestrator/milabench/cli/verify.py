@@ -11,7 +11,7 @@ import click
 from milabench.errors import RecordError
 
 if TYPE_CHECKING:
-    from milabench.bundle.checking import Checked
+    from milabench.bundle.verify import Checked
 
 
 @click.command("verify", help="Recompute every hash and number of a bundle. Exit codes: 0 unaltered, 6 altered.")
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 def command(bundle: Path, allowed_signers: Path | None, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.bundle.checking import check
-    from milabench.cli.results import recomputed
+    from milabench.bundle.verify import check
+    from milabench.workflow.results import recomputed
 
     found = check(bundle, recomputed, allowed_signers)
     click.echo(json.dumps(found.to_json(str(bundle)), indent=1) if as_json else said(bundle, found))

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from milabench.config.located import DYNAMIC, Located, located, mapping, plain
+from milabench.config.source_map import DYNAMIC, Located, located, mapping, plain
 from milabench.errors import Problem
 
 MAX_LENGTH: Final = 4_096

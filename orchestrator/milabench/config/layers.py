@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from milabench.config.document import parse_document
-from milabench.config.located import (
+from milabench.config.matrix import MAX_JOBS, expand, is_matrix
+from milabench.config.schema import FILE_KEYS
+from milabench.config.source_map import (
     DELETED,
     Located,
     Mark,
@@ -23,8 +24,7 @@ from milabench.config.located import (
     settled,
     shown,
 )
-from milabench.config.matrix import MAX_JOBS, expand, is_matrix
-from milabench.config.schema import FILE_KEYS
+from milabench.config.yaml_reader import parse_document
 from milabench.errors import ConfigError, Problem
 
 EVERY: Final = "*"

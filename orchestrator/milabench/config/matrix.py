@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from milabench.config.located import DYNAMIC, Located, Mark, mapping, plain, scalar, settled
 from milabench.config.schema import Multirun
+from milabench.config.source_map import DYNAMIC, Located, Mark, mapping, plain, scalar, settled
 from milabench.config.template import Field, FieldError, parts, text_of, value_of
 from milabench.errors import ConfigError, Problem
 

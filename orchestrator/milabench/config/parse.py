@@ -9,21 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, assert_never
 
 from milabench.config import expr
-from milabench.config.document import resolve_scalar
 from milabench.config.interpolate import Interpolator
 from milabench.config.layers import Folded, Problems, near
-from milabench.config.located import (
-    BUILT_IN,
-    Located,
-    Mark,
-    MergeError,
-    Source,
-    mapping,
-    merge,
-    plain,
-    scalar,
-    shown,
-)
 from milabench.config.schema import (
     BENCHMARK,
     MULTIRUN,
@@ -62,6 +49,19 @@ from milabench.config.schema import (
     Text,
     Whole,
 )
+from milabench.config.source_map import (
+    BUILT_IN,
+    Located,
+    Mark,
+    MergeError,
+    Source,
+    mapping,
+    merge,
+    plain,
+    scalar,
+    shown,
+)
+from milabench.config.yaml_reader import resolve_scalar
 from milabench.errors import ConfigError, Problem
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from milabench.config.document import MAX_BYTES, Document, decoded, parse_document
 from milabench.config.layers import Override, Problems, fold, parse_override
-from milabench.config.located import DELETED, Located, Mark, Source, mapping, shown
 from milabench.config.matrix import MAX_JOBS
 from milabench.config.parse import Declared, parse_suite
 from milabench.config.schema import Suite
+from milabench.config.source_map import DELETED, Located, Mark, Source, mapping, shown
+from milabench.config.yaml_reader import MAX_BYTES, Document, decoded, parse_document
 from milabench.errors import ConfigError, Problem
 
 if TYPE_CHECKING:

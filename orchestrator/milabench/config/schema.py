@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from milabench.config.located import DELETED, Located, Mark, leaves, plain, settled
+from milabench.config.source_map import DELETED, Located, Mark, leaves, plain, settled
 from milabench.errors import Problem
 
 Method = Literal["per_gpu", "njobs", "multigpu", "multinode"]

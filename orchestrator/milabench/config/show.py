@@ -8,10 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, assert_never
 
-from milabench.config.document import resolve_scalar
 from milabench.config.interpolate import escaped
 from milabench.config.layers import near
-from milabench.config.located import shown_scalar
 from milabench.config.schema import (
     BENCHMARK,
     MULTIRUN,
@@ -41,6 +39,8 @@ from milabench.config.schema import (
     Text,
     Whole,
 )
+from milabench.config.source_map import shown_scalar
+from milabench.config.yaml_reader import resolve_scalar
 from milabench.errors import ConfigError
 
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+-]*(?: [A-Za-z0-9_./+-]+)*\Z")

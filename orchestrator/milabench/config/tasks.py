@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from milabench.config.layers import near
-from milabench.config.located import Located, Mark, Source, mapping, scalar
+from milabench.config.source_map import Located, Mark, Source, mapping, scalar
 from milabench.errors import ConfigError, Problem
 
 METHODS: Final[Mapping[str, str]] = {

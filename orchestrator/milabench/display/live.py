@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live as RichLive
 from rich.text import Text
 
-from milabench.display.words import Tally, ending_of, progress_of, rate_of
+from milabench.display.status_text import Tally, ending_of, progress_of, rate_of
 from milabench.plan.model import Plan
 
 ROWS = 30

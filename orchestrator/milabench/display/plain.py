@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TextIO
 
-from milabench.display.words import Tally, ending_of, lines_of, progress_of, rate_of
+from milabench.display.status_text import Tally, ending_of, lines_of, progress_of, rate_of
 from milabench.plan.model import Plan
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from packaging.markers import default_environment
 
-from milabench.execute.installed import installed_packages
+from milabench.execute.inventory import installed_packages
 from milabench.plan.requirements import RequirementFile, lacking, merge, parse
 
 

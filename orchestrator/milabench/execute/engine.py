@@ -34,7 +34,7 @@ from milabench.execute.api import (
     Together,
 )
 from milabench.execute.interrupts import interrupts
-from milabench.execute.together import Gathering, gathering
+from milabench.execute.start_barrier import Gathering, gathering
 from milabench.plan.container import names_in
 from milabench.plan.model import Plan, Step
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from milabench.errors import EnvironmentFailed
 from milabench.execute.api import Failed, Order
-from milabench.execute.machine import Machine, remote_node
+from milabench.execute.remote_host import Machine, remote_node
 from milabench.plan.image import Image, in_one_line
 from milabench.plan.model import Step
 

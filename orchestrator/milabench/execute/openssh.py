@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from milabench.errors import Unreachable
-from milabench.execute.nodes import Reader, Writer
+from milabench.execute.agent_client import Reader, Writer
 from milabench.execute.ssh import CONNECT_S, KEEPALIVE_COUNT, KEEPALIVE_S, Address
 
 PERSIST_S = 30  # a master without a session outlives us for so long

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.indexes import indexes, mask, pip_settings, uv_env, uv_options
 from milabench.execute.installer import meaning, torch_index
+from milabench.execute.package_indexes import indexes, mask, pip_settings, uv_env, uv_options
 from milabench.execute.sources import release_files
 from milabench.execute.venv import Progress, Report, answers, benchmate_requirements, find_uv
 from milabench.plan.pin import PinSpec, lock_text, pin_command

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
-from milabench.execute.indexes import Indexes, indexes, mask, pip_settings
-from milabench.execute.installed import is_fetched, source_folder, source_marker
+from milabench.execute.inventory import is_fetched, source_folder, source_marker
+from milabench.execute.package_indexes import Indexes, indexes, mask, pip_settings
 from milabench.execute.venv import Progress, Report, held, make_folder
 from milabench.plan.dirs import Dirs
 from milabench.plan.install import source_json

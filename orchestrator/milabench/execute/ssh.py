@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from milabench.errors import Unreachable
-from milabench.execute.nodes import Reader, Writer
+from milabench.execute.agent_client import Reader, Writer
 
 if TYPE_CHECKING:
     import asyncssh

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.indexes import mask, pip_env, pip_settings, uv_env, uv_options
-from milabench.execute.installed import COMPLETE, is_complete, is_ready, store_folder, venv_link
 from milabench.execute.installer import Attempt, Installer, Pip, Uv, meaning, pulls_cuda
+from milabench.execute.inventory import COMPLETE, is_complete, is_ready, store_folder, venv_link
+from milabench.execute.package_indexes import mask, pip_env, pip_settings, uv_env, uv_options
 from milabench.plan.dirs import Dirs
 from milabench.plan.venvs import VenvSpec
 

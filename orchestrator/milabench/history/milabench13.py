@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from milabench.analysis.machine import described_system
-from milabench.analysis.shapes import mapping
 from milabench.analysis.steps import StepResult, planned_steps, step_result
 from milabench.errors import RecordError
+from milabench.events.json_access import mapping
 from milabench.events.numbers import number
 from milabench.events.rundir import Run, encoded, open_run
-from milabench.history.arriving import Arrival, Step, at, digest_of
+from milabench.history.importer import Arrival, Step, at, digest_of
 
 FORMAT = "milabench 1.3"
 _STAMP = re.compile(r"\.\d{4}-\d\d-\d\d_\d\d[-:_]\d\d[-:_]\d\d(?:[.:]\d+)?$")

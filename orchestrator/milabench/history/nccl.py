@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from milabench.analysis.shapes import mapping
 from milabench.errors import RecordError
 from milabench.events import wire
+from milabench.events.json_access import mapping
 from milabench.events.model import Data, End, Event, Message, Meta, Start
-from milabench.history.arriving import Arrival, Step, digest_of
+from milabench.history.importer import Arrival, Step, digest_of
 
 FORMAT = "nccl-tests"
 MAX_BYTES = 256 * 2**20

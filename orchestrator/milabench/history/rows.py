@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.shapes import mapping
 from milabench.analysis.summary import BenchSummary, Summary
+from milabench.events.json_access import mapping
 
 Row = tuple[Any, ...]
 

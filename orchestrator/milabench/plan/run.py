@@ -15,15 +15,15 @@ from milabench.config.schema import BenchmarkConfig
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Device, Node, SystemFacts
 from milabench.plan.argv import AUTO_BATCH, auto_batches, render_argv, render_env, render_text
-from milabench.plan.circumstances import Circumstances, Ready, at_node, dirs_of, source_of, venv_of, working_folder
 from milabench.plan.container import container_of, inside
+from milabench.plan.context import Circumstances, Ready, at_node, dirs_of, source_of, venv_of, working_folder
 from milabench.plan.environ import placed_environment, program_environment, secret_names
-from milabench.plan.launch import FREE_PORT, launcher_of, launcher_words, network_environment, rank_environment
+from milabench.plan.group import barrier, monitor_command
+from milabench.plan.launchers import FREE_PORT, launcher_of, launcher_words, network_environment, rank_environment
 from milabench.plan.model import Plan, SkippedBench, Step
-from milabench.plan.names import names_for
+from milabench.plan.placeholders import names_for
 from milabench.plan.placement import RANKS, Placement, placements, why_not
 from milabench.plan.profile import Profile
-from milabench.plan.together import barrier, monitor_command
 
 Role = Literal["", "server", "client"]
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from milabench.config.document import decoded, parse_document
-from milabench.config.located import Located, Source, plain
 from milabench.config.parse import capacity_mib
+from milabench.config.source_map import Located, Source, plain
+from milabench.config.yaml_reader import decoded, parse_document
 from milabench.errors import ConfigError, Problem
 
 # Keys of `system.options.sizer` that say where observations are, not how to size.

@@ -9,7 +9,7 @@ from typing import Any
 
 from milabench.analysis.compare import Comparison, Row
 from milabench.analysis.summary import BenchSummary, Summary
-from milabench.analysis.why import Difference
+from milabench.analysis.system_diff import Difference
 from milabench.report.model import ordered
 
 _SAME_AS_JSON = (

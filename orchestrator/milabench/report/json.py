@@ -10,7 +10,7 @@ from typing import Any
 from milabench.analysis.compare import Comparison, Facts
 from milabench.analysis.series import strict
 from milabench.analysis.summary import SCHEMA, Summary
-from milabench.analysis.why import Difference
+from milabench.analysis.system_diff import Difference
 
 
 def render(summaries: Sequence[Summary]) -> str:

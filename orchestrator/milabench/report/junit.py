@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from milabench.analysis.compare import Comparison, Row
 from milabench.analysis.summary import BenchSummary, Summary
-from milabench.analysis.why import Difference
-from milabench.report import comparing, model
+from milabench.analysis.system_diff import Difference
+from milabench.report import comparison_text, model
 
 # XML 1.0 can hold none of these, escaped or not.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -34,7 +34,7 @@ def render_comparison(comparison: Comparison, differences: Sequence[Difference] 
         for row in comparison.rows:
             _row(suite, row, place)
         case = _case(suite, "index", index.system)
-        told = f"{comparing.ratio_text(index.value)} {comparing.interval_text(index.ci95)} {index.verdict}"
+        told = f"{comparison_text.ratio_text(index.value)} {comparison_text.interval_text(index.ci95)} {index.verdict}"
         if index.verdict == "SLOWER":
             _told(case, "failure", "SLOWER", told)
         _said(case, [told, comparison.sentence])
@@ -64,10 +64,10 @@ def _row(suite: ET.Element, row: Row, place: int) -> None:
         is_failure = first.counts and other.outcome not in ("passed", "skipped", "absent")
         _told(case, "failure" if is_failure else "skipped", other.outcome, why)
         return
-    told = f"{comparing.ratio_text(contrast.ratio)} {comparing.interval_text(contrast.ci95)}"
+    told = f"{comparison_text.ratio_text(contrast.ratio)} {comparison_text.interval_text(contrast.ci95)}"
     if contrast.verdict == "SLOWER":
         _told(case, "failure", "SLOWER", told)
-    _said(case, [f"{told} {comparing.verdict_text(contrast)}", contrast.note])
+    _said(case, [f"{told} {comparison_text.verdict_text(contrast)}", contrast.note])
 
 
 def _case(suite: ET.Element, name: str, group: str) -> ET.Element:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from milabench.analysis.compare import Comparison
 from milabench.analysis.summary import Summary
-from milabench.analysis.why import Difference
-from milabench.report import comparing, model
+from milabench.analysis.system_diff import Difference
+from milabench.report import comparison_text, model
 
 
 def render(summaries: Sequence[Summary]) -> str:
@@ -63,26 +63,30 @@ def _lines(summary: Summary) -> list[str]:
 
 def render_comparison(comparison: Comparison, differences: Sequence[Difference] | None = None) -> str:
     """A comparison: the sentence, what failed and is left out, the index, the benchmarks; `differences` where asked for."""
-    lines = [f"# {_escaped(comparing.title(comparison))}", "", f"**{_escaped(comparison.sentence)}**", ""]
+    lines = [f"# {_escaped(comparison_text.title(comparison))}", "", f"**{_escaped(comparison.sentence)}**", ""]
     lines += [f"- note: {_escaped(warning)}" for warning in comparison.warnings]
     for heading, entries in (
-        ("Failures", comparing.failures(comparison)),
-        ("Excluded", comparing.exclusions(comparison)),
-        ("Suspect", comparing.suspects(comparison)),
+        ("Failures", comparison_text.failures(comparison)),
+        ("Excluded", comparison_text.exclusions(comparison)),
+        ("Suspect", comparison_text.suspects(comparison)),
     ):
         if entries:
             lines += ["", f"## {heading}", ""]
             lines += [f"- **{_escaped(name)}**: {_escaped(text)}" for name, text in entries]
-    tables = [comparing.index_table(comparison), comparing.main_table(comparison), comparing.job_table(comparison)]
+    tables = [
+        comparison_text.index_table(comparison),
+        comparison_text.main_table(comparison),
+        comparison_text.job_table(comparison),
+    ]
     if differences is not None:
-        tables.append(comparing.why_table(comparison, differences))
+        tables.append(comparison_text.why_table(comparison, differences))
     for found in tables:
         if found is not None:
             lines += ["", f"## {_escaped(found.title.capitalize())}", ""]
             lines += _table(found.headings, found.rows, found.is_text)
-    remarks = comparing.notes(comparison)
+    remarks = comparison_text.notes(comparison)
     lines += ["", *(f"- {_escaped(name)}: {_escaped(text)}" for name, text in remarks)] if remarks else []
-    return "\n".join([*lines, "", *(f"- {_escaped(line)}" for line in comparing.legend(comparison))]) + "\n"
+    return "\n".join([*lines, "", *(f"- {_escaped(line)}" for line in comparison_text.legend(comparison))]) + "\n"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: Sequence[bool]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from milabench.analysis.ab import AB
 from milabench.analysis.spread import median
 from milabench.analysis.summary import BenchSummary, Failure, Summary
-from milabench.report.words import aim_text, percents, replicates_text
+from milabench.report.labels import aim_text, percents, replicates_text
 
 # Options of `run` that say which benchmarks and how often; a line that reruns one benchmark says the first anew.
 _SELECTING = ("--select", "--exclude", "--run-name")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from milabench.analysis.compare import Comparison
 from milabench.analysis.summary import Summary
-from milabench.analysis.why import Difference
-from milabench.report import comparing, model
+from milabench.analysis.system_diff import Difference
+from milabench.report import comparison_text, model
 
 
 def render(summaries: Sequence[Summary]) -> str:
@@ -66,24 +66,24 @@ def _lines(summary: Summary) -> list[str]:
 
 def render_comparison(comparison: Comparison, differences: Sequence[Difference] | None = None) -> str:
     """A comparison: the sentence, what failed and is left out, the index, the benchmarks; `differences` where asked for."""
-    lines = [comparing.title(comparison), "", *_wrapped(comparison.sentence), ""]
+    lines = [comparison_text.title(comparison), "", *_wrapped(comparison.sentence), ""]
     lines += [f"note: {warning}" for warning in comparison.warnings]
     for heading, entries in (
-        ("failures", comparing.failures(comparison)),
-        ("excluded", comparing.exclusions(comparison)),
-        ("suspect", comparing.suspects(comparison)),
+        ("failures", comparison_text.failures(comparison)),
+        ("excluded", comparison_text.exclusions(comparison)),
+        ("suspect", comparison_text.suspects(comparison)),
     ):
         lines += ["", heading, *(f"  {name}: {text}" for name, text in entries)] if entries else []
-    job = comparing.job_table(comparison)
-    for found in (comparing.index_table(comparison), comparing.main_table(comparison), job):
+    job = comparison_text.job_table(comparison)
+    for found in (comparison_text.index_table(comparison), comparison_text.main_table(comparison), job):
         if found is not None:
             lines += ["", found.title, *table(found.headings, found.rows, found.is_text)]
-    remarks = comparing.notes(comparison)
+    remarks = comparison_text.notes(comparison)
     lines += ["", *(f"{name}: {text}" for name, text in remarks)] if remarks else []
     if differences is not None:
-        found = comparing.why_table(comparison, differences)
+        found = comparison_text.why_table(comparison, differences)
         lines += ["", found.title, *table(found.headings, found.rows, found.is_text)]
-    return "\n".join([*lines, "", *comparing.legend(comparison)]) + "\n"
+    return "\n".join([*lines, "", *comparison_text.legend(comparison)]) + "\n"
 
 
 def _wrapped(text: str) -> list[str]:

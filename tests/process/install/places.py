@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from milabench.execute.installed import benchmate_digest
+from milabench.execute.inventory import benchmate_digest
 from milabench.execute.venv import InstallOptions, Progress, VenvOutcome, install_venvs
 from milabench.plan.dirs import Dirs, dirs_under
 from milabench.plan.requirements import RequirementFile

@@ -6,7 +6,7 @@ import pytest
 
 from milabench.errors import EnvironmentFailed
 from milabench.execute.current_env import check_current_env
-from milabench.execute.installed import installed_packages
+from milabench.execute.inventory import installed_packages
 from milabench.execute.pinning import Pinned, benchmate_requirements, pin_locks
 from milabench.plan.pin import PinInput, pin_specs
 from milabench.plan.requirements import RequirementFile, parse

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.installed import is_ready, store_folder
+from milabench.execute.inventory import is_ready, store_folder
 from milabench.execute.venv import VenvBroken, VenvOutcome, VenvReady
 from tests.process.install.places import Index, Place, wheel
 

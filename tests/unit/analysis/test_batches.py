@@ -13,8 +13,8 @@ import pytest
 
 from milabench.analysis.columns import Runs
 from milabench.analysis.measure import Measurement, measure
-from milabench.analysis.parts import quantiles
 from milabench.analysis.spread import quantile
+from milabench.analysis.windows import quantiles
 from milabench.checks.rate import RateCheck
 from milabench.events.observations import Observations
 from milabench.events.rundir import read_batches, read_events

@@ -13,12 +13,12 @@ from milabench.analysis.compare import Comparison, Contrast, System, compare
 from milabench.analysis.jobmix import Costs, costs_of
 from milabench.analysis.measure import Throughput, Totals
 from milabench.analysis.pairs import paired
-from milabench.analysis.relative import compat, relative_to, reweighted
+from milabench.analysis.rescoring import compat, relative_to, reweighted
 from milabench.analysis.score import Score
 from milabench.analysis.spread import geometric_mean, log_stdev
 from milabench.analysis.summary import BenchSummary, Failure, Process, Summary, scored, summarise
-from milabench.analysis.why import differences
-from milabench.report.comparing import index_table
+from milabench.analysis.system_diff import differences
+from milabench.report.comparison_text import index_table
 from tests.recorded_run import Recorded, rates, record
 
 STEADY = (1.0, 1.01, 0.99, 1.005, 0.995)

@@ -14,11 +14,11 @@ from milabench.analysis.compare import System, compare
 from milabench.analysis.logs import REDUCTIONS
 from milabench.analysis.summary import BenchSummary, Summary, summarise
 from milabench.analysis.traces import traces
-from milabench.cli.validations import checks_of
 from milabench.events.numbers import LARGEST, number, positive, strict, whole
 from milabench.events.rundir import Run, open_run
 from milabench.report import csv, html, junit, markdown, text
 from milabench.report import json as as_json
+from milabench.workflow.run_checks import checks_of
 from tests.recorded_run import Recorded, rates, record
 
 EXTREMES = ("1e308", "-1e308", "5e-324", "0", "1e999", "NaN", "1" + "0" * 400)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis import levels, mlperf, outlying, spread, two_samples, verdict
+from milabench.analysis import mlperf, outliers, spread, two_samples, variance, verdict
 from milabench.analysis.measure import measure
 from milabench.analysis.score import Entry, compat_score, score, weights_that_turn
 from milabench.events.model import Data
@@ -67,14 +67,14 @@ def test_10_the_interval_of_a_ratio(known: Any) -> None:
 
 def test_11_two_levels_of_variation(known: Any) -> None:
     case = known["kalibera_jones"]
-    found = levels.levels(case["Y"])
+    found = variance.levels(case["Y"])
     assert (found.mean, found.within, found.between, found.process, found.icc) == pytest.approx(
         (case["mean"], case["S1sq"], case["S2sq"], case["T2sq"], case["icc"])
     )
     assert found.ci95 == pytest.approx(case["ci95"])
-    assert levels.iterations_per_process(found, process_cost=30, iteration_cost=1) == case["r1_opt_c2_30_c1_1"]
-    flat = levels.levels([[1.0, 3.0], [3.0, 1.0]])
-    assert (levels.iterations_per_process(flat, process_cost=30, iteration_cost=1), flat.icc) == (None, 0.0)
+    assert variance.iterations_per_process(found, process_cost=30, iteration_cost=1) == case["r1_opt_c2_30_c1_1"]
+    flat = variance.levels([[1.0, 3.0], [3.0, 1.0]])
+    assert (variance.iterations_per_process(flat, process_cost=30, iteration_cost=1), flat.icc) == (None, 0.0)
 
 
 def test_12_a_throughput_is_a_ratio_of_totals(known: Any) -> None:
@@ -134,13 +134,13 @@ def test_16_mlperfs_early_stopping(known: Any) -> None:
 
 def test_17_outliers(known: Any) -> None:
     case = known["outliers"]
-    assert outlying.deviation(case["x"]) == case["mad"]
-    assert outlying.modified_z(case["x"])[-1] == case["hyperfine_modified_z_of_50"]
-    assert outlying.iglewicz(case["x"])[-1] == pytest.approx(case["iglewicz_M_of_50"])
-    assert outlying.tukey_fences(case["x"]) == pytest.approx(case["tukey"])
-    assert outlying.tukey_fences(case["x"], 3) == pytest.approx(case["tukey_severe"])
+    assert outliers.deviation(case["x"]) == case["mad"]
+    assert outliers.modified_z(case["x"])[-1] == case["hyperfine_modified_z_of_50"]
+    assert outliers.iglewicz(case["x"])[-1] == pytest.approx(case["iglewicz_M_of_50"])
+    assert outliers.tukey_fences(case["x"]) == pytest.approx(case["tukey"])
+    assert outliers.tukey_fences(case["x"], 3) == pytest.approx(case["tukey_severe"])
     for values in ([-0.2, 0, 0.2, 4], [0.5, 0.3, 0.29, 0.31, 0.3], [10] * 7 + [100]):
-        assert len(outlying.outlying(values)) == 1
+        assert len(outliers.outlying(values)) == 1
 
 
 def test_18_energy_is_the_integral_of_power(known: Any) -> None:
@@ -163,11 +163,11 @@ def test_19_many_claims_at_once(known: Any) -> None:
 
 def test_22_the_largest_value_bounds_a_quantile(known: Any) -> None:
     for q, n in known["n_for_max_to_bound_quantile_95%"].items():
-        assert levels.most_bounds(float(q)) == n
+        assert variance.most_bounds(float(q)) == n
 
 
 def test_the_difference_that_so_many_processes_find() -> None:
-    found = {n: levels.least_difference(0.01, n) for n in (1, 3, 5, 10, 20)}
+    found = {n: variance.least_difference(0.01, n) for n in (1, 3, 5, 10, 20)}
     assert found == {
         1: None,
         **{n: pytest.approx(p, abs=5e-5) for n, p in ((3, 0.0304), (5, 0.0202), (10, 0.0133), (20, 0.0091))},

@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 
 from milabench.config import interpolate
 from milabench.config.interpolate import Interpolator, escaped
-from milabench.config.located import Mark, Source, located, plain
 from milabench.config.read import read_suite
+from milabench.config.source_map import Mark, Source, located, plain
 from milabench.errors import ConfigError
 
 MARK = Mark(Source("s.yaml", "/"), 1, 1)

@@ -12,12 +12,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milabench.config.document import parse_document
 from milabench.config.interpolate import escaped
-from milabench.config.located import Source, plain
 from milabench.config.read import read_suite
 from milabench.config.schema import BENCHMARK, Suite
 from milabench.config.show import complete_benchmark, explain, json_schema, plain_benchmark, to_yaml
+from milabench.config.source_map import Source, plain
+from milabench.config.yaml_reader import parse_document
 from milabench.errors import ConfigError
 
 SUITES = Path(__file__).resolve().parents[2] / "suite"

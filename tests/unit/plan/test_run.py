@@ -13,10 +13,10 @@ from milabench.bench.api import Benchmark, Git
 from milabench.config.read import read_suite
 from milabench.errors import ConfigError
 from milabench.facts.model import Arch, Device, Node, SystemFacts
-from milabench.plan.circumstances import COMMAND, Circumstances, Ready
+from milabench.plan.context import COMMAND, Circumstances, Ready
 from milabench.plan.dirs import dirs_under
 from milabench.plan.model import Plan
-from milabench.plan.names import sizing_notes
+from milabench.plan.placeholders import sizing_notes
 from milabench.plan.profile import PROFILES
 from milabench.plan.run import plan_run, preparation_of
 from milabench.plan.show import plan_text

@@ -15,7 +15,7 @@ import pytest
 from milabench.analysis.compare import Comparison, System, compare
 from milabench.analysis.jobmix import costs_of
 from milabench.analysis.summary import summarise
-from milabench.analysis.why import Difference, differences
+from milabench.analysis.system_diff import Difference, differences
 from milabench.report import csv as csv_report
 from milabench.report import json as json_report
 from milabench.report import junit, text

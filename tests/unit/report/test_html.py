@@ -16,8 +16,8 @@ from milabench.analysis.compare import System, compare
 from milabench.analysis.measure import Throughput
 from milabench.analysis.score import score
 from milabench.analysis.summary import BenchSummary, Process, Summary, summarise
+from milabench.analysis.system_diff import differences
 from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace, traces
-from milabench.analysis.why import differences
 from milabench.events.rundir import Run
 from milabench.report import html
 from milabench.report.html.details import chosen, fineness

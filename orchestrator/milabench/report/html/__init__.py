@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from milabench import __version__
 from milabench.analysis.compare import Comparison
 from milabench.analysis.summary import Summary
+from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
-from milabench.analysis.why import Difference
-from milabench.report import comparing
+from milabench.report import comparison_text
 from milabench.report.html import comparison as compared
 from milabench.report.html import run
 from milabench.report.html.comparison import SYSTEMS_DRAWN
@@ -39,4 +39,4 @@ def render_comparison(
     """The page of a comparison; `traced` is what the steps of each system did over time, None where that is not known."""
     how = fineness([one for one in traced if one is not None])
     body, nav = compared.article(comparison, differences, traced, how)
-    return document(comparing.title(comparison)[:200], nav, body, __version__)
+    return document(comparison_text.title(comparison)[:200], nav, body, __version__)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from milabench.analysis.compare import Comparison, Contrast, Facts
 from milabench.analysis.compare import Row as BenchRow
 from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
-from milabench.analysis.why import Difference
-from milabench.report import comparing, model
+from milabench.report import comparison_text, model
 from milabench.report.html.details import Fineness, by_bench, chosen, courses, device_spread, rates_of
 from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, legend, marks, verdict_sign
@@ -40,18 +40,18 @@ def article(
         ("systems", "Systems", _systems(comparison)),
         ("why", "What differs", _why(comparison, differences)),
         ("details", "Each benchmark", _too_many(comparison) or _details(comparison, traced, how)),
-        ("method", "Method", [el("p", line, class_="note") for line in comparing.legend(comparison)]),
+        ("method", "Method", [el("p", line, class_="note") for line in comparison_text.legend(comparison)]),
     ]
     head = el(
         "header",
-        el("h1", comparing.title(comparison), id="top"),
+        el("h1", comparison_text.title(comparison), id="top"),
         el("p", comparison.sentence, class_="lead"),
         _tiles(comparison),
         el(
             "div",
-            alert("Failures", "bad", named(comparing.failures(comparison))),
-            alert("Excluded from the index", "bad", named(comparing.exclusions(comparison))),
-            alert("Suspect numbers", "doubt", named(comparing.suspects(comparison)), _doubtful(comparison)),
+            alert("Failures", "bad", named(comparison_text.failures(comparison))),
+            alert("Excluded from the index", "bad", named(comparison_text.exclusions(comparison))),
+            alert("Suspect numbers", "doubt", named(comparison_text.suspects(comparison)), _doubtful(comparison)),
             alert("To be known before the first number", "doubt", list(comparison.warnings)),
             alert("Skipped, on purpose", "none", named(_skips(comparison))),
             class_="lists",
@@ -109,7 +109,7 @@ def _ratios(comparison: Comparison) -> Child:
     several = len(comparison.systems) > 2
     ids = _ids(comparison)
     ratios = []
-    for row in () if _is_many(comparison) else comparing.by_ratio(comparison.rows):
+    for row in () if _is_many(comparison) else comparison_text.by_ratio(comparison.rows):
         for place, contrast in enumerate(row.contrasts):
             name = f"{row.bench} · {comparison.systems[place + 1].name}" if several else row.bench
             link = f"#{ids[row.bench]}"
@@ -175,7 +175,7 @@ def _benchmarks(comparison: Comparison) -> list[Child]:
     ]
     ids = _ids(comparison)
     rows = []
-    for row in comparing.by_ratio(comparison.rows):
+    for row in comparison_text.by_ratio(comparison.rows):
         name = row.bench if is_many else el("a", row.bench, href=f"#{ids[row.bench]}")
         for place, contrast in enumerate(row.contrasts):
             shown = (row.sides[0], row.sides[place + 1]) if is_many else row.sides
@@ -183,12 +183,16 @@ def _benchmarks(comparison: Comparison) -> list[Child]:
                 Cell(shown=name),
                 *([Cell(shown=names[place + 1])] if several else []),
                 Cell(shown=row.units),
-                *(Cell(shown=comparing.side_text(side), value=side.value) for side in shown),
+                *(Cell(shown=comparison_text.side_text(side), value=side.value) for side in shown),
                 Cell(shown=f"{len(row.sides[0].values)}/{len(row.sides[place + 1].values)}"),
-                Cell(shown=comparing.ratio_text(contrast.ratio if contrast else None)),
-                Cell(shown=comparing.interval_text(contrast.ci95 if contrast else None)),
-                Cell(shown=comparing.p_text(contrast), value=contrast.p_holm if contrast else None),
-                *([Cell(shown=comparing.ratio_text(contrast.efficiency if contrast else None))] if scales else []),
+                Cell(shown=comparison_text.ratio_text(contrast.ratio if contrast else None)),
+                Cell(shown=comparison_text.interval_text(contrast.ci95 if contrast else None)),
+                Cell(shown=comparison_text.p_text(contrast), value=contrast.p_holm if contrast else None),
+                *(
+                    [Cell(shown=comparison_text.ratio_text(contrast.efficiency if contrast else None))]
+                    if scales
+                    else []
+                ),
                 Cell(shown=_verdict(contrast)),
             ]
             rows.append(Row(cells=tuple(cells), state=contrast.verdict if contrast else "excluded"))
@@ -201,7 +205,7 @@ def _benchmarks(comparison: Comparison) -> list[Child]:
     if kept is not rows:
         told = f"{len(kept)} of {len(rows)} ratios fit in the page, the slower and the excluded ones first; --format csv has all."
         found.append(el("p", told, class_="note"))
-    notes = comparing.notes(comparison)
+    notes = comparison_text.notes(comparison)
     found += [el("p", f"{name}: {told}", class_="note") for name, told in notes[:20]]
     if len(notes) > 20:
         found.append(el("p", f"{len(notes) - 20} more such remarks are in the text report.", class_="note"))
@@ -209,7 +213,7 @@ def _benchmarks(comparison: Comparison) -> list[Child]:
 
 
 def _verdict(contrast: Contrast | None) -> Child:
-    told = comparing.verdict_text(contrast)
+    told = comparison_text.verdict_text(contrast)
     if contrast is None:
         return told
     return [
@@ -222,7 +226,7 @@ def _verdict(contrast: Contrast | None) -> Child:
 
 def _index(comparison: Comparison) -> list[Child]:
     found: list[Child] = []
-    for one in (comparing.index_table(comparison), comparing.job_table(comparison)):
+    for one in (comparison_text.index_table(comparison), comparison_text.job_table(comparison)):
         if one is not None:
             found.append(table(one.title, one.headings, one.is_text, rows_of(one.rows), can_filter=False))
     for index in () if _is_many(comparison) else comparison.indices:
@@ -323,7 +327,7 @@ def _why(comparison: Comparison, differences: Sequence[Difference] | None) -> Ch
         return el("p", "Arguments, environments and devices were not compared; ask for it with --why.", class_="note")
     if not differences:
         return el("p", "Nothing that was recorded differs between the systems.", class_="note")
-    told = comparing.why_table(comparison, differences)
+    told = comparison_text.why_table(comparison, differences)
     headings = ("near", *told.headings[1:])
     rows = [
         Row(cells=tuple(Cell(shown="near" if at == 0 and cell else cell) for at, cell in enumerate(row)), state=row[1])
@@ -341,7 +345,7 @@ def _details(comparison: Comparison, traced: Traced, how: Fineness) -> list[Chil
     sign, ids = marks(names), _ids(comparison)
     steps = [by_bench(one) if one is not None else {} for one in traced]
     found: list[Child] = [legend(list(sign.items())), *_not_drawn(names, traced)]
-    for row in comparing.by_ratio(comparison.rows):
+    for row in comparison_text.by_ratio(comparison.rows):
         benches = [_bench(system, row.bench) for system in comparison.systems]
         drawn = [
             (name, one.get(row.bench, []))
@@ -412,7 +416,7 @@ def _launches(row: BenchRow, sign: dict[str, str]) -> Markup:
             centre=side.value,
             interval=side.ci95,
             mark=sign[side.system],
-            note=comparing.side_text(side),
+            note=comparison_text.side_text(side),
         )
         for side in row.sides
         if side.values

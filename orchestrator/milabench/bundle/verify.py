@@ -1,0 +1,149 @@
+"""Everything that a bundle claims, looked at: its files against their hashes, its numbers against its records."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from milabench.bundle import archive
+from milabench.bundle.create import COMPUTED, RECORDS, SUMMARY, Summarised, relative_logs
+from milabench.bundle.manifest import NAME, SIGNATURE, Manifest, compared, from_bytes
+from milabench.bundle.signing import signer_of
+from milabench.errors import RecordError
+from milabench.events.rundir import open_run
+
+# Another machine's arithmetic may differ in the last bits, and what should be zero in all of them.
+_FAR = 1e-9
+_ZERO = 1e-12
+_SHOWN = 8  # numbers of a run that are told; one changed record changes many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What was found: `wrong` is empty when nothing was altered. `signer` says who signed; `is_trusted` when that is known."""
+
+    manifest: Manifest
+    wrong: tuple[str, ...]
+    numbers: int
+    is_signed: bool = False
+    signer: str = ""
+    is_trusted: bool = False
+
+    def to_json(self, path: str) -> dict[str, Any]:
+        """For `verify --json`."""
+        return {
+            "schema": 1,
+            "bundle": path,
+            "unaltered": not self.wrong,
+            "wrong": list(self.wrong),
+            "runs": list(self.manifest.runs),
+            "files": len(self.manifest.files),
+            "numbers": self.numbers,
+            "chain": self.manifest.chain,
+            "signed": self.is_signed,
+            "signer": self.signer or None,
+            "trusted": self.is_trusted,
+            "notes": list(self.manifest.notes),
+        }
+
+
+def check(path: Path, summarised: Summarised, allowed: Path | None = None) -> Checked:
+    """Recompute a bundle's hashes and numbers; see Checked. Raises RecordError when it cannot be read as a bundle."""
+    with archive.open_checked(path) as file:
+        names = archive.files(file)
+        if NAME not in names:
+            raise RecordError(f"{path}: is no bundle: it has no {NAME}; `milabench bundle` makes one")
+        listed = archive.read(file, NAME)
+        manifest, wrong = from_bytes(listed, str(path))
+        wrong += compared(manifest, dict(_present(file, names, wrong)))
+        signer, is_trusted = _signer(file, names, listed, allowed, wrong)
+        numbers = 0
+        for run in manifest.runs:
+            numbers += _recompute(file, run, names, summarised, wrong)
+    return Checked(
+        manifest=manifest,
+        wrong=tuple(wrong),
+        numbers=numbers,
+        is_signed=SIGNATURE in names,
+        signer=signer,
+        is_trusted=is_trusted,
+    )
+
+
+def _present(file: zipfile.ZipFile, names: Iterable[str], wrong: list[str]) -> Iterable[tuple[str, tuple[int, str]]]:
+    for name in names:
+        try:
+            yield name, archive.digest_of(file, name)
+        except RecordError as error:
+            wrong.append(str(error))
+            yield name, (-1, "")  # there, and not what it was
+
+
+def _signer(
+    file: zipfile.ZipFile, names: list[str], listed: bytes, allowed: Path | None, wrong: list[str]
+) -> tuple[str, bool]:
+    if SIGNATURE not in names:
+        if allowed is not None:
+            wrong.append("it is not signed")
+        return "", False
+    is_good, told = signer_of(listed, archive.read(file, SIGNATURE), allowed)
+    if not is_good:
+        wrong.append(f"the signature is not good: {told}")
+        return "", False
+    return told, allowed is not None
+
+
+def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Summarised, wrong: list[str]) -> int:
+    """How many numbers of a run's summary were computed anew from its records; those that differ are noted."""
+    stored, folder = f"{COMPUTED}/{run}/{SUMMARY}", f"{RECORDS}/{run}/"
+    records = [name for name in names if name.startswith(folder)]
+    if "/" in run or stored not in names or not records:
+        wrong.append(f"{run}: its summary or its records are not there: no number can be recomputed")
+        return 0
+    try:
+        told = json.loads(archive.read(file, stored))
+        with tempfile.TemporaryDirectory(prefix="milabench-verify-") as place:
+            target = Path(place, run)
+            archive.unpack(file, records, folder.rstrip("/"), target)
+            found = relative_logs(json.loads(json.dumps(summarised(open_run(target)))), str(target))
+    except (RecordError, ValueError) as error:
+        wrong.append(f"{run}: cannot be recomputed: {error}")
+        return 0
+    counted: list[str] = []
+    differ = [f"{run}: {one}" for one in differences(told, found, "", counted)]
+    wrong += differ[:_SHOWN]
+    if len(differ) > _SHOWN:
+        wrong.append(f"{run}: {len(differ) - _SHOWN} more of its numbers differ")
+    return len(counted)
+
+
+def differences(told: Any, found: Any, path: str, counted: list[str]) -> Iterable[str]:
+    """Where two summaries differ; only what is told is looked at, since a later version may compute more.
+
+    `counted` gets the path of every number that was compared.
+    """
+    if isinstance(told, Mapping) and isinstance(found, Mapping):
+        for key, value in told.items():
+            below = f"{path}.{key}" if path else str(key)
+            yield from differences(value, found.get(key), below, counted)
+    elif isinstance(told, list) and isinstance(found, list) and len(told) == len(found):
+        for place, (one, other) in enumerate(zip(told, found, strict=True)):
+            label = one.get("bench", place) if isinstance(one, Mapping) else place
+            yield from differences(one, other, f"{path}[{label}]", counted)
+    elif isinstance(told, int | float) and not isinstance(told, bool):
+        counted.append(path)
+        is_number = isinstance(found, int | float) and not isinstance(found, bool)
+        if not is_number or abs(told - found) > max(_ZERO, _FAR * max(abs(told), abs(found))):
+            yield f"{path}: is said to be {told!r}, and its records give {found!r}"
+    elif told != found:
+        yield f"{path}: is said to be {_short(told)}, and its records give {_short(found)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."

@@ -1,0 +1,154 @@
+"""All the machines of a system at once: asked together what they are, and told apart by the file systems that they share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from milabench.errors import Unreachable
+from milabench.execute.file_sync import Desk, storages
+from milabench.execute.interrupts import HeldLoop
+from milabench.execute.remote_host import Machine, open_all
+from milabench.execute.ssh import Address
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a machine says of itself, or why it says nothing.
+
+    `behind_s` is by how much its clock is certainly behind ours (negative: ahead), 0 when the answer took longer than that.
+    """
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    behind_s: float = 0.0
+    storage: str = ""
+    why: str = ""
+
+
+class Reach:
+    """The machines that a command reaches: one connection to each, from the first question on it to `close`.
+
+    The connections live in one event loop, which rests while the command does other things.
+    """
+
+    def __init__(self) -> None:
+        self._machines: dict[Address, Machine] = {}
+        self._loop = HeldLoop()
+
+    def machine(self, address: Address) -> Machine:
+        """The machine at an address, the same one whenever it is asked for."""
+        known = replace(address, accept_new=False)  # whether its key may be recorded makes it no other machine
+        return self._machines.setdefault(known, Machine(address))
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `main()` returns; see `HeldLoop.run`."""
+
+        async def awake() -> T:
+            await asyncio.sleep(0)  # what happened to connections while the loop rested is noticed before they are used
+            return await main()
+
+        return self._loop.run(awake)
+
+    def close(self) -> None:
+        """Ends all connections. What is asked of a machine afterwards opens a new one."""
+        if not self._loop.is_open:
+            return
+
+        async def end() -> None:
+            await asyncio.gather(*(machine.close() for machine in self._machines.values()))
+
+        try:
+            self._loop.run(end)
+        finally:
+            self._loop.close()
+
+
+async def reached(machines: Sequence[Machine]) -> tuple[dict[str, Machine], dict[str, str]]:
+    """The machines that can be reached, by name, and why the others cannot."""
+    why = await open_all(machines)
+    return {machine.name: machine for machine in machines if machine.name not in why}, why
+
+
+async def ask_all(
+    machines: Mapping[str, Machine],
+    bases: Mapping[str, str],
+    here: Path,
+    *,
+    clock: Callable[[], float] = time.time,
+) -> dict[str, Told]:
+    """What every machine says of itself; all are asked at the same time."""
+    async with desks_on(list(machines.values())) as (desks, closed):
+        asked = await asyncio.gather(*(_ask(desk, bases[name], clock) for name, desk in desks.items()))
+        told = dict(zip(desks, asked, strict=True))
+        shared, unusable = await storages({name: desks[name] for name in desks if not told[name].why}, bases, here)
+    why = {**closed, **unusable}
+    return {
+        name: replace(told[name], storage=shared.get(name, name), why=told[name].why or why.get(name, ""))
+        if name in told
+        else Told(why=why[name])
+        for name in machines
+    }
+
+
+async def _ask(desk: Desk, base: str, clock: Callable[[], float]) -> Told:
+    began = clock()
+    try:
+        facts = await desk.facts(base)
+    except Unreachable as error:
+        return Told(why=str(error))
+    ended, said = clock(), float(facts.get("time") or 0.0)
+    return Told(facts=facts, behind_s=began - said if said < began else min(0.0, ended - said))
+
+
+@contextlib.asynccontextmanager
+async def desks_on(machines: Sequence[Machine]) -> AsyncIterator[tuple[dict[str, Desk], dict[str, str]]]:
+    """Somebody who answers about files on each machine, by name, and why there is nobody on the others."""
+    why: dict[str, str] = {}
+
+    async def opened(machine: Machine) -> Desk | None:
+        try:
+            return await Desk.open(machine)
+        except Unreachable as error:
+            why[machine.name] = str(error)
+            return None
+
+    found = [desk for desk in await asyncio.gather(*map(opened, machines)) if desk is not None]
+    try:
+        yield {desk.name: desk for desk in found}, why
+    finally:
+        for desk in found:
+            desk.close()
+
+
+async def links(machines: Sequence[tuple[Machine, str]], seconds: float = 0.3) -> dict[str, Mapping[str, Any]]:
+    """What each machine's connection to the next is like, `{"round_trip_s", "bytes_per_s"}` or `{"error"}`, one at a time.
+
+    Each machine comes with the address at which the others reach it.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    if len(machines) < 2:
+        return found
+    following = [*machines[1:], machines[0]] if len(machines) > 2 else machines[1:]
+    for (near, _), (far, ip) in zip(machines, following, strict=False):
+        found[f"{near.name} -> {far.name}"] = await _link(near, far, ip, seconds)
+    return found
+
+
+async def _link(near: Machine, far: Machine, ip: str, seconds: float) -> Mapping[str, Any]:
+    try:
+        listening = await far.agent("link")
+        port = str(json.loads(await listening.reader.readline())["port"])
+        try:
+            return await near.ask("link", "--to", ip, port, "--seconds", str(seconds))
+        finally:
+            listening.writer.close()
+    except (Unreachable, ValueError) as error:
+        return {"error": str(error)}
