@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from milabench.execute.remote_host import Machine
+from milabench.execute.remote_host import RemoteHost
 from milabench.execute.ssh import Address
 from milabench.plan.model import Step
 from tests.commands import ROOT, Said, milabench_in
@@ -81,9 +81,9 @@ def hosts() -> Iterator[Hosts]:
 
 
 @pytest.fixture(params=["asyncssh", "openssh"])
-def machine(request: pytest.FixtureRequest, hosts: Hosts) -> Machine:
+def machine(request: pytest.FixtureRequest, hosts: Hosts) -> RemoteHost:
     """The first host, by either transport."""
-    return Machine(address(hosts, hosts.hosts[0], transport=request.param))
+    return RemoteHost(address(hosts, hosts.hosts[0], transport=request.param))
 
 
 @pytest.fixture

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from milabench.acceptance.bounds import Verdict, Wanted, decide
+from milabench.acceptance.bounds import BoundTarget, Verdict, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
 from milabench.analysis.cases import cases_of, differing
 from milabench.analysis.efficiency import energies, item_of, joules_per_item
-from milabench.analysis.series import number
+from milabench.analysis.series import finite_number
 from milabench.analysis.spread import geometric_mean
 from milabench.analysis.summary import BenchSummary, Summary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class CriterionResult:
     """One criterion: what was asked, what was found, the verdict; `missing` is what an INCONCLUSIVE one lacks.
 
     `bench` is empty for what is asked of the run as a whole. `value` is in the units that `asked` names, or the ratio to the
@@ -61,7 +61,7 @@ class Acceptance:
     run: str
     reference: str | None
     file: str
-    checks: tuple[Check, ...]
+    checks: tuple[CriterionResult, ...]
 
     @property
     def verdict(self) -> Verdict:
@@ -84,14 +84,14 @@ class Acceptance:
         }
 
 
-def judge(criteria: Criteria, run: Summary, reference: Summary | None = None) -> Acceptance:
+def evaluate_criteria(criteria: Criteria, run: Summary, reference: Summary | None = None) -> Acceptance:
     """Hold a run against criteria; `reference` is what `x reference` means."""
     claims = sum(
         bound is not None for one in criteria.benchmarks for bound in (one.minimum, one.maximum, one.energy)
     )  # fmt: skip
     found = {bench.bench: bench for bench in run.benchmarks}
     known = {bench.bench: bench for bench in reference.benchmarks} if reference is not None else {}
-    checks: list[Check] = []
+    checks: list[CriterionResult] = []
     for summary, whose in ((run, "run"), (reference, "reference")):
         if summary is not None and not summary.is_ended:
             checks.append(_not_ended(whose))
@@ -165,7 +165,7 @@ class _Bench:
     reference: BenchSummary | None
     claims: int
 
-    def checks(self) -> Iterable[Check]:
+    def checks(self) -> Iterable[CriterionResult]:
         if self.run is None:
             if self.asked.is_required:
                 yield self._check(
@@ -183,10 +183,12 @@ class _Bench:
         if self.asked.device_spread is not None:
             yield self._device_spread(self.run, self.asked.device_spread)
 
-    def _check(self, criterion: str, verdict: Verdict, asked: str, found: str, **more: Any) -> Check:
-        return Check(bench=self.asked.name, criterion=criterion, verdict=verdict, asked=asked, found=found, **more)
+    def _check(self, criterion: str, verdict: Verdict, asked: str, found: str, **more: Any) -> CriterionResult:
+        return CriterionResult(
+            bench=self.asked.name, criterion=criterion, verdict=verdict, asked=asked, found=found, **more
+        )
 
-    def _runs(self, bench: BenchSummary) -> Check:
+    def _runs(self, bench: BenchSummary) -> CriterionResult:
         counts = bench.counts
         found = ", ".join(f"{counts[name]} {name}" for name in counts if counts[name] and name != "planned")
         told = f"of {counts['planned']} steps {found}"
@@ -201,10 +203,10 @@ class _Bench:
         skips = "; ".join(dict.fromkeys(skip.detail for skip in bench.skipped))
         return self._check("runs", "INCONCLUSIVE", asked, told, missing=f"a run of it{f' ({skips})' if skips else ''}")
 
-    def _failures(self, bench: BenchSummary, limit: float) -> Check:
+    def _failures(self, bench: BenchSummary, limit: float) -> CriterionResult:
         return replace(_failure_check(bench.counts, limit), bench=self.asked.name)
 
-    def _device_spread(self, bench: BenchSummary, limit: float) -> Check:
+    def _device_spread(self, bench: BenchSummary, limit: float) -> CriterionResult:
         asked = f"at most {limit:.3g} between devices" if limit < 0.001 else f"at most {limit:.1%} between devices"
         spread = bench.spread_devices
         if spread is None:
@@ -220,12 +222,14 @@ class _Bench:
             bench, self._check("device_spread", verdict, asked, f"{spread:.2%} over {bench.instances}", value=spread)
         )
 
-    def _bound(self, bench: BenchSummary, name: str, quantity: Quantity, bound: Bound, is_minimum: bool) -> Check:
+    def _bound(
+        self, bench: BenchSummary, name: str, quantity: Quantity, bound: Bound, is_minimum: bool
+    ) -> CriterionResult:
         of = "" if quantity in ("rate", "energy") else f" of {quantity}"
         asked = f"{'at least' if is_minimum else 'at most'} {bound}{of}"
         values = replicate_values(bench, quantity)
 
-        def unsure(found: str, missing: str) -> Check:
+        def unsure(found: str, missing: str) -> CriterionResult:
             return self._check(name, "INCONCLUSIVE", asked, found, missing=missing, where=bound.where)
 
         if not values:
@@ -250,8 +254,8 @@ class _Bench:
             base = []
         confidence = None if quantity == "memory_peak" else self.asked.confidence
         to_fail = 1 - (1 - (confidence or 0.0)) / max(1, self.claims)
-        wanted = Wanted(value=bound.value, is_minimum=is_minimum, confidence=confidence, to_fail=to_fail)
-        decision = decide(values, base, wanted)
+        wanted = BoundTarget(value=bound.value, is_minimum=is_minimum, confidence=confidence, to_fail=to_fail)
+        decision = decide_bound(values, base, wanted)
         shown = f"{decision.value:.4g} x reference" if base else f"{decision.value:.6g} {units}"
         check = self._check(
             name,
@@ -266,7 +270,7 @@ class _Bench:
         check = self._trusted(bench, check)
         return check if self.reference is None or not base else self._trusted(self.reference, check, "the reference's ")
 
-    def _trusted(self, bench: BenchSummary, check: Check, whose: str = "") -> Check:
+    def _trusted(self, bench: BenchSummary, check: CriterionResult, whose: str = "") -> CriterionResult:
         """The check, undecided when its number is in doubt for a reason that the criteria do not allow."""
         reasons = [reason for reason in bench.reasons if reason not in self.asked.allow]
         if check.verdict == "INCONCLUSIVE" or (bench.validity != "invalid" and not reasons):
@@ -278,8 +282,8 @@ class _Bench:
         return replace(check, verdict="INCONCLUSIVE", missing=missing)
 
 
-def _not_ended(whose: str) -> Check:
-    return Check(
+def _not_ended(whose: str) -> CriterionResult:
+    return CriterionResult(
         bench="",
         criterion="ended",
         verdict="INCONCLUSIVE",
@@ -289,7 +293,7 @@ def _not_ended(whose: str) -> Check:
     )
 
 
-def _run_failures(limit: float, run: Summary) -> Check:
+def _run_failures(limit: float, run: Summary) -> CriterionResult:
     total: dict[str, int] = {}
     for bench in run.benchmarks:
         for name, count in bench.counts.items():
@@ -297,23 +301,23 @@ def _run_failures(limit: float, run: Summary) -> Check:
     return _failure_check(total, limit)
 
 
-def _failure_check(counts: Mapping[str, int], limit: float) -> Check:
+def _failure_check(counts: Mapping[str, int], limit: float) -> CriterionResult:
     """The share of the steps that were to run and did not pass; one that never ended did not."""
     asked = f"at most {limit:.2%} of the steps failed" if limit else "no failed step"
     wanted = counts.get("planned", 0) - counts.get("skipped", 0)
     failed = sum(counts.get(name, 0) for name in ("failed", "cancelled", "missing"))
     if not wanted:
-        return Check(
+        return CriterionResult(
             bench="", criterion="failure_rate", verdict="INCONCLUSIVE", asked=asked, found="no step", missing="steps"
         )
     share = failed / wanted
     found = f"{failed} of {wanted}"
     verdict: Verdict = "PASS" if share <= limit else "FAIL"
-    return Check(bench="", criterion="failure_rate", verdict=verdict, asked=asked, found=found, value=share)
+    return CriterionResult(bench="", criterion="failure_rate", verdict=verdict, asked=asked, found=found, value=share)
 
 
 def _metric(bench: BenchSummary, step: str, name: str) -> float | None:
     values = [
-        number(one.get("value")) for one in bench.metrics if one.get("step") == step and one.get("metric") == name
+        finite_number(one.get("value")) for one in bench.metrics if one.get("step") == step and one.get("metric") == name
     ]
     return max((value for value in values if value is not None), default=None)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from xml.sax.saxutils import escape, quoteattr
 
-from milabench.acceptance.evaluate import Acceptance, Check
+from milabench.acceptance.evaluate import Acceptance, CriterionResult
 
 
 def render(found: Acceptance, form: str) -> str:
@@ -83,12 +83,12 @@ def _sentence(found: Acceptance) -> str:
     )
 
 
-def _worst_first(found: Acceptance) -> list[Check]:
+def _worst_first(found: Acceptance) -> list[CriterionResult]:
     order = ("FAIL", "INCONCLUSIVE", "PASS")
     return sorted(found.checks, key=lambda check: order.index(check.verdict))
 
 
-def _name(check: Check) -> str:
+def _name(check: CriterionResult) -> str:
     return f"{check.bench} {check.criterion}" if check.bench else f"the run: {check.criterion}"
 
 

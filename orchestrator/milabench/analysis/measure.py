@@ -16,7 +16,7 @@ from milabench.analysis.spread import geometric_mean, lag1, variation, variation
 from milabench.analysis.steady_state import Steadiness, agree, steadiness
 from milabench.analysis.windows import Part, latency, later_half, part_of
 from milabench.events.model import Config, Data, End, Error, Line, Message, Meta, Other, Start, Verdict
-from milabench.events.numbers import SMALLEST, number, whole
+from milabench.events.numbers import SMALLEST, finite_number, whole
 from milabench.events.observations import Observations, Seen
 from milabench.events.readings import Readings, energy_of
 from milabench.events.sanitize import one_line
@@ -193,7 +193,7 @@ def main_task(tasks: Iterable[str]) -> str:
     return tasks[0] if tasks else ""
 
 
-def rate_of(ranks: Sequence[Series], window: Window | None) -> Throughput | None:
+def step_throughput(ranks: Sequence[Series], window: Window | None) -> Throughput | None:
     """The throughput of a job from its ranks' observations; None when none of them lies in the window."""
     if not all(series.has_totals for series in ranks):
         return _compat_rate(ranks)
@@ -209,7 +209,7 @@ def rate_of(ranks: Sequence[Series], window: Window | None) -> Throughput | None
     if steady is not None and steady.settled_at and steady.is_steady:
         whole_window, chosen = chosen, [part.after(steady.settled_at) for part in chosen]
         left_out = math.fsum([*(part.items() for part in whole_window), *(-part.items() for part in chosen)])
-    found = combined([_totals(part) for part in chosen], chosen, units=ranks[0].units, basis=basis)
+    found = combined_throughput([_totals(part) for part in chosen], chosen, units=ranks[0].units, basis=basis)
     if found is None:
         return None
     is_unsteady = basis == "warm-up" or (steady is not None and not steady.is_steady)
@@ -257,7 +257,7 @@ def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Through
         yield Metric(name="between_epochs", value=1 - busy_s / wall_s, direction="lower")
 
 
-def combined(
+def combined_throughput(
     totals: Sequence[Totals], parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals"
 ) -> Throughput | None:
     """The throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
@@ -429,13 +429,13 @@ class _Fold:
             key = (str(data.get("task", "")), whole(data.get("rank"), 0))
             self._growing(key).add(data)
         if "loss" in data:
-            self._loss(number(data["loss"]))
+            self._loss(finite_number(data["loss"]))
         if "metric" in data:
             self._metric(data)
         if isinstance(data.get("overhead"), Mapping):
             cost = data["overhead"]  # of one process; ranks have one each
-            self.cost_s = max(self.cost_s, number(cost.get("host_s")) or 0.0)
-            self.dropped += number(cost.get("dropped")) or 0.0
+            self.cost_s = max(self.cost_s, finite_number(cost.get("host_s")) or 0.0)
+            self.dropped += finite_number(cost.get("dropped")) or 0.0
         if isinstance(data.get("gpudata"), Mapping):
             self._devices(data["gpudata"])
             self.readings.take(data)
@@ -467,7 +467,7 @@ class _Fold:
         )
 
     def _metric(self, data: Mapping[str, Any]) -> None:
-        value = number(data.get("value"))
+        value = finite_number(data.get("value"))
         if value is None:
             return
         direction, params, rank = data.get("direction"), data.get("params"), data.get("rank")
@@ -489,7 +489,7 @@ class _Fold:
     def _devices(self, devices: Mapping[str, Any]) -> None:
         for name, sample in devices.items():
             memory = sample.get("memory") if isinstance(sample, Mapping) else None
-            used = number(memory[0]) if isinstance(memory, list) and memory else None
+            used = finite_number(memory[0]) if isinstance(memory, list) and memory else None
             if used is not None:
                 self.device_memory[name] = max(used, self.device_memory.get(name, 0.0))
 
@@ -499,8 +499,8 @@ class _Fold:
             told = Window(
                 start_ns=start,
                 stop_ns=stop,
-                start=number(data.get("start")),
-                stop=number(data.get("stop")),
+                start=finite_number(data.get("start")),
+                stop=finite_number(data.get("stop")),
                 why=str(data.get("why", "")),
             )
             self.windows[task] = _union(self.windows[task], told) if task in self.windows else told
@@ -545,7 +545,7 @@ class _Fold:
         logs = self.log.series() if self.log is not None else ()
         metrics += [_of_log(one) for one in logs if one.value is not None]
         ranks = [one for one in series if one.task == task]
-        rate = rate_of(ranks, window) if ranks else None
+        rate = step_throughput(ranks, window) if ranks else None
         metrics += about_the_loop(ranks, window, rate) if rate is not None else ()
         found = rate if ranks else _main_metric(metrics) or _main_of_log(logs)
         if found is not None:

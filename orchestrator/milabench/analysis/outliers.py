@@ -37,6 +37,6 @@ def tukey_fences(values: Sequence[float], k: float = 1.5) -> Interval:
     return low - k * (high - low), high + k * (high - low)
 
 
-def outlying(values: Sequence[float], limit: float = FAR) -> list[int]:
+def outlier_indices(values: Sequence[float], limit: float = FAR) -> list[int]:
     """The places of the values whose modified z-score is beyond the limit."""
     return [place for place, z in enumerate(modified_z(values)) if abs(z) > limit]

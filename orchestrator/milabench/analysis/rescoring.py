@@ -38,13 +38,13 @@ def relative_to(summary: Summary, reference: Summary) -> Summary:
         ci95=index.ci95,
         complete=index.complete,
         is_weighted=index.is_weighted,
-        reference=name_of(reference),
+        reference=reference_name(reference),
         suspects=index.suspects,
     )
     return replace(summary, benchmarks=benches, score=score)
 
 
-def name_of(reference: Summary) -> str:
+def reference_name(reference: Summary) -> str:
     """What a score is relative to: the run, when it was made, and by which version of the suite's program."""
     about = ", ".join(
         part
@@ -57,7 +57,7 @@ def name_of(reference: Summary) -> str:
     return f"{reference.run} ({about})" if about else reference.run
 
 
-def compat(summary: Summary) -> Summary:
+def milabench13_summary(summary: Summary) -> Summary:
     """The summary with the score of milabench 1.3; see `compat_score`."""
     entries = []
     for bench in summary.benchmarks:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from milabench.events.attempts import Attempt, attempts, last_word
-from milabench.events.json_access import mapping
+from milabench.events.json_access import as_mapping
 from milabench.events.rundir import Run
 
 OUTCOMES = ("passed", "failed", "skipped", "cancelled", "missing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class RunStatus:
     """How the steps of a run stand.
 
     `steps` has the attempt that counts of each planned step, None for one that has not begun; `benches` are those of
@@ -42,7 +42,7 @@ class Standing:
         return tuple(each for each in self.steps.values() if each is not None and each.outcome is None)
 
 
-def standing(run: Run) -> Standing:
+def run_status(run: Run) -> RunStatus:
     """How far a run is."""
     tried = attempts(run.journal)
     # An attempt that is under way matters more than one that has ended: the run is not done with this step.
@@ -50,9 +50,9 @@ def standing(run: Run) -> Standing:
     said = [entry for entry in run.journal if "run" in entry and entry["run"] in ("started", "ended")]
     times = [float(t) for entry in run.journal if isinstance(t := entry.get("t"), int | float)]
     last = said[-1] if said else {}
-    planned = mapping(run.manifest.get("plan")).get("steps")
-    benches = [str(mapping(step).get("bench")) for step in planned] if isinstance(planned, list) else list(run.files)
-    return Standing(
+    planned = as_mapping(run.manifest.get("plan")).get("steps")
+    benches = [str(as_mapping(step).get("bench")) for step in planned] if isinstance(planned, list) else list(run.files)
+    return RunStatus(
         name=run.name,
         phase=run.phase,
         steps=steps,
@@ -68,7 +68,7 @@ def _current(tried: tuple[Attempt, ...]) -> Attempt | None:
     return under_way[0] if under_way else last_word(tried)
 
 
-def to_json(found: Standing, state: str) -> dict[str, Any]:
+def status_json(found: RunStatus, state: str) -> dict[str, Any]:
     """For `runs --json` and `status --json`; `state` is the verdict, or running, or cut off."""
     return {
         "run": found.name,

@@ -10,15 +10,15 @@ from milabench.analysis.intervals import Interval
 from milabench.analysis.measure import Basis, Direction, Throughput, Totals
 from milabench.analysis.score import Score
 from milabench.analysis.steady_state import Steadiness
-from milabench.analysis.steps import Try
-from milabench.analysis.summary import SCHEMA, BenchSummary, Failure, Flaky, Process, Skip, Summary, Validity
+from milabench.analysis.steps import SupersededAttempt
+from milabench.analysis.summary import SCHEMA, BenchSummary, Failure, Flaky, ReplicateResult, Skip, Summary, Validity
 from milabench.errors import RecordError
-from milabench.events.json_access import mapping
+from milabench.events.json_access import as_mapping
 from milabench.events.model import OutcomeName
-from milabench.events.numbers import number
+from milabench.events.numbers import finite_number
 
 
-def from_json(told: Mapping[str, Any], manifest: Mapping[str, Any] | None = None) -> Summary:
+def summary_from_json(told: Mapping[str, Any], manifest: Mapping[str, Any] | None = None) -> Summary:
     """The summary whose `to_json` this is, also of one by a version that told less. Raises RecordError for anything else.
 
     `manifest` is that of its run, from which the pairs of an A/B run are found again.
@@ -34,10 +34,10 @@ def from_json(told: Mapping[str, Any], manifest: Mapping[str, Any] | None = None
 
 
 def _summary(told: Mapping[str, Any], manifest: Mapping[str, Any]) -> Summary:
-    score = mapping(told.get("score"))
+    score = as_mapping(told.get("score"))
     complete = score.get("complete") or (0, 0)
     verdict = told.get("verdict")
-    benches = tuple(_bench(mapping(each)) for each in told["benchmarks"])
+    benches = tuple(_bench(as_mapping(each)) for each in told["benchmarks"])
     return Summary(
         run=str(told.get("run", "")),
         verdict=cast(
@@ -46,7 +46,7 @@ def _summary(told: Mapping[str, Any], manifest: Mapping[str, Any]) -> Summary:
         ),
         benchmarks=benches,
         score=Score(
-            value=number(score.get("value")),
+            value=finite_number(score.get("value")),
             ci95=_interval(score.get("ci95")),
             complete=(int(complete[0]), int(complete[1])),
             is_weighted=bool(score.get("weighted")),
@@ -54,24 +54,24 @@ def _summary(told: Mapping[str, Any], manifest: Mapping[str, Any]) -> Summary:
             is_compat=bool(score.get("compat")),
             suspects=int(score.get("suspects") or 0),
         ),
-        system=mapping(told.get("system")),
+        system=as_mapping(told.get("system")),
         profile=str(told.get("profile", "")),
         is_ended=bool(told.get("ended", True)),
         created=str(told.get("created", "")),
         version=str(told.get("version", "")),
         argv=tuple(map(str, told.get("argv", ()))),
-        options=mapping(told.get("options")),
-        software={str(name): str(version) for name, version in mapping(told.get("software")).items()},
-        overhead={str(name): float(cost) for name, cost in mapping(told.get("overhead")).items()},
-        accelerators=tuple(mapping(device) for device in told.get("accelerators", ())),
-        aim=mapping(told.get("aim")),
-        replicates=mapping(told.get("replicates")),
+        options=as_mapping(told.get("options")),
+        software={str(name): str(version) for name, version in as_mapping(told.get("software")).items()},
+        overhead={str(name): float(cost) for name, cost in as_mapping(told.get("overhead")).items()},
+        accelerators=tuple(as_mapping(device) for device in told.get("accelerators", ())),
+        aim=as_mapping(told.get("aim")),
+        replicates=as_mapping(told.get("replicates")),
         ab=ab_of(manifest, benches),
     )
 
 
 def _bench(told: Mapping[str, Any]) -> BenchSummary:
-    metrics = tuple(mapping(each) for each in told.get("metrics", ()))
+    metrics = tuple(as_mapping(each) for each in told.get("metrics", ()))
     processes = tuple(_process(each) for each in metrics if each.get("metric") == "rate" and "repeat" in each)
     outcome, validity = told["outcome"], told.get("validity")
     if outcome not in get_args(OutcomeName):
@@ -79,26 +79,26 @@ def _bench(told: Mapping[str, Any]) -> BenchSummary:
     return BenchSummary(
         bench=str(told["bench"]),
         outcome=cast(OutcomeName, outcome),
-        counts={str(name): int(count) for name, count in mapping(told["counts"]).items()},
+        counts={str(name): int(count) for name, count in as_mapping(told["counts"]).items()},
         ngpu=int(told.get("ngpu", 0)),
         nodes=int(told.get("nodes", 0)),
         instances=int(told.get("instances", len({one.place for one in processes}))),
         processes=processes,
-        perf=number(told.get("perf")),
+        perf=finite_number(told.get("perf")),
         units=str(told.get("units", "")),
         direction=_direction(told.get("direction")),
         ci95=_interval(told.get("ci95")),
-        spread=number(told.get("spread")),
-        spread_within=number(told.get("spread_within")),
-        spread_devices=number(told.get("spread_devices")),
-        spread_processes=number(told.get("spread_processes")),
-        spread_replicates=number(told.get("spread_replicates")),
+        spread=finite_number(told.get("spread")),
+        spread_within=finite_number(told.get("spread_within")),
+        spread_devices=finite_number(told.get("spread_devices")),
+        spread_processes=finite_number(told.get("spread_processes")),
+        spread_replicates=finite_number(told.get("spread_replicates")),
         replicates=int(told.get("replicates", len({one.repeat for one in processes}))),
-        memory_peak_mib=number(told.get("memory_peak_MiB")),
-        energy_j=number(told.get("energy_J")),
-        first_step_s=number(told.get("first_step_s")),
-        weight=number(told.get("weight")),
-        score=number(told.get("score")),
+        memory_peak_mib=finite_number(told.get("memory_peak_MiB")),
+        energy_j=finite_number(told.get("energy_J")),
+        first_step_s=finite_number(told.get("first_step_s")),
+        weight=finite_number(told.get("weight")),
+        score=finite_number(told.get("score")),
         validity=cast("Validity | None", validity if validity in get_args(Validity) else None),
         reasons=_words(told.get("reasons", ())),
         failures=tuple(
@@ -107,18 +107,22 @@ def _bench(told: Mapping[str, Any]) -> BenchSummary:
         ),
         skipped=tuple(Skip(step=one["step"], detail=one["detail"]) for one in told.get("skipped", ())),
         flaky=tuple(
-            Flaky(step=one["step"], attempt=one["attempt"], others=tuple(Try(**other) for other in one["others"]))
+            Flaky(
+                step=one["step"],
+                attempt=one["attempt"],
+                others=tuple(SupersededAttempt(**other) for other in one["others"]),
+            )
             for one in told.get("flaky", ())
         ),
         metrics=metrics,
         messages=_words(told.get("messages", ())),
-        overlap=number(told.get("overlap")),
-        validations=tuple(mapping(each) for each in told.get("validations", ())),
+        overlap=finite_number(told.get("overlap")),
+        validations=tuple(as_mapping(each) for each in told.get("validations", ())),
     )
 
 
-def _process(told: Mapping[str, Any]) -> Process:
-    window = mapping(told.get("window"))
+def _process(told: Mapping[str, Any]) -> ReplicateResult:
+    window = as_mapping(told.get("window"))
     basis = told.get("basis")
     steady = None
     if window:
@@ -130,7 +134,7 @@ def _process(told: Mapping[str, Any]) -> Process:
             n_effective=float(told["n_effective"]),
             is_steady=bool(window["steady"]),
         )
-    return Process(
+    return ReplicateResult(
         steps=_words(told.get("steps") or (told["step"],)),
         place=str(told.get("place", "")),
         repeat=int(told["repeat"]),
@@ -141,11 +145,11 @@ def _process(told: Mapping[str, Any]) -> Process:
             basis=cast(Basis, basis if basis in get_args(Basis) else "ratio-of-totals"),
             observations=int(told.get("observations", 0)),
             totals=tuple(Totals(**each) for each in told.get("totals", ())),
-            spread_within=number(told.get("spread_within")),
-            lag1=number(told.get("lag1")),
+            spread_within=finite_number(told.get("spread_within")),
+            lag1=finite_number(told.get("lag1")),
             steady=steady,
-            latency={str(name): float(value) for name, value in mapping(told.get("latency")).items()},
-            left_out=number(told.get("left_out")) or 0.0,
+            latency={str(name): float(value) for name, value in as_mapping(told.get("latency")).items()},
+            left_out=finite_number(told.get("left_out")) or 0.0,
             doubts=_words(told.get("doubts", ())),
         ),
     )

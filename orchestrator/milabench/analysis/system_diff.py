@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from milabench.analysis.compare import Comparison, System
-from milabench.events.json_access import mapping
+from milabench.events.json_access import as_mapping
 
 Area = Literal["benchmark", "environment", "device", "machine", "run"]
 _DISTANCE: Mapping[Area, int] = {"benchmark": 0, "environment": 1, "device": 2, "machine": 3, "run": 4}
@@ -52,7 +52,7 @@ class Difference:
     is_near: bool = False
 
 
-def differences(systems: Sequence[System], comparison: Comparison) -> tuple[Difference, ...]:
+def system_differences(systems: Sequence[System], comparison: Comparison) -> tuple[Difference, ...]:
     """Everything known that differs, those first that concern a benchmark whose speed changed."""
     changed = {
         row.bench: max(
@@ -110,20 +110,20 @@ def _unequal(tables: Sequence[Mapping[str, str]]) -> Iterable[tuple[str, tuple[s
 
 def _arguments(system: System, bench: str) -> dict[str, str]:
     """The resolved benchmark as the manifest has it, and what its steps were given."""
-    table = _flat(mapping(mapping(system.manifest.get("suite")).get(bench)))
+    table = _flat(as_mapping(as_mapping(system.manifest.get("suite")).get(bench)))
     step = _first_step(system, bench)
-    for name, value in mapping(step.get("env")).items():
+    for name, value in as_mapping(step.get("env")).items():
         if name == "OMP_NUM_THREADS":
             table[f"env.{name}"] = str(value)
-    table |= _flat(mapping(mapping(step.get("config")).get("measure")), "measure.")
+    table |= _flat(as_mapping(as_mapping(step.get("config")).get("measure")), "measure.")
     return table
 
 
 def _environment(system: System, bench: str) -> dict[str, str]:
     """The digest of the lock and of the program, of the group whose environment the benchmark ran in."""
-    group = str(mapping(mapping(system.manifest.get("suite")).get(bench)).get("install_group") or "")
-    lock = mapping(system.manifest.get("locks")).get(group)
-    program = mapping(system.manifest.get("programs")).get(bench)
+    group = str(as_mapping(as_mapping(system.manifest.get("suite")).get(bench)).get("install_group") or "")
+    lock = as_mapping(system.manifest.get("locks")).get(group)
+    program = as_mapping(system.manifest.get("programs")).get(bench)
     return {
         **({"lock file": str(lock)[:12]} if lock else {}),
         **({"program": str(program)[:12]} if program else {}),
@@ -131,10 +131,10 @@ def _environment(system: System, bench: str) -> dict[str, str]:
 
 
 def _first_step(system: System, bench: str) -> Mapping[str, Any]:
-    steps = mapping(system.manifest.get("plan")).get("steps")
+    steps = as_mapping(system.manifest.get("plan")).get("steps")
     for step in steps if isinstance(steps, list) else ():
-        if mapping(step).get("bench") == bench:
-            return mapping(step)
+        if as_mapping(step).get("bench") == bench:
+            return as_mapping(step)
     return {}
 
 
@@ -146,12 +146,12 @@ def _devices(system: System) -> dict[str, str]:
             told.setdefault(name, {})[value] = None
     nodes = _nodes(system)
     counted = [
-        device for node in nodes for device in _list(node.get("devices")) if mapping(device).get("arch") != "cpu"
+        device for node in nodes for device in _list(node.get("devices")) if as_mapping(device).get("arch") != "cpu"
     ]
     table = {name: ", ".join(values) for name, values in told.items()}
     if counted:
         table["number of devices"] = str(len(counted))
-        table.setdefault("name", ", ".join(dict.fromkeys(str(mapping(device).get("name")) for device in counted)))
+        table.setdefault("name", ", ".join(dict.fromkeys(str(as_mapping(device).get("name")) for device in counted)))
     return table
 
 
@@ -159,7 +159,7 @@ def _machine(system: System) -> dict[str, str]:
     told: dict[str, dict[str, None]] = {}
     nodes = _nodes(system)
     for node in nodes:
-        details = mapping(node.get("details"))
+        details = as_mapping(node.get("details"))
         properties = {key: value for key, value in node.items() if key not in ("devices", "details")}
         for name, value in {**_flat(details), **_flat(properties)}.items():
             told.setdefault(name, {})[value] = None
@@ -184,7 +184,7 @@ def _run(system: System) -> dict[str, str]:
 
 
 def _nodes(system: System) -> list[Mapping[str, Any]]:
-    return [mapping(node) for node in _list(system.summary.system.get("nodes"))]
+    return [as_mapping(node) for node in _list(system.summary.system.get("nodes"))]
 
 
 def _list(value: Any) -> list[Any]:

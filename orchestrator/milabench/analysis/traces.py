@@ -18,7 +18,7 @@ from milabench.analysis.steps import CourseOf, planned_steps
 from milabench.analysis.windows import part_of, quantiles
 from milabench.events.attempts import attempts, last_word
 from milabench.events.model import Data
-from milabench.events.numbers import number, whole
+from milabench.events.numbers import finite_number, whole
 from milabench.events.observations import Observations, Seen
 from milabench.events.readings import THROTTLED, DeviceReadings, Readings
 from milabench.events.rundir import Run
@@ -175,7 +175,7 @@ class _Fold:
             return
         data: Mapping[str, Any] = event.data
         self._readings.see(event)
-        window, time = data.get("window"), number(data.get("time"))
+        window, time = data.get("window"), finite_number(data.get("time"))
         if isinstance(window, Mapping):
             start, stop = whole(window.get("start_ns"), -1), whole(window.get("stop_ns"), -1)
             if 0 <= start < stop:
@@ -186,7 +186,7 @@ class _Fold:
             return
         for name, (kind, key) in {"load": ("cpudata", "load"), "memory": ("process", "rss_MiB")}.items():
             told = data.get(kind)
-            value = number(told.get(key)) if isinstance(told, Mapping) else None
+            value = finite_number(told.get(key)) if isinstance(told, Mapping) else None
             if value is not None:
                 times, values = self._host.setdefault(name, (array("d"), array("d")))
                 times.append(time)

@@ -40,7 +40,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Estimate:
     return Estimate(d=mean(b) - mean(a), error=math.sqrt(variance), freedom=freedom)
 
 
-def paired(a: Sequence[float], b: Sequence[float]) -> Estimate:
+def paired_difference(a: Sequence[float], b: Sequence[float]) -> Estimate:
     """The mean of the differences b - a of pairs. Raises ValueError below two pairs."""
     differences = [after - before for before, after in zip(a, b, strict=True)]
     return Estimate(

@@ -23,30 +23,30 @@ _REASONS = {
 _ANY_CHECK = "validation"
 
 
-class Watcher(Protocol):
+class EventObserver(Protocol):
     """Somebody who wants to see the events of a step, too."""
 
     def see(self, event: Seen) -> None:
         """Take one event into account."""
 
 
-class Fold(Watcher, Protocol):
+class StepCheck(EventObserver, Protocol):
     """A check, as far as it is needed here: sees every event of a step, then has a verdict."""
 
     def verdict(self) -> Verdict:
         """What the events come to."""
 
 
-ChecksOf = Callable[[str], Sequence[Fold]]
+ChecksOf = Callable[[str], Sequence[StepCheck]]
 """The checks of a step, by its id."""
 
 
-def unchecked(_: str) -> Sequence[Fold]:
+def unchecked(_: str) -> Sequence[StepCheck]:
     """No checks."""
     return ()
 
 
-def seen_by(events: Iterable[Seen], watchers: Sequence[Watcher]) -> Iterator[Seen]:
+def tee(events: Iterable[Seen], watchers: Sequence[EventObserver]) -> Iterator[Seen]:
     """The same events, each shown to the watchers: a step's records are read once, whoever wants to see them.
 
     Lines of output are not shown: there may be millions, and a check looks at what was measured.

@@ -31,7 +31,7 @@ class RunParts:
     notes: tuple[str, ...] = ()
 
 
-def pack(target: Path, parts: Iterable[RunParts], *, version: str, key: Path | None = None) -> Manifest:
+def create_bundle(target: Path, parts: Iterable[RunParts], *, version: str, key: Path | None = None) -> Manifest:
     """Write a bundle; the same runs give the same bytes (a signature aside, and with the same zlib). Raises RecordError."""
     parts = list(parts)
     names = [part.run.name for part in parts]
@@ -39,14 +39,14 @@ def pack(target: Path, parts: Iterable[RunParts], *, version: str, key: Path | N
         again = next(name for name in names if names.count(name) > 1)
         raise RecordError(f"{again}: two runs have this name; rename one of the directories")
     contents = dict(sorted(item for part in parts for item in _entries(part)))
-    with archive.create(target) as file:
-        packed = tuple(archive.add(file, name, content) for name, content in contents.items())
+    with archive.create_archive(target) as file:
+        packed = tuple(archive.add_file(file, name, content) for name, content in contents.items())
         notes = tuple(note for part in parts for note in part.notes)
         manifest = Manifest(version=version, runs=tuple(names), files=packed, notes=notes)
         listed = manifest.to_bytes()
-        archive.add(file, NAME, listed)
+        archive.add_file(file, NAME, listed)
         if key is not None:
-            archive.add(file, SIGNATURE, sign(listed, key))
+            archive.add_file(file, SIGNATURE, sign(listed, key))
     return manifest
 
 

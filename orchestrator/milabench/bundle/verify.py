@@ -12,7 +12,7 @@ from typing import Any
 
 from milabench.bundle import archive
 from milabench.bundle.create import COMPUTED, RECORDS, SUMMARY, Summarised, relative_logs
-from milabench.bundle.manifest import NAME, SIGNATURE, Manifest, compared, from_bytes
+from milabench.bundle.manifest import NAME, SIGNATURE, Manifest, compare_files, from_bytes
 from milabench.bundle.signing import signer_of
 from milabench.errors import RecordError
 from milabench.events.rundir import open_run
@@ -24,7 +24,7 @@ _SHOWN = 8  # numbers of a run that are told; one changed record changes many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Verification:
     """What was found: `wrong` is empty when nothing was altered. `signer` says who signed; `is_trusted` when that is known."""
 
     manifest: Manifest
@@ -52,20 +52,20 @@ class Checked:
         }
 
 
-def check(path: Path, summarised: Summarised, allowed: Path | None = None) -> Checked:
+def verify_bundle(path: Path, summarised: Summarised, allowed: Path | None = None) -> Verification:
     """Recompute a bundle's hashes and numbers; see Checked. Raises RecordError when it cannot be read as a bundle."""
     with archive.open_checked(path) as file:
         names = archive.files(file)
         if NAME not in names:
             raise RecordError(f"{path}: is no bundle: it has no {NAME}; `milabench bundle` makes one")
-        listed = archive.read(file, NAME)
+        listed = archive.read_member(file, NAME)
         manifest, wrong = from_bytes(listed, str(path))
-        wrong += compared(manifest, dict(_present(file, names, wrong)))
+        wrong += compare_files(manifest, dict(_present(file, names, wrong)))
         signer, is_trusted = _signer(file, names, listed, allowed, wrong)
         numbers = 0
         for run in manifest.runs:
             numbers += _recompute(file, run, names, summarised, wrong)
-    return Checked(
+    return Verification(
         manifest=manifest,
         wrong=tuple(wrong),
         numbers=numbers,
@@ -78,7 +78,7 @@ def check(path: Path, summarised: Summarised, allowed: Path | None = None) -> Ch
 def _present(file: zipfile.ZipFile, names: Iterable[str], wrong: list[str]) -> Iterable[tuple[str, tuple[int, str]]]:
     for name in names:
         try:
-            yield name, archive.digest_of(file, name)
+            yield name, archive.archived_digest(file, name)
         except RecordError as error:
             wrong.append(str(error))
             yield name, (-1, "")  # there, and not what it was
@@ -91,7 +91,7 @@ def _signer(
         if allowed is not None:
             wrong.append("it is not signed")
         return "", False
-    is_good, told = signer_of(listed, archive.read(file, SIGNATURE), allowed)
+    is_good, told = signer_of(listed, archive.read_member(file, SIGNATURE), allowed)
     if not is_good:
         wrong.append(f"the signature is not good: {told}")
         return "", False
@@ -106,7 +106,7 @@ def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Su
         wrong.append(f"{run}: its summary or its records are not there: no number can be recomputed")
         return 0
     try:
-        told = json.loads(archive.read(file, stored))
+        told = json.loads(archive.read_member(file, stored))
         with tempfile.TemporaryDirectory(prefix="milabench-verify-") as place:
             target = Path(place, run)
             archive.unpack(file, records, folder.rstrip("/"), target)
@@ -115,14 +115,14 @@ def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Su
         wrong.append(f"{run}: cannot be recomputed: {error}")
         return 0
     counted: list[str] = []
-    differ = [f"{run}: {one}" for one in differences(told, found, "", counted)]
+    differ = [f"{run}: {one}" for one in summary_differences(told, found, "", counted)]
     wrong += differ[:_SHOWN]
     if len(differ) > _SHOWN:
         wrong.append(f"{run}: {len(differ) - _SHOWN} more of its numbers differ")
     return len(counted)
 
 
-def differences(told: Any, found: Any, path: str, counted: list[str]) -> Iterable[str]:
+def summary_differences(told: Any, found: Any, path: str, counted: list[str]) -> Iterable[str]:
     """Where two summaries differ; only what is told is looked at, since a later version may compute more.
 
     `counted` gets the path of every number that was compared.
@@ -130,11 +130,11 @@ def differences(told: Any, found: Any, path: str, counted: list[str]) -> Iterabl
     if isinstance(told, Mapping) and isinstance(found, Mapping):
         for key, value in told.items():
             below = f"{path}.{key}" if path else str(key)
-            yield from differences(value, found.get(key), below, counted)
+            yield from summary_differences(value, found.get(key), below, counted)
     elif isinstance(told, list) and isinstance(found, list) and len(told) == len(found):
         for place, (one, other) in enumerate(zip(told, found, strict=True)):
             label = one.get("bench", place) if isinstance(one, Mapping) else place
-            yield from differences(one, other, f"{path}[{label}]", counted)
+            yield from summary_differences(one, other, f"{path}[{label}]", counted)
     elif isinstance(told, int | float) and not isinstance(told, bool):
         counted.append(path)
         is_number = isinstance(found, int | float) and not isinstance(found, bool)

@@ -20,7 +20,7 @@ class Check(Protocol):
         """What the events seen so far come to."""
 
 
-class OfDevices:
+class DeviceCheck:
     """What the checks of the devices' readings share: which step it is, and what its monitor read."""
 
     def __init__(self, step: str, readings: Readings) -> None:
@@ -32,7 +32,7 @@ class OfDevices:
         self._readings.see(event)
 
 
-def judged(
+def verdict_of_check(
     step: str, check: str, verdict: Literal["pass", "warn", "fail"], numbers: Mapping[str, Any], message: str = ""
 ) -> Verdict:
     """A verdict, said in one line."""

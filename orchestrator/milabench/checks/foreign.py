@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from milabench.checks.api import OfDevices, judged
+from milabench.checks.api import DeviceCheck, verdict_of_check
 from milabench.events.model import Verdict
 
 
-class ForeignCheck(OfDevices):
+class ForeignCheck(DeviceCheck):
     """Fails when a process that is not of the step's group was seen on one of its devices within the window."""
 
     def verdict(self) -> Verdict:
@@ -29,5 +29,5 @@ class ForeignCheck(OfDevices):
         }
         if found:
             told = (f"{', '.join(held)} on device {key}" for key, held in found.items())
-            return judged(self._step, "foreign", "fail", numbers, f"foreign processes: {'; '.join(told)}")
-        return judged(self._step, "foreign", "pass", numbers)
+            return verdict_of_check(self._step, "foreign", "fail", numbers, f"foreign processes: {'; '.join(told)}")
+        return verdict_of_check(self._step, "foreign", "pass", numbers)

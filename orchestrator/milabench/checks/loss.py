@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from milabench.events.model import Data, Verdict
-from milabench.events.numbers import number
+from milabench.events.numbers import finite_number
 from milabench.events.observations import Seen
 
 # Fewer equal losses in a row can be chance (a plateau, few digits).
@@ -34,7 +34,7 @@ class LossCheck:
         if not isinstance(event, Data) or "loss" not in event.data:
             return
         self._count += 1
-        loss = number(event.data["loss"])
+        loss = finite_number(event.data["loss"])
         if loss is None:
             self._nonfinite += 1
         else:

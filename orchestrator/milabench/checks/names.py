@@ -20,7 +20,7 @@ NAMES = (
 )
 
 
-def chosen(text: str) -> tuple[str, ...]:
+def parse_checks(text: str) -> tuple[str, ...]:
     """The names of the checks that `all`, `none` or `name,...` stands for. Raises UsageError for an unknown one."""
     if text == "all":
         return NAMES

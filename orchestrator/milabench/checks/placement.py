@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from milabench.checks.api import judged
+from milabench.checks.api import verdict_of_check
 from milabench.events.model import Data, Meta, Verdict
 from milabench.events.observations import Observations, Seen
 from milabench.events.readings import Readings
@@ -56,15 +56,17 @@ class PlacementCheck:
             message = "; ".join(
                 f"device {index} of the machine does not answer: {why}" for index, why in self._lost.items()
             )
-            return judged(self._step, "placement", "fail", numbers, message)
+            return verdict_of_check(self._step, "placement", "fail", numbers, message)
         if self._ranks is not None and self._seen and len(self._seen) < self._ranks:
             message = f"{len(self._seen)} of {self._ranks} ranks reported"
-            return judged(self._step, "placement", "warn", numbers, message)
+            return verdict_of_check(self._step, "placement", "warn", numbers, message)
         unused = [key for key, device in sampled.items() if device.own is False]
         if unused:
             message = f"none of its processes was seen on device {', '.join(unused)}"
-            return judged(self._step, "placement", "fail", numbers, message)
+            return verdict_of_check(self._step, "placement", "fail", numbers, message)
         missing = [str(index) for index in self._devices if sampled and str(index) not in sampled]
         if missing and not any(key.startswith("MIG-") for key in sampled):
-            return judged(self._step, "placement", "warn", numbers, f"device {', '.join(missing)} was not read")
-        return judged(self._step, "placement", "pass", numbers)
+            return verdict_of_check(
+                self._step, "placement", "warn", numbers, f"device {', '.join(missing)} was not read"
+            )
+        return verdict_of_check(self._step, "placement", "pass", numbers)

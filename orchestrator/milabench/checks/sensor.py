@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from milabench.checks.api import OfDevices, judged
+from milabench.checks.api import DeviceCheck, verdict_of_check
 from milabench.events.model import Verdict
 from milabench.events.readings import Readings, energy_of
 
@@ -13,7 +13,7 @@ MOST_DISAGREEMENT = 0.05
 MOST_SILENCE_S = 3.0
 
 
-class SensorCheck(OfDevices):
+class SensorCheck(DeviceCheck):
     """Warns when a device stopped answering before the window was over, or reported a fatal error (Xid, ECC).
 
     So does a window in which none of the step's accelerators, `devices` by number, was read at all.
@@ -46,11 +46,11 @@ class SensorCheck(OfDevices):
                 told.append(f"device {key} has {known['ecc_uncorrected']} new uncorrected memory errors")
             found[key] = known
         if told:
-            return judged(self._step, "sensor", "warn", {"devices": found}, "; ".join(told))
-        return judged(self._step, "sensor", "pass", {"devices": found})
+            return verdict_of_check(self._step, "sensor", "warn", {"devices": found}, "; ".join(told))
+        return verdict_of_check(self._step, "sensor", "pass", {"devices": found})
 
 
-class EnergyCheck(OfDevices):
+class EnergyCheck(DeviceCheck):
     """Warns when the energy counter and the integral of power differ by more than 5 % over the window."""
 
     def verdict(self) -> Verdict:
@@ -68,5 +68,7 @@ class EnergyCheck(OfDevices):
                     f"device {key}: counter {energy.counter_j:.4g} J, power over time {energy.integral_j:.4g} J"
                 )
         if told:
-            return judged(self._step, "energy", "warn", {"devices": found}, f"they disagree: {'; '.join(told)}")
-        return judged(self._step, "energy", "pass", {"devices": found})
+            return verdict_of_check(
+                self._step, "energy", "warn", {"devices": found}, f"they disagree: {'; '.join(told)}"
+            )
+        return verdict_of_check(self._step, "energy", "pass", {"devices": found})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from milabench.checks.api import OfDevices, judged
+from milabench.checks.api import DeviceCheck, verdict_of_check
 from milabench.events.model import Meta, Verdict
 from milabench.events.observations import Seen
 from milabench.events.readings import THROTTLED, Readings, share_of
@@ -14,7 +14,7 @@ POWER_CAP = frozenset({"sw_power_cap"})
 MOST = 0.01
 
 
-class ThrottleCheck(OfDevices):
+class ThrottleCheck(DeviceCheck):
     """Fails when a device was slowed down in more than 1 % of the samples within the window."""
 
     def verdict(self) -> Verdict:
@@ -32,11 +32,13 @@ class ThrottleCheck(OfDevices):
             if share > MOST:
                 slowed.append(f"device {key} in {share:.1%} of the samples ({', '.join(reasons)})")
         if slowed:
-            return judged(self._step, "throttle", "fail", {"devices": found}, f"slowed down: {'; '.join(slowed)}")
-        return judged(self._step, "throttle", "pass", {"devices": found})
+            return verdict_of_check(
+                self._step, "throttle", "fail", {"devices": found}, f"slowed down: {'; '.join(slowed)}"
+            )
+        return verdict_of_check(self._step, "throttle", "pass", {"devices": found})
 
 
-class PowerCheck(OfDevices):
+class PowerCheck(DeviceCheck):
     """Warns when a board's power limit is set below its default; tells how often the limit was reached, which is normal."""
 
     def __init__(self, step: str, readings: Readings, devices: tuple[int, ...]) -> None:
@@ -70,5 +72,7 @@ class PowerCheck(OfDevices):
             told = (
                 f"device {key} to {one['limit_W']:g} of {one['default_W']:g} W" for key, one in self._limited.items()
             )
-            return judged(self._step, "power", "warn", numbers, f"power limit below its default: {', '.join(told)}")
-        return judged(self._step, "power", "pass", numbers)
+            return verdict_of_check(
+                self._step, "power", "warn", numbers, f"power limit below its default: {', '.join(told)}"
+            )
+        return verdict_of_check(self._step, "power", "pass", numbers)

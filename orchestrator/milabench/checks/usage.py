@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from milabench.checks.api import OfDevices, judged
+from milabench.checks.api import DeviceCheck, verdict_of_check
 from milabench.events.model import Verdict
 from milabench.events.readings import Readings
 
 
-class UsageCheck(OfDevices):
+class UsageCheck(DeviceCheck):
     """Fails when a device's mean load, or the share of its memory in use at the peak, stays below the suite's threshold.
 
     `settings`: `gpu_load_threshold` and `gpu_mem_threshold`, 0 to 1 each; what is left out is not looked at. Only what was
@@ -53,12 +53,14 @@ class UsageCheck(OfDevices):
                     low.append(f"{name} of device {key} is {value:.1%}, below {least:.1%}")
         numbers["devices"] = found
         if low:
-            return judged(self._step, "usage", "fail", numbers, "; ".join(low))
+            return verdict_of_check(self._step, "usage", "fail", numbers, "; ".join(low))
         if unknown:
-            return judged(self._step, "usage", "warn", numbers, f"not read in the window: {', '.join(unknown)}")
+            return verdict_of_check(
+                self._step, "usage", "warn", numbers, f"not read in the window: {', '.join(unknown)}"
+            )
         if not found and self._has_devices:
-            return judged(self._step, "usage", "warn", numbers, "nobody read the devices")
-        return judged(self._step, "usage", "pass", numbers)
+            return verdict_of_check(self._step, "usage", "warn", numbers, "nobody read the devices")
+        return verdict_of_check(self._step, "usage", "pass", numbers)
 
 
 def _threshold(value: Any) -> float | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from milabench.checks.api import judged
+from milabench.checks.api import verdict_of_check
 from milabench.events.model import Meta, Verdict
 from milabench.events.observations import Seen
 
@@ -32,7 +32,7 @@ class VersionsCheck:
     def verdict(self) -> Verdict:
         """Fail or pass, with how many packages were compared and those that differ."""
         if self._installed is None or not self._locked:
-            return judged(self._step, "versions", "pass", {"compared": 0})
+            return verdict_of_check(self._step, "versions", "pass", {"compared": 0})
         differing = {
             name: [version, self._installed.get(name)]
             for name, version in sorted(self._locked.items())
@@ -42,8 +42,8 @@ class VersionsCheck:
         if differing:
             told = [f"{name} {found or 'missing'} instead of {locked}" for name, (locked, found) in differing.items()]
             more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
-            return judged(self._step, "versions", "fail", numbers, f"{', '.join(told[:_SHOWN])}{more}")
-        return judged(self._step, "versions", "pass", numbers)
+            return verdict_of_check(self._step, "versions", "fail", numbers, f"{', '.join(told[:_SHOWN])}{more}")
+        return verdict_of_check(self._step, "versions", "pass", numbers)
 
 
 def _by_name(packages: Mapping[str, Any]) -> dict[str, str]:

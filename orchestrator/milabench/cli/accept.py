@@ -51,43 +51,43 @@ def command(
     print_schema: bool,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.acceptance.criteria import schema
-    from milabench.acceptance.evaluate import judge
+    from milabench.acceptance.criteria import criteria_schema
+    from milabench.acceptance.evaluate import evaluate_criteria
     from milabench.acceptance.render import render
-    from milabench.cli.formats import chosen, write
+    from milabench.cli.formats import pick_format, write_output
     from milabench.errors import UsageError
     from milabench.workflow.context import base_folder
-    from milabench.workflow.report_inputs import find
-    from milabench.workflow.results import chosen_runs
+    from milabench.workflow.report_inputs import find_report_source
+    from milabench.workflow.results import resolve_runs
     from milabench.workflow.summaries import summary_of
 
     if print_schema:
         import json
 
-        click.echo(json.dumps(schema(), indent=2))
+        click.echo(json.dumps(criteria_schema(), indent=2))
         return 0
     if criteria is None:
         raise UsageError("--criteria: is missing: the file that says what is asked; docs/acceptance.md shows one")
-    form = chosen(form, as_json, output)
+    form = pick_format(form, as_json, output)
     if form not in FORMATS:
         raise UsageError(
             f"-o {output}: an acceptance is not written as {form}; give one with --format {'|'.join(FORMATS)}"
         )
-    asked = read(criteria)
+    asked = read_criteria(criteria)
     if asked.is_relative and reference is None:
         raise UsageError(f"{criteria}: asks for 'x reference': name that run with --reference")
-    found = judge(
+    found = evaluate_criteria(
         asked,
-        summary_of(chosen_runs(base, [run] if run else [])[0]),
-        find(base_folder(base), reference).summary if reference is not None else None,
+        summary_of(resolve_runs(base, [run] if run else [])[0]),
+        find_report_source(base_folder(base), reference).summary if reference is not None else None,
     )
-    write(render(found, form), output)
+    write_output(render(found, form), output)
     if output is not None:
         click.echo(found.verdict, err=True)
     return EXIT_CODES[found.verdict]
 
 
-def read(path: Path) -> Criteria:
+def read_criteria(path: Path) -> Criteria:
     """The criteria in a file. Raises ConfigError with everything that is wrong in it."""
     from milabench.acceptance.criteria import parse_criteria
     from milabench.errors import ConfigError, Problem

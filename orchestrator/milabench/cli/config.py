@@ -16,7 +16,7 @@ import click
 from milabench.cli.completion_hooks import benchmark_names
 from milabench.cli.options import SuiteOptions, suite_options
 from milabench.errors import ConfigError, MilabenchError, Problem
-from milabench.workflow.context import declared_options, folders, max_jobs, overrides, read_inputs, read_suite_only
+from milabench.workflow.context import declared_options, max_jobs, overrides, read_context, read_suite_only, suite_dirs
 
 if TYPE_CHECKING:
     from milabench.config.schema import Suite
@@ -31,7 +31,7 @@ def command() -> None:
 @command.command("show", help="The suite, or some of its benchmarks, as YAML in which everything is resolved.")
 @suite_options(selection=False)
 @click.argument("benches", nargs=-1, shell_complete=benchmark_names)
-def show(options: SuiteOptions, benches: tuple[str, ...]) -> int:
+def show_suite(options: SuiteOptions, benches: tuple[str, ...]) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.config.select import select
     from milabench.config.show import to_yaml
@@ -73,7 +73,7 @@ def rendered(options: SuiteOptions, key: str) -> list[str]:
     if not found:
         return []
     quote = '"' if "'" in name else "'"
-    inputs = read_inputs(replace(options, select=f"{quote}{name}{quote}"))
+    inputs = read_context(replace(options, select=f"{quote}{name}{quote}"))
     (bench,) = inputs.benches
     names = names_for(bench.config, bench.folder, inputs.where, inputs.where.facts.main)
     wanted = [text for text in found if text.startswith("{")]
@@ -88,7 +88,7 @@ def rendered(options: SuiteOptions, key: str) -> list[str]:
 )
 @suite_options(selection=False)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-def check(options: SuiteOptions, files: tuple[Path, ...]) -> int:
+def check_files(options: SuiteOptions, files: tuple[Path, ...]) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.config.read import read_suite
     from milabench.workflow.context import suite_file
@@ -125,7 +125,7 @@ def planning_problems(suite: Suite, options: SuiteOptions) -> list[Problem]:
     from milabench.facts.model import Node
     from milabench.plan.argv import render_argv, render_env
     from milabench.plan.container import container_of
-    from milabench.plan.context import Circumstances
+    from milabench.plan.context import PlanContext
     from milabench.plan.launchers import launcher_words
     from milabench.plan.placeholders import names_for
     from milabench.plan.placement import placements, system_facts
@@ -136,8 +136,8 @@ def planning_problems(suite: Suite, options: SuiteOptions) -> list[Problem]:
     # Any machine does: which names there are does not depend on it.
     arch = cast("Arch", suite.system.arch or "cpu")
     facts = system_facts(suite.system, Node(), arch)
-    where = Circumstances(
-        facts=facts, system=suite.system, dirs=folders(options, suite), profile=PROFILES[suite.profile]
+    where = PlanContext(
+        facts=facts, system=suite.system, dirs=suite_dirs(options, suite), profile=PROFILES[suite.profile]
     )
     found: dict[tuple[str, str], Problem] = {}
 
@@ -173,7 +173,7 @@ def yaml_files(path: Path) -> list[Path]:
 
 
 @command.command("schema", help="The JSON Schema (draft 2020-12) of suite and system files, for editors.")
-def schema() -> int:
+def print_schema() -> int:
     """Print it."""
     from milabench.config.show import json_schema
 

@@ -18,8 +18,8 @@ from milabench.cli.completion_hooks import benchmark_names
 from milabench.cli.options import SuiteOptions, suite_options
 from milabench.errors import UsageError
 from milabench.execute.interrupts import interrupts
-from milabench.workflow.context import read_inputs
-from milabench.workflow.planning import decide
+from milabench.workflow.context import read_context
+from milabench.workflow.planning import plan_single_suite
 
 if TYPE_CHECKING:
     from milabench.plan.model import Step
@@ -37,11 +37,11 @@ def command(options: SuiteOptions, bench: str, argv: tuple[str, ...]) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.workflow.preflight import require_installed
 
-    inputs = read_inputs(replace(options, select=bench), repeats=1)
+    inputs = read_context(replace(options, select=bench), repeats=1)
     if len(inputs.benches) != 1:
         names = ", ".join(ready.config.name for ready in inputs.benches)
         raise UsageError(f"dev works in one benchmark; '{bench}' selects {names}")
-    plan = decide(inputs)
+    plan = plan_single_suite(inputs)
     require_installed(inputs, replace(options, select=bench))
     with tempfile.TemporaryDirectory(prefix="milabench-dev-") as folder:
         return enter(plan.steps[0], argv, Path(folder), os.environ)

@@ -54,7 +54,7 @@ def format_options(function: Callable[..., int]) -> Callable[..., int]:
     return function
 
 
-def chosen(form: str | None, as_json: bool, output: Path | None) -> str:
+def pick_format(form: str | None, as_json: bool, output: Path | None) -> str:
     """The format: what was asked for, else what the file ends in, else text. Raises UsageError for two answers or none."""
     if as_json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} are two formats; leave one out")
@@ -81,7 +81,7 @@ def tracing_of_systems(form: str, count: int) -> Tracing | None:
     return tracing_for(form) if form == "html" and count <= _module(form).SYSTEMS_DRAWN else None
 
 
-def reported(form: str, summaries: Sequence[Summary], runs: Sequence[Run], tracing: Tracing | None) -> str:
+def render_report(form: str, summaries: Sequence[Summary], runs: Sequence[Run], tracing: Tracing | None) -> str:
     """The report on runs in a format; `tracing` has their series for a page in HTML."""
     module = _module(form)
     if tracing is not None:
@@ -89,7 +89,7 @@ def reported(form: str, summaries: Sequence[Summary], runs: Sequence[Run], traci
     return str(module.render(summaries))
 
 
-def compared(
+def render_comparison_as(
     form: str,
     comparison: Comparison,
     differences: Sequence[Difference] | None,
@@ -104,7 +104,7 @@ def compared(
     return str(module.render_comparison(comparison, differences))
 
 
-def write(text: str, output: Path | None) -> None:
+def write_output(text: str, output: Path | None) -> None:
     """Write to a file and say so, or to the terminal. Raises RecordError where that cannot be."""
     if output is None:
         click.echo(text, nl=False)

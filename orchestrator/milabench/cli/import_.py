@@ -14,7 +14,7 @@ import click
 from milabench.errors import NothingSelected, RecordError
 
 if TYPE_CHECKING:
-    from milabench.history.importer import Arrival
+    from milabench.history.importer import ForeignRun
 
 
 @click.command(
@@ -30,7 +30,7 @@ def command(sources: tuple[str, ...], base: Path | None, name: str | None, as_js
     """Hand the command line's values on; see the help text above."""
     from dataclasses import replace
 
-    from milabench.history.importer import write
+    from milabench.history.importer import write_foreign_run
     from milabench.plan.environ import SECRET
     from milabench.workflow.context import base_folder
 
@@ -41,7 +41,9 @@ def command(sources: tuple[str, ...], base: Path | None, name: str | None, as_js
             notes += left_out
             for arrival in arrivals:
                 renamed = replace(arrival, name=name) if name else arrival
-                made.append(write(renamed, base_folder(base), lambda variable: bool(SECRET.search(variable))))
+                made.append(
+                    write_foreign_run(renamed, base_folder(base), lambda variable: bool(SECRET.search(variable)))
+                )
     for note in notes:
         click.echo(f"left out: {note}", err=True)
     if not made:
@@ -83,18 +85,18 @@ def opened(source: Path) -> Iterator[Path]:
         yield folder
 
 
-def arrivals_in(place: Path, origin: str) -> tuple[list[Arrival], list[str]]:
+def arrivals_in(place: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
     """(the runs found in a folder or file, what was left out)."""
     from milabench.history import milabench13, nccl
 
     if place.is_file():
-        return [nccl.arrival([(place.name, nccl.read(place))], place.stem, origin)], []
+        return [nccl.read_nccl_run([(place.name, nccl.read_nccl_json(place))], place.stem, origin)], []
     found, notes = [], []
-    for folder in milabench13.folders(place):
-        arrived, left_out = milabench13.arrival(folder, origin)
+    for folder in milabench13.run_folders(place):
+        arrived, left_out = milabench13.read_milabench13_run(folder, origin)
         notes += left_out
         found += [arrived] if arrived is not None else []
     if not found and not notes:
-        listed = [(path.name, nccl.read(path)) for path in sorted(place.rglob("*.json"))]
-        found += [nccl.arrival(listed, place.name, origin)] if listed else []
+        listed = [(path.name, nccl.read_nccl_json(path)) for path in sorted(place.rglob("*.json"))]
+        found += [nccl.read_nccl_run(listed, place.name, origin)] if listed else []
     return found, notes

@@ -14,7 +14,7 @@ from milabench.errors import ConfigError, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class PlanOutput:
     """A plan in both forms; `name` and `options` are those of its run where there are several."""
 
     value: Mapping[str, Any]
@@ -23,7 +23,7 @@ class Shown:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def show_plans(plans: Sequence[Shown], *, as_json: bool, several: bool = False, other: Path | None = None) -> None:
+def show_plans(plans: Sequence[PlanOutput], *, as_json: bool, several: bool = False, other: Path | None = None) -> None:
     """Print the plan; the plans of a multirun one after the other, or below `runs`; or the difference from `other`."""
     if other is not None:
         from milabench.plan.diff import diff_text, plan_diff

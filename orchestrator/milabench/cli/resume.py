@@ -39,26 +39,26 @@ def command(
     found = find_run(folder, run) if run is not None else latest_run(folder)
     holder = holder_of(found.path)
     if holder is not None and holder.detached:
-        from milabench.workflow.attach import adopt, say_that_it_goes_on
+        from milabench.workflow.attach import attach_to_run, say_run_continues
 
         if detach:
-            say_that_it_goes_on(found, holder)
+            say_run_continues(found, holder)
             return DONE
-        code = adopt(found, holder, display=display)
+        code = attach_to_run(found, holder, display=display)
         if code is not None:
             return code
-    from milabench.workflow.execution import Effort
-    from milabench.workflow.resume_run import resume
+    from milabench.workflow.execution import RetryPolicy
+    from milabench.workflow.resume_run import resume_run
 
     go_on = partial(
-        resume,
+        resume_run,
         found.path,
         display=display,
         force=force,
-        effort=Effort(wait=wait, max_retries=max_retries, max_failures=maxfail),
+        effort=RetryPolicy(wait=wait, max_retries=max_retries, max_failures=maxfail),
     )
     if detach:
-        from milabench.workflow.detach import detached
+        from milabench.workflow.detach import run_detached
 
-        return detached("resume", go_on)
+        return run_detached("resume", go_on)
     return go_on()

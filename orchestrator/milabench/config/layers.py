@@ -17,12 +17,12 @@ from milabench.config.source_map import (
     Located,
     Mark,
     MergeError,
-    Source,
-    mapping,
-    merge,
+    SourceLocation,
+    display_value,
+    mapping_at,
+    merge_documents,
     scalar,
     settled,
-    shown,
 )
 from milabench.config.yaml_reader import parse_document
 from milabench.errors import ConfigError, Problem
@@ -87,7 +87,7 @@ class Problems:
         if low is None:
             return high
         try:
-            return merge(low, high)
+            return merge_documents(low, high)
         except MergeError as failure:
             self.add(failure.problem())
             return low
@@ -110,7 +110,7 @@ def parse_override(text: str, folder: str, said: str | None = None) -> Override:
     `said` is how messages call the place; the option itself by default.
     """
     shown_text = f"--override {text!r}" if len(text) <= 200 else f"--override {text[:197]!r}..."
-    source = Source(said or shown_text, folder)
+    source = SourceLocation(said or shown_text, folder)
     mark = Mark(source, 0, 0)
     left, value = _split_at_equals(text)
     way_out = "write it as benchmark.key=value"
@@ -136,7 +136,7 @@ def parse_override(text: str, folder: str, said: str | None = None) -> Override:
 def _placed(node: Located, mark: Mark) -> Located:
     value = node.value
     if type(value) is dict:
-        return mapping({key: _placed(child, mark) for key, child in value.items()}, mark)
+        return mapping_at({key: _placed(child, mark) for key, child in value.items()}, mark)
     if type(value) is list:
         return Located([_placed(child, mark) for child in value], mark, flags=node.flags)
     return scalar(value, mark)
@@ -163,7 +163,7 @@ def fold(
     file_keys = {key: entries.pop(key, None) for key in FILE_KEYS}
     for key, node in list(entries.items()):
         if type(node.value) is not dict:
-            what = f"expected a mapping, got {shown(node)}"
+            what = f"expected a mapping, got {display_value(node)}"
             way_out = "a benchmark is a name with keys below it"
             problems.add(Problem(where=str(node.mark), path=key, what=what, way_out=way_out))
             del entries[key]
@@ -246,7 +246,7 @@ class _Inheritance:
 
     def _note(self, name: str, override: Override, length: int) -> None:
         if length == len(override.keys) and type(override.value.value) is not dict:
-            what = f"expected a mapping for {name}, got {shown(override.value)}"
+            what = f"expected a mapping for {name}, got {display_value(override.value)}"
             way_out = f"name a key: {name}.key=value"
             self.problems.add(Problem(where=str(override.mark), path=name, what=what, way_out=way_out))
             return
@@ -322,7 +322,7 @@ class _Inheritance:
         parent = parent_node.value
         path = f"{name}.inherits"
         if not isinstance(parent, str):
-            what = f"expected the name of a benchmark or template, got {shown(parent_node)}"
+            what = f"expected the name of a benchmark or template, got {display_value(parent_node)}"
             self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what))
             return None
         if parent not in self.entries:

@@ -54,12 +54,12 @@ from milabench.config.source_map import (
     Located,
     Mark,
     MergeError,
-    Source,
-    mapping,
-    merge,
+    SourceLocation,
+    display_value,
+    mapping_at,
+    merge_documents,
     plain,
     scalar,
-    shown,
 )
 from milabench.config.yaml_reader import resolve_scalar
 from milabench.errors import ConfigError, Problem
@@ -102,7 +102,7 @@ def parse_suite(
     benchmark; without `tasks`, a driver is. Raises ConfigError with every problem, those noted before included.
     """
     reader = _Reader(problems, env.get("HOME", ""))
-    system_node = folded.system or mapping({}, Mark(Source("", ""), 0, 0))
+    system_node = folded.system or mapping_at({}, Mark(SourceLocation("", ""), 0, 0))
     given_arch = system_node.value.get("arch") if type(system_node.value) is dict else None
     interpolator = Interpolator(_with_arch(system_node, given_arch, arch), env)
     problems.extend(interpolator.system_problems)
@@ -159,7 +159,7 @@ class _Reader:
         if str(node.mark) in self.unresolved:
             return _WRONG
         old = next((before for before in node.replaced if type(before.value) not in (dict, list)), None)
-        replaces = f"it replaces {shown(old)}, set at {old.mark}" if old is not None else ""
+        replaces = f"it replaces {display_value(old)}, set at {old.mark}" if old is not None else ""
         self.problems.add(
             Problem(where=str(mark or node.mark), path=path, what=what, way_out=way_out, replaces=replaces)
         )
@@ -215,7 +215,7 @@ class _Reader:
                 assert_never(kind)
 
     def _expected(self, what: str, node: Located, path: str, way_out: str = "") -> Any:
-        return self.problem(node, path, f"expected {what}, got {shown(node)}", way_out)
+        return self.problem(node, path, f"expected {what}, got {display_value(node)}", way_out)
 
     def _text(self, what: str, node: Located, path: str) -> Any:
         value = node.value
@@ -269,7 +269,7 @@ class _Reader:
             return _WRONG
         if isinstance(kind, Expression):
             try:
-                expr.check(text, where=str(node.mark), path=path)
+                expr.check_expression(text, where=str(node.mark), path=path)
             except ConfigError as error:
                 self.problems.take(error)
                 return _WRONG
@@ -512,7 +512,7 @@ class _Benchmarks:
         if "plan" in own:
             task.pop("plan")
         try:
-            return merge(Located(task, driver.mark), Located(children, node.mark, node.replaced))
+            return merge_documents(Located(task, driver.mark), Located(children, node.mark, node.replaced))
         except MergeError as error:
             self.reader.problems.add(error.problem())
             return None
@@ -534,7 +534,7 @@ class _Benchmarks:
         for warning in task.warnings:
             self.warnings.add(warning)
         plan = {"method": scalar("njobs", BUILT_IN), "n": scalar(1, BUILT_IN)}
-        return {**made, "plan": mapping(plan, BUILT_IN)}
+        return {**made, "plan": mapping_at(plan, BUILT_IN)}
 
     def _metrics_have_patterns(self, name: str, node: Located, metrics: Mapping[str, Any]) -> bool:
         """Whether each metric says what to look for; notes the problem of one that does not."""
@@ -701,7 +701,7 @@ def _gpu(given: Mapping[str, Any] | None) -> GpuConfig:
 def _system(node: Located, arch_is_given: bool, reader: _Reader) -> SystemConfig:
     values = reader.read(SYSTEM, node, "system")
     if values is _WRONG:
-        return SystemConfig(origin=Origins(mapping({}, node.mark)))
+        return SystemConfig(origin=Origins(mapping_at({}, node.mark)))
     nodes = tuple(_node(item) for item in values.get("nodes", ()))
     _check_nodes(nodes, node.value.get("nodes"), reader)
     if nodes and not any(one.main for one in nodes):

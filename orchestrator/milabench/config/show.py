@@ -65,7 +65,7 @@ def plain_benchmark(bench: BenchmarkConfig) -> dict[str, Any]:
     return made
 
 
-def complete_benchmark(bench: BenchmarkConfig) -> dict[str, Any]:
+def benchmark_completions(bench: BenchmarkConfig) -> dict[str, Any]:
     """The benchmark as plain JSON data with every key, defaults included, and its name: what programs are given."""
     made = {one.name: _plain_field(one.name, getattr(bench, one.name)) for one in fields(bench) if one.name != "origin"}
     made["definition"] = _definition(bench.definition)
@@ -242,7 +242,7 @@ def explain(suite: Suite, key: str) -> tuple[str, ...]:
     if name == "system" and name not in suite.benchmarks:
         return _explained(key, rest, suite.system.origin, suite.system.raw)
     bench = _benchmark(suite, name)
-    values = complete_benchmark(bench)
+    values = benchmark_completions(bench)
     values.update(values.pop("options"))
     return _explained(key, rest, bench.origin, values)
 

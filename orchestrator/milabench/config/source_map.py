@@ -28,7 +28,7 @@ Data: TypeAlias = Any
 """None, bool, int, float, str, DELETED, a dict of Located by key, or a list of Located."""
 
 
-class Source(NamedTuple):
+class SourceLocation(NamedTuple):
     """What was read: the name that messages show, and the absolute folder to which its relative paths refer."""
 
     name: str
@@ -40,7 +40,7 @@ class Mark(NamedTuple):
     line).
     """
 
-    source: Source
+    source: SourceLocation
     line: int
     column: int
 
@@ -48,7 +48,7 @@ class Mark(NamedTuple):
         return f"{self.source.name}:{self.line}:{self.column}" if self.line else self.source.name
 
 
-BUILT_IN: Final = Mark(Source("built-in default", ""), 0, 0)
+BUILT_IN: Final = Mark(SourceLocation("built-in default", ""), 0, 0)
 
 
 class WrittenFloat(float):
@@ -112,13 +112,13 @@ class MergeError(Exception):
         return Problem(
             where=str(self.high.mark),
             path=".".join(reversed(self.keys)),
-            what=f"append needs a list to append to, got {shown(self.low)}",
+            what=f"append needs a list to append to, got {display_value(self.low)}",
             way_out="give the whole list",
-            replaces=f"it would extend {shown(self.low)}, set at {self.low.mark}",
+            replaces=f"it would extend {display_value(self.low)}, set at {self.low.mark}",
         )
 
 
-def mapping(children: dict[str, Located], mark: Mark) -> Located:
+def mapping_at(children: dict[str, Located], mark: Mark) -> Located:
     """A mapping node; its flags follow from its children."""
     flags = 0
     for child in children.values():
@@ -146,7 +146,7 @@ def scalar(value: Data, mark: Mark) -> Located:
 def located(value: Any, mark: Mark) -> Located:
     """Plain data as a tree in which every node has the same place."""
     if isinstance(value, dict):
-        return mapping({str(key): located(item, mark) for key, item in value.items()}, mark)
+        return mapping_at({str(key): located(item, mark) for key, item in value.items()}, mark)
     if isinstance(value, list | tuple):
         return sequence([located(item, mark) for item in value], mark)
     return scalar(value, mark)
@@ -162,7 +162,7 @@ def plain(node: Located) -> Any:
     return value
 
 
-def merge(low: Located, high: Located) -> Located:
+def merge_documents(low: Located, high: Located) -> Located:
     """The two trees as one, `high` winning.
 
     Mapping into mapping: recursive. `{append: [...]}` over a list: concatenates. `!delete`: removes. Anything else
@@ -182,7 +182,7 @@ def merge(low: Located, high: Located) -> Located:
                     children[key] = child
                     continue
                 try:
-                    children[key] = merge(old, child)
+                    children[key] = merge_documents(old, child)
                 except MergeError as failure:
                     failure.keys.append(key)
                     raise
@@ -230,7 +230,7 @@ def leaves(node: Located, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
             yield from leaves(child, (*path, str(index)))
 
 
-def shown(node: Located) -> str:
+def display_value(node: Located) -> str:
     """A value as messages show it: scalars as written in YAML, containers by what they are."""
     value = node.value
     if type(value) is dict:

@@ -14,7 +14,16 @@ from typing import Any, Final
 
 import yaml
 
-from milabench.config.source_map import DELETED, Located, Mark, Source, WrittenFloat, mapping, scalar, sequence
+from milabench.config.source_map import (
+    DELETED,
+    Located,
+    Mark,
+    SourceLocation,
+    WrittenFloat,
+    mapping_at,
+    scalar,
+    sequence,
+)
 from milabench.errors import ConfigError, Problem
 
 MAX_BYTES: Final = 64 * 2**20
@@ -71,7 +80,7 @@ class Document:
     warnings: tuple[Problem, ...] = ()
 
 
-def decoded(content: bytes, name: str) -> str:
+def decode_text(content: bytes, name: str) -> str:
     """The text of a file; raises ConfigError, with the place, where it is not UTF-8."""
     if len(content) > MAX_BYTES:
         raise ConfigError(Problem(where=name, path="", what=f"the file is larger than {MAX_BYTES // 2**20} MiB"))
@@ -91,7 +100,7 @@ def decoded(content: bytes, name: str) -> str:
         ) from None
 
 
-def parse_document(text: str, source: Source, *, whole: bool = True) -> Document:
+def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> Document:
     """The document in `text`; an empty one is an empty mapping.
 
     `whole=False` reads the value of an option: places are the option's, and an empty text is null. Raises
@@ -118,7 +127,7 @@ def parse_document(text: str, source: Source, *, whole: bool = True) -> Document
     root = builder.root
     if root is None:
         start = Mark(source, 1 if whole else 0, 1)
-        root = mapping({}, start) if whole else scalar(None, start)
+        root = mapping_at({}, start) if whole else scalar(None, start)
     return Document(root=root, warnings=tuple(builder.warnings))
 
 
@@ -183,7 +192,7 @@ class _Frame:
 class _Builder:
     """Takes the events of one document and builds its value."""
 
-    def __init__(self, source: Source, whole: bool) -> None:
+    def __init__(self, source: SourceLocation, whole: bool) -> None:
         self.source = source
         self.whole = whole
         self.root: Located | None = None
@@ -359,7 +368,7 @@ class _Builder:
                 before = () if hidden is None else (hidden, *hidden.replaced)
                 merged[key] = Located(child.value, child.mark, (*child.replaced, *before), child.flags, key=child.key)
             children = merged
-        node = mapping(children, frame.mark)
+        node = mapping_at(children, frame.mark)
         if frame.skipped:
             self._close_anchor(frame.anchor, node, frame.size)
             self.frames[-1].key = ""

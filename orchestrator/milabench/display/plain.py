@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TextIO
 
-from milabench.display.status_text import Tally, ending_of, lines_of, progress_of, rate_of
+from milabench.display.status_text import Tally, ending_of, lines_of, progress_text, rate_text
 from milabench.plan.model import Plan
 
 
@@ -55,7 +55,7 @@ class Plain:
         told = self._told.get(step)
         if told is not None and now - told < self._every_s:
             return
-        known = ", ".join(part for part in (progress_of(self._last[step]), rate_of(self._last[step])) if part)
+        known = ", ".join(part for part in (progress_text(self._last[step]), rate_text(self._last[step])) if part)
         if known:
             self._told[step] = now
             first = "" if told is not None else "first observation, "
@@ -71,7 +71,7 @@ class Plain:
         """Say how, how fast and after how long."""
         self._tally.count(step, outcome)
         parts = [ending_of(outcome, reason)]
-        rate = rate_of(self._last.pop(step, {}))
+        rate = rate_text(self._last.pop(step, {}))
         if rate:
             parts.append(rate)
         began = self._started.pop(step, None)

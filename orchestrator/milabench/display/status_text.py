@@ -38,7 +38,7 @@ class Tally:
         return f"{self.done}/{self.planned} done" + (f": {told}" if told else "")
 
 
-def rate_of(last: Mapping[str, Any]) -> str:
+def rate_text(last: Mapping[str, Any]) -> str:
     """`812.40 images/s`; empty when there is no rate."""
     rate = last.get("rate")
     if isinstance(rate, bool) or not isinstance(rate, int | float):
@@ -54,7 +54,7 @@ def shortened(number: float) -> str:
     return f"{number:.1f}" if size >= 1000 else f"{number:.2f}" if size >= 10 else f"{number:.4f}"
 
 
-def progress_of(last: Mapping[str, Any]) -> str:
+def progress_text(last: Mapping[str, Any]) -> str:
     """`20/60`; `75 steps` when there are enough of them, and only time is wanted; empty when nothing is known."""
     match last.get("progress"):
         case [int(made), int(wanted)] if made < wanted:

@@ -6,6 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
+def as_mapping(value: Any) -> Mapping[str, Any]:
     """The value when it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}

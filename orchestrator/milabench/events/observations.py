@@ -90,7 +90,7 @@ _PRINTED = msgspec.json.Decoder(_Printed)
 _LINE = b'{"event":"line",'
 
 
-def decoded(lines: bytes, step: str) -> Iterator[Seen]:
+def decode_lines(lines: bytes, step: str) -> Iterator[Seen]:
     """What whole lines say: plain observations in batches, all else event by event; see `Run.batches`."""
     batch = _batch(lines)
     if batch is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from milabench.events.model import Data, Event
-from milabench.events.numbers import number
+from milabench.events.numbers import finite_number
 from milabench.events.observations import Seen
 
 NAN = math.nan
@@ -219,5 +219,5 @@ def share_of(reasons: Iterable[tuple[str, ...] | None], wanted: frozenset[str]) 
 
 
 def _number(value: Any) -> float:
-    found = number(value)
+    found = finite_number(value)
     return NAN if found is None else found

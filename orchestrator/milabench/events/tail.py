@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from milabench.errors import RecordError
-from milabench.events.rundir import reason
+from milabench.events.rundir import os_reason
 
 
 class Appended:
@@ -28,7 +28,7 @@ class Appended:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise RecordError(f"{self._path}: cannot be read: {reason(error)}") from None
+            raise RecordError(f"{self._path}: cannot be read: {os_reason(error)}") from None
         self._offset += len(piece)
         *lines, self._rest = (self._rest + piece).split(b"\n")
         return lines

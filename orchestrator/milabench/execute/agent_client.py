@@ -17,18 +17,18 @@ from typing import Any, Protocol, cast
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.execute.api import (
+    BarrierEvent,
     Cancelled,
     Emit,
     Exit,
     Failed,
     Frame,
     Holder,
-    Order,
     Outcome,
     Passed,
-    Serving,
+    ServerReady,
     Started,
-    Together,
+    StepRequest,
     Waiting,
 )
 from milabench.facts.probe import agent_command
@@ -189,11 +189,11 @@ class AgentLink:
             case "ready":
                 watched = self._steps.get(header["step"])
                 if watched is not None:
-                    watched.emit(Serving(step=header["step"]))
+                    watched.emit(ServerReady(step=header["step"]))
             case "at-barrier" | "measured" as kind:
                 watched = self._steps.get(header["step"])
                 if watched is not None:
-                    watched.emit(Together(step=header["step"], at="barrier" if kind == "at-barrier" else "end"))
+                    watched.emit(BarrierEvent(step=header["step"], at="barrier" if kind == "at-barrier" else "end"))
             case "ended":
                 watched = self._steps.pop(header["step"], None)
                 if watched is not None and not watched.ended.done():
@@ -259,7 +259,7 @@ class AgentNode:
         """The node's name in the plan."""
         return self._name
 
-    async def run(self, order: Order, emit: Emit) -> Outcome:
+    async def run(self, order: StepRequest, emit: Emit) -> Outcome:
         """Carries out one step; see Executor."""
         step, link = order.step.id, None
         try:
@@ -391,12 +391,12 @@ class AgentNode:
                     raise Unreachable(f"{self._name}: the agent did not start: {lost}") from None
             return self._link
 
-    def _refused(self, order: Order, emit: Emit, error: str) -> Outcome:
+    def _refused(self, order: StepRequest, emit: Emit, error: str) -> Outcome:
         outcome = Failed(step=order.step.id, why="environment", detail=error, attempt=order.attempt)
         emit(Frame(kind="rec", step=order.step.id, payload=self._end_record(order, outcome)))
         return outcome
 
-    async def _lost(self, order: Order, emit: Emit, link: AgentLink | None, how: str) -> Outcome:
+    async def _lost(self, order: StepRequest, emit: Emit, link: AgentLink | None, how: str) -> Outcome:
         """The outcome when the agent went away: what it left is swept, and we write the last record in its place."""
         detail = how
         if link is not None:
@@ -408,7 +408,7 @@ class AgentNode:
         emit(Frame(kind="rec", step=order.step.id, payload=self._end_record(order, outcome)))
         return outcome
 
-    def _end_record(self, order: Order, outcome: Failed) -> bytes:
+    def _end_record(self, order: StepRequest, outcome: Failed) -> bytes:
         now = round(self._clock(), 6)
         data = {
             "command": list(order.step.argv),
@@ -499,7 +499,7 @@ def _ending(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-def _request(order: Order, there: Mapping[str, str | None]) -> dict[str, object]:
+def _request(order: StepRequest, there: Mapping[str, str | None]) -> dict[str, object]:
     step = order.step
     values = {name: value for name, value in {**order.values, **there}.items() if value is not None}
     return {
@@ -540,7 +540,7 @@ def _barrier_s(config: Mapping[str, Any]) -> float | None:
     return measure.get("barrier_timeout_s") if isinstance(measure, Mapping) and measure.get("barrier") else None
 
 
-def _outcome(order: Order, ended: Mapping[str, Any]) -> Outcome:
+def _outcome(order: StepRequest, ended: Mapping[str, Any]) -> Outcome:
     counts = ended.get("counts") or {}
     seen = Exit(
         return_code=ended.get("return_code"),

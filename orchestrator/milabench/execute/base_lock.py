@@ -20,7 +20,7 @@ FILE = ".milabench.lock"
 
 
 @contextlib.contextmanager
-def hold(
+def hold_base(
     base: Path,
     purpose: str,
     *,

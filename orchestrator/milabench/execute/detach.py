@@ -29,7 +29,7 @@ _PATIENCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parted:
+class DetachedProcess:
     """What the process that stayed in the terminal heard of the one that left.
 
     `run` is the directory of the run that it carries out, None when it ended before that began; `code` is how it ended,
@@ -40,7 +40,7 @@ class Parted:
     code: int | None
 
 
-class Tether:
+class DetachHandover:
     """What ties the process that left to the one that stayed, until it lets go: that one tells all that it says."""
 
     def __init__(self, said: int, word: int) -> None:
@@ -97,7 +97,7 @@ class _Voice(io.TextIOBase):
         return len(text)
 
 
-def part() -> Tether | Parted:
+def fork_detached() -> DetachHandover | DetachedProcess:
     """Makes two processes of this one. The tether in the one that leaves; in the other, when that is over, how it parted.
 
     Until the one that left lets go, or ends, the other passes on what it says, and signals to it: SIGINT and SIGTERM mean
@@ -120,7 +120,7 @@ def part() -> Tether | Parted:
         _put(os.open(os.devnull, os.O_RDONLY), 0)
         for end in (_OUT, _ERR):
             os.dup2(says, end)
-        return Tether(says, gives)
+        return DetachHandover(says, gives)
 
 
 def _end_threads() -> None:
@@ -132,7 +132,7 @@ def _end_threads() -> None:
                 raise UsageError(f"--detach: the thread {thread.name} of this Python does not end; use nohup instead")
 
 
-def _listen(pid: int, said: int, word: int) -> Parted:
+def _listen(pid: int, said: int, word: int) -> DetachedProcess:
     """Tells what the other process says until it lets go or ends; waits for its end when it was asked to end meanwhile."""
     asked: list[None] = []
 
@@ -152,8 +152,8 @@ def _listen(pid: int, said: int, word: int) -> Parted:
         run = os.read(word, _PIECE)
         where = Path(os.fsdecode(run)) if run else None
         if where is not None and not asked:
-            return Parted(run=where, code=None)
-        return Parted(run=where, code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            return DetachedProcess(run=where, code=None)
+        return DetachedProcess(run=where, code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 def _tell(said: int) -> bool:

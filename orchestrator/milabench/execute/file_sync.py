@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from milabench.errors import Unreachable
 from milabench.execute.agent_bootstrap import Channel
-from milabench.execute.remote_host import Machine
+from milabench.execute.remote_host import RemoteHost
 
 PIECE_BYTES = 1 << 20
 LEFT_OUT = ("__pycache__", ".git", ".milabench-parts")
@@ -32,7 +32,7 @@ class Sent:
     removed: int
 
 
-class Desk:
+class RemoteFiles:
     """Who answers about files on another machine; requests go one after the other."""
 
     def __init__(self, name: str, channel: Channel) -> None:
@@ -41,7 +41,7 @@ class Desk:
         self._turn = asyncio.Lock()
 
     @classmethod
-    async def open(cls, machine: Machine) -> Desk:
+    async def open(cls, machine: RemoteHost) -> RemoteFiles:
         """One on a machine. Raises Unreachable."""
         return cls(machine.name, await machine.agent("files"))
 
@@ -159,7 +159,7 @@ def _entry(path: Path, name: str, *, thorough: bool) -> list[Any] | None:
 
 
 async def storages(
-    desks: Mapping[str, Desk], bases: Mapping[str, str], here: Path
+    desks: Mapping[str, RemoteFiles], bases: Mapping[str, str], here: Path
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Which nodes share a file system, and why the base of a node cannot be used.
 
@@ -193,5 +193,5 @@ async def storages(
         ours.unlink(missing_ok=True)
 
 
-async def _looked(desk: Desk, base: str, token: str, marks: Sequence[str]) -> tuple[bool, ...]:
+async def _looked(desk: RemoteFiles, base: str, token: str, marks: Sequence[str]) -> tuple[bool, ...]:
     return await desk.look([f"{base}/{mark}" for mark in (f"{token}-here", *marks)])

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from milabench.errors import Unreachable
-from milabench.execute.file_sync import Desk, storages
-from milabench.execute.interrupts import HeldLoop
-from milabench.execute.remote_host import Machine, open_all
+from milabench.execute.file_sync import RemoteFiles, storages
+from milabench.execute.interrupts import ReusableLoop
+from milabench.execute.remote_host import RemoteHost, open_all
 from milabench.execute.ssh import Address
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class HostReport:
     """What a machine says of itself, or why it says nothing.
 
     `behind_s` is by how much its clock is certainly behind ours (negative: ahead), 0 when the answer took longer than that.
@@ -33,20 +33,20 @@ class Told:
     why: str = ""
 
 
-class Reach:
+class HostPool:
     """The machines that a command reaches: one connection to each, from the first question on it to `close`.
 
     The connections live in one event loop, which rests while the command does other things.
     """
 
     def __init__(self) -> None:
-        self._machines: dict[Address, Machine] = {}
-        self._loop = HeldLoop()
+        self._machines: dict[Address, RemoteHost] = {}
+        self._loop = ReusableLoop()
 
-    def machine(self, address: Address) -> Machine:
+    def machine(self, address: Address) -> RemoteHost:
         """The machine at an address, the same one whenever it is asked for."""
         known = replace(address, accept_new=False)  # whether its key may be recorded makes it no other machine
-        return self._machines.setdefault(known, Machine(address))
+        return self._machines.setdefault(known, RemoteHost(address))
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """What `main()` returns; see `HeldLoop.run`."""
@@ -71,21 +71,21 @@ class Reach:
             self._loop.close()
 
 
-async def reached(machines: Sequence[Machine]) -> tuple[dict[str, Machine], dict[str, str]]:
+async def connect_all(machines: Sequence[RemoteHost]) -> tuple[dict[str, RemoteHost], dict[str, str]]:
     """The machines that can be reached, by name, and why the others cannot."""
     why = await open_all(machines)
     return {machine.name: machine for machine in machines if machine.name not in why}, why
 
 
-async def ask_all(
-    machines: Mapping[str, Machine],
+async def query_all(
+    machines: Mapping[str, RemoteHost],
     bases: Mapping[str, str],
     here: Path,
     *,
     clock: Callable[[], float] = time.time,
-) -> dict[str, Told]:
+) -> dict[str, HostReport]:
     """What every machine says of itself; all are asked at the same time."""
-    async with desks_on(list(machines.values())) as (desks, closed):
+    async with remote_files_of(list(machines.values())) as (desks, closed):
         asked = await asyncio.gather(*(_ask(desk, bases[name], clock) for name, desk in desks.items()))
         told = dict(zip(desks, asked, strict=True))
         shared, unusable = await storages({name: desks[name] for name in desks if not told[name].why}, bases, here)
@@ -93,29 +93,31 @@ async def ask_all(
     return {
         name: replace(told[name], storage=shared.get(name, name), why=told[name].why or why.get(name, ""))
         if name in told
-        else Told(why=why[name])
+        else HostReport(why=why[name])
         for name in machines
     }
 
 
-async def _ask(desk: Desk, base: str, clock: Callable[[], float]) -> Told:
+async def _ask(desk: RemoteFiles, base: str, clock: Callable[[], float]) -> HostReport:
     began = clock()
     try:
         facts = await desk.facts(base)
     except Unreachable as error:
-        return Told(why=str(error))
+        return HostReport(why=str(error))
     ended, said = clock(), float(facts.get("time") or 0.0)
-    return Told(facts=facts, behind_s=began - said if said < began else min(0.0, ended - said))
+    return HostReport(facts=facts, behind_s=began - said if said < began else min(0.0, ended - said))
 
 
 @contextlib.asynccontextmanager
-async def desks_on(machines: Sequence[Machine]) -> AsyncIterator[tuple[dict[str, Desk], dict[str, str]]]:
+async def remote_files_of(
+    machines: Sequence[RemoteHost],
+) -> AsyncIterator[tuple[dict[str, RemoteFiles], dict[str, str]]]:
     """Somebody who answers about files on each machine, by name, and why there is nobody on the others."""
     why: dict[str, str] = {}
 
-    async def opened(machine: Machine) -> Desk | None:
+    async def opened(machine: RemoteHost) -> RemoteFiles | None:
         try:
-            return await Desk.open(machine)
+            return await RemoteFiles.open(machine)
         except Unreachable as error:
             why[machine.name] = str(error)
             return None
@@ -128,7 +130,7 @@ async def desks_on(machines: Sequence[Machine]) -> AsyncIterator[tuple[dict[str,
             desk.close()
 
 
-async def links(machines: Sequence[tuple[Machine, str]], seconds: float = 0.3) -> dict[str, Mapping[str, Any]]:
+async def link_speeds(machines: Sequence[tuple[RemoteHost, str]], seconds: float = 0.3) -> dict[str, Mapping[str, Any]]:
     """What each machine's connection to the next is like, `{"round_trip_s", "bytes_per_s"}` or `{"error"}`, one at a time.
 
     Each machine comes with the address at which the others reach it.
@@ -142,7 +144,7 @@ async def links(machines: Sequence[tuple[Machine, str]], seconds: float = 0.3) -
     return found
 
 
-async def _link(near: Machine, far: Machine, ip: str, seconds: float) -> Mapping[str, Any]:
+async def _link(near: RemoteHost, far: RemoteHost, ip: str, seconds: float) -> Mapping[str, Any]:
     try:
         listening = await far.agent("link")
         port = str(json.loads(await listening.reader.readline())["port"])

@@ -30,7 +30,7 @@ PATIENCE_S = 1.0
 AGAIN_S = 0.001
 
 
-class Asked(KeyboardInterrupt):
+class InterruptRequested(KeyboardInterrupt):
     """Somebody asked the command to end.
 
     A class of our own, because Python ends a process by SIGINT, whatever it says, once a plain KeyboardInterrupt has left a
@@ -85,7 +85,7 @@ class Interrupts:
             self._kept.append(number)
         elif self._asked is None or number == signal.SIGALRM:
             self._asked = time.monotonic()
-            raise Asked
+            raise InterruptRequested
         elif time.monotonic() - self._asked > PATIENCE_S:
             # Tidying up hangs. What is left is what `kill -9` leaves, and found as that is.
             os.write(2, b"interrupted\n")
@@ -140,7 +140,7 @@ class Interrupts:
 
     def _on_unraisable(self, unraisable: UnraisableHookArgs) -> None:
         """Python drops what is raised in a finaliser or a weak reference's callback: there we raise again, a little later."""
-        if issubclass(unraisable.exc_type, Asked):
+        if issubclass(unraisable.exc_type, InterruptRequested):
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
         else:
             sys.__unraisablehook__(unraisable)
@@ -152,7 +152,7 @@ def interrupts() -> Interrupts:
     return next((handler for handler in handlers if isinstance(handler, Interrupts)), Interrupts())
 
 
-def run_held(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def run_deferring_signals(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """What `asyncio.run(main())` returns, with signals held from before there is a loop until there is none."""
     import asyncio
 
@@ -160,7 +160,7 @@ def run_held(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return asyncio.run(main())
 
 
-class HeldLoop:
+class ReusableLoop:
     """An event loop that rests between what is run in it; signals are held while it does anything, as `run_held` holds them."""
 
     def __init__(self) -> None:

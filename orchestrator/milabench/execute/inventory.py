@@ -43,7 +43,7 @@ def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
     return isinstance(said, dict) and said.get("digest") == spec.digest and (folder / "bin" / "python").exists()
 
 
-def is_ready(dirs: Dirs, spec: VenvSpec) -> bool:
+def is_linked(dirs: Dirs, spec: VenvSpec) -> bool:
     """The environment is complete and its group's link leads to it."""
     link = venv_link(dirs, spec.group)
     return link.is_symlink() and link.resolve() == store_folder(dirs, spec).resolve() and is_complete(dirs, spec)

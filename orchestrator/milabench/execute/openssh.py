@@ -86,7 +86,7 @@ class OpensshConnection:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-async def connect(address: Address) -> OpensshConnection:
+async def connect_openssh(address: Address) -> OpensshConnection:
     """A master connection to a machine. Raises Unreachable, with the node's name and what ssh said."""
     if shutil.which("ssh") is None:
         raise Unreachable(f"{address.name}: no ssh on PATH; transport: asyncssh needs none")

@@ -20,7 +20,7 @@ BEAT_S = 4.0
 ASK_S = 60.0
 
 
-class Machine:
+class RemoteHost:
     """A machine; every conversation with it goes over one connection."""
 
     def __init__(self, address: Address) -> None:
@@ -77,7 +77,7 @@ class Machine:
 
     async def sweep(self, *markers: str, grace_s: float = 5.0) -> str:
         """Ends what carries these markers there; one line about it. Raises Unreachable."""
-        return told(await self.ask("sweep", *markers, "--grace", str(grace_s), within_s=ASK_S + grace_s))
+        return sweep_text(await self.ask("sweep", *markers, "--grace", str(grace_s), within_s=ASK_S + grace_s))
 
     async def close(self) -> None:
         """Ends the connection."""
@@ -86,7 +86,7 @@ class Machine:
             self._connection = None
 
 
-def told(answer: Mapping[str, Any]) -> str:
+def sweep_text(answer: Mapping[str, Any]) -> str:
     """What a sweep came to, in a line."""
     left = [f"{one['pid']} ({one['command']})" for one in answer["left"]]
     if left:
@@ -100,7 +100,7 @@ def node_marker(marker: str, node: str) -> str:
 
 
 def remote_node(
-    machine: Machine,
+    machine: RemoteHost,
     marker: str,
     *,
     grace_s: float = 5.0,
@@ -130,12 +130,12 @@ def remote_node(
     return AgentNode(machine.name, open_link, sweep, values={"path": None, **(values or {})})
 
 
-async def open_all(machines: Sequence[Machine]) -> dict[str, str]:
+async def open_all(machines: Sequence[RemoteHost]) -> dict[str, str]:
     """Opens every connection at the same time; why it failed, by node, for those that cannot be reached."""
     # A jump host answers a few logins at a time (sshd's MaxStartups) and drops the others.
     through = {machine.address.proxy_jump: asyncio.Semaphore(8) for machine in machines}
 
-    async def opened(machine: Machine) -> tuple[str, str]:
+    async def opened(machine: RemoteHost) -> tuple[str, str]:
         gate = through[machine.address.proxy_jump] if machine.address.proxy_jump else contextlib.nullcontext()
         async with gate:
             try:

@@ -14,11 +14,11 @@ from functools import cache
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed, MilabenchError
-from milabench.execute.api import Failed, Frame, Order, Progress
-from milabench.execute.file_sync import Desk
-from milabench.execute.remote_host import Machine, remote_node
+from milabench.execute.api import Failed, Frame, Progress, StepRequest
+from milabench.execute.file_sync import RemoteFiles
+from milabench.execute.remote_host import RemoteHost, remote_node
 from milabench.execute.venv import InstallOptions, VenvBroken, install_venvs
-from milabench.execute.venv import Progress as Stage
+from milabench.execute.venv import InstallProgress as Stage
 from milabench.plan.dirs import Dirs
 from milabench.plan.model import Step
 from milabench.plan.venvs import VenvSpec
@@ -36,7 +36,7 @@ _LOOK = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class RemoteInstallJob:
     """What to build there."""
 
     specs: tuple[VenvSpec, ...]
@@ -49,7 +49,7 @@ class Job:
 
 
 @cache
-def packed() -> bytes:
+def packed_installer() -> bytes:
     """This package, as far as building environments needs it, and what it imports, in one file that Python runs."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
@@ -72,8 +72,14 @@ def _files() -> Iterator[tuple[str, bytes]]:
         yield f"packaging/{path.relative_to(folder).as_posix()}", path.read_bytes()
 
 
-async def install_there(
-    machine: Machine, desk: Desk, job: Job, scratch: Path, *, uv: Path | None, say: Callable[[str], object]
+async def install_remotely(
+    machine: RemoteHost,
+    desk: RemoteFiles,
+    job: RemoteInstallJob,
+    scratch: Path,
+    *,
+    uv: Path | None,
+    say: Callable[[str], object],
 ) -> None:
     """Builds the job's environments on a machine; `scratch` is a folder here, `uv` our program when it runs there too.
 
@@ -82,8 +88,8 @@ async def install_there(
     place = f"{job.dirs.cache}/install"
     tools = scratch / machine.name
     tools.mkdir(parents=True)
-    program = f"milabench-{hashlib.sha256(packed()).hexdigest()[:12]}.pyz"
-    (tools / program).write_bytes(packed())
+    program = f"milabench-{hashlib.sha256(packed_installer()).hexdigest()[:12]}.pyz"
+    (tools / program).write_bytes(packed_installer())
     if uv is not None:
         os.link(uv, tools / "uv") if uv.stat().st_dev == tools.stat().st_dev else (tools / "uv").symlink_to(uv)
     (tools / "job").write_bytes(pickle.dumps(job))
@@ -109,7 +115,7 @@ async def install_there(
                 say(f"{machine.name}: {text.strip()}")
 
     async with remote_node(machine, f"install-{os.getpid()}-{hashlib.sha256(os.urandom(8)).hexdigest()[:8]}") as node:
-        outcome = await node.run(Order(step=step), emit)
+        outcome = await node.run(StepRequest(step=step), emit)
     if isinstance(outcome, Failed):
         told = [line.removeprefix("error: ") for line in words if line.startswith("error: ")]
         raise EnvironmentFailed("\nerror: ".join(f"{machine.name}: {line}" for line in told or [outcome.detail]))

@@ -24,7 +24,7 @@ from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import is_fetched, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, mask, pip_settings
-from milabench.execute.venv import Progress, Report, held, make_folder
+from milabench.execute.venv import InstallProgress, Report, hold_lock, make_folder
 from milabench.plan.dirs import Dirs
 from milabench.plan.install import source_json
 
@@ -85,11 +85,11 @@ def fetch_sources(
         try:
             is_new = force or not is_fetched(dirs, source)
             if is_new:
-                report(Progress(subject=source.folder, stage="fetching"))
+                report(InstallProgress(subject=source.folder, stage="fetching"))
                 fetch(source, dirs, where, environ, force=force)
-                report(Progress(subject=source.folder, stage="ready"))
+                report(InstallProgress(subject=source.folder, stage="ready"))
         except EnvironmentFailed as error:
-            report(Progress(subject=source.folder, stage="failed", detail=str(error)))
+            report(InstallProgress(subject=source.folder, stage="failed", detail=str(error)))
             return SourceBroken(folder=source.folder, why=str(error))
         return SourceReady(folder=source.folder, path=source_folder(dirs, source), is_new=is_new)
 
@@ -108,7 +108,7 @@ def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str]
     """The folder of the program, fetched unless it is there. Raises EnvironmentFailed."""
     code = make_folder(Path(dirs.code))
     folder = source_folder(dirs, source)
-    with held(code / f".{source.folder}.lock"):
+    with hold_lock(code / f".{source.folder}.lock"):
         if is_fetched(dirs, source) and not force:
             return folder
         building = Path(tempfile.mkdtemp(prefix=f".{source.folder}.", dir=code))
@@ -116,7 +116,7 @@ def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str]
             fresh = building / source.folder
             match source:
                 case PyPI():
-                    unpack(archive(source, where, environ), source.file, fresh)
+                    unpack_release(cached_archive(source, where, environ), source.file, fresh)
                 case Git():
                     _clone(source, fresh, environ)
             source_marker(dirs, source).unlink(missing_ok=True)
@@ -133,7 +133,7 @@ def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str]
     return folder
 
 
-def archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> Path:
+def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> Path:
     """The release file in the user's cache, fetched unless it is there and unaltered. Raises EnvironmentFailed."""
     cache = make_folder(cache_home(environ) / "milabench" / "archives")
     kept = cache / source.sha256
@@ -167,7 +167,7 @@ def sha256_of(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def unpack(archive_file: Path, name: str, into: Path) -> None:
+def unpack_release(archive_file: Path, name: str, into: Path) -> None:
     """Unpack a release file into a new folder: a wheel as it is, an sdist without its one outer folder.
 
     Raises EnvironmentFailed when the archive is broken, or a member of it would land outside.

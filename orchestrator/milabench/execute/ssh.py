@@ -174,7 +174,7 @@ class SshConnection:
             await asyncio.wait_for(self._connection.wait_closed(), 5.0)
 
 
-async def connect(address: Address) -> SshConnection:
+async def connect_asyncssh(address: Address) -> SshConnection:
     """A connection to a machine. Raises Unreachable, with the node's name and the way out."""
     import asyncssh
 

@@ -10,7 +10,7 @@ from milabench.plan.model import Step
 
 
 @dataclass(slots=True, kw_only=True)
-class Gathering:
+class GroupBarrier:
     """The steps of a group that wait for each other across nodes, by id; one that has ended is waited for no longer.
 
     `limit_s` is how long the first that is ready waits for the last, in seconds; None: for ever.
@@ -47,14 +47,14 @@ class Gathering:
         return is_open and all(step in self.measured for step in self.live)
 
 
-def gathering(steps: Sequence[Step]) -> Gathering | None:
+def group_barrier(steps: Sequence[Step]) -> GroupBarrier | None:
     """The steps of a group that start to measure at the same time on several nodes; None when there are none."""
     measures: dict[str, Any] = {step.id: step.config.get("measure") for step in steps}
     waiting = [step for step in steps if isinstance(found := measures[step.id], Mapping) and found.get("barrier")]
     if len({step.node for step in waiting}) < 2:
         return None
     limits = [limit for step in waiting if (limit := measures[step.id].get("barrier_timeout_s")) is not None]
-    return Gathering(
+    return GroupBarrier(
         group=waiting[0].group or waiting[0].id,
         nodes={step.id: step.node for step in waiting},
         limit_s=max(limits, default=None),

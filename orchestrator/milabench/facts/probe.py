@@ -27,7 +27,7 @@ def agent_command(*words: str, python: str = sys.executable) -> list[str]:
     return [python, "-u", "-I", "-S", "-c", _IMPORTED, str(AGENT), *words]
 
 
-class Asked:
+class LocalProbe:
     """A machine that was asked what it is; there is work to do until it has answered."""
 
     def __init__(self) -> None:
@@ -43,16 +43,16 @@ class Asked:
         if self._process.returncode != 0:
             last = (errors.strip().splitlines() or ["no answer"])[-1]
             raise Unreachable(f"local: the agent could not describe this machine: {last}")
-        return parse(json.loads(said))
+        return parse_facts(json.loads(said))
 
 
 @cache
-def this_machine() -> Asked:
+def this_machine() -> LocalProbe:
     """The machine we are on, asked when this is first called, and once in the life of a command."""
-    return Asked()
+    return LocalProbe()
 
 
-def parse(answer: Mapping[str, Any], *, name: str = "local") -> Node:
+def parse_facts(answer: Mapping[str, Any], *, name: str = "local") -> Node:
     """The agent's answer to `facts` as a Node; what it could not find out stays empty, with the reason in `details`."""
     devices = tuple(
         Device(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from milabench.errors import RecordError
-from milabench.events.rundir import MANIFEST, RunWriter, create, open_run
+from milabench.events.rundir import MANIFEST, RunWriter, create_run, open_run
 
 # `HF_TOKEN=...` in a command line that was recorded: the name may stay, the value may not.
 _VARIABLE = re.compile(rb"\b([A-Z][A-Z0-9_]*)=([^\s\"'\\]+)")
@@ -21,7 +21,7 @@ IsSecret = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ForeignStep:
     """One step of a run that arrives: what the plan will say of it, how it ended, its records and what it printed.
 
     A file is read when it is written anew: a run may be larger than the memory.
@@ -38,7 +38,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class ForeignRun:
     """A whole run that arrives; `origin` says in which format it came and from where, `digest` tells it from others."""
 
     name: str
@@ -47,7 +47,7 @@ class Arrival:
     origin: str
     version: str
     system: Mapping[str, Any]
-    steps: Sequence[Step]
+    steps: Sequence[ForeignStep]
     digest: str
 
 
@@ -61,13 +61,13 @@ class Imported:
     masked: int = 0
 
 
-def write(arrival: Arrival, base: Path, is_secret: IsSecret) -> Imported:
+def write_foreign_run(arrival: ForeignRun, base: Path, is_secret: IsSecret) -> Imported:
     """Make the run directory; the values of secret variables are masked. Raises RecordError when it cannot be written."""
     benches = len({step.bench for step in arrival.steps})
     known = _imported_before(base, arrival.digest)
     if known is not None:
         return Imported(path=known, is_new=False, benchmarks=benches)
-    writer = create(base, arrival.name, arrival.when, clock=arrival.when.timestamp)
+    writer = create_run(base, arrival.name, arrival.when, clock=arrival.when.timestamp)
     try:
         masked = _write(writer, arrival, is_secret)
     except OSError as error:
@@ -91,7 +91,7 @@ def at(seconds: float | None) -> datetime:
         return datetime.fromtimestamp(0.0, tz=UTC)
 
 
-def _write(writer: RunWriter, arrival: Arrival, is_secret: IsSecret) -> int:
+def _write(writer: RunWriter, arrival: ForeignRun, is_secret: IsSecret) -> int:
     writer.write_manifest(
         {
             "phase": "run",
@@ -112,11 +112,11 @@ def _write(writer: RunWriter, arrival: Arrival, is_secret: IsSecret) -> int:
     count = 0
     for step in arrival.steps:
         content = step.records if isinstance(step.records, bytes) else step.records.read_bytes()
-        records, masked = without_secrets(content, is_secret)
+        records, masked = mask_secrets(content, is_secret)
         writer.append(step.id, records)
         count += masked
         for ending, path in step.outputs.items():
-            text, masked = without_secrets(path.read_bytes(), is_secret)
+            text, masked = mask_secrets(path.read_bytes(), is_secret)
             (writer.path / f"{step.id}.{ending}").write_bytes(text)
             count += masked
         told = {"outcome": step.outcome, "why": step.why, "detail": step.detail}
@@ -127,7 +127,7 @@ def _write(writer: RunWriter, arrival: Arrival, is_secret: IsSecret) -> int:
     return count
 
 
-def without_secrets(content: bytes, is_secret: IsSecret) -> tuple[bytes, int]:
+def mask_secrets(content: bytes, is_secret: IsSecret) -> tuple[bytes, int]:
     """(the text with `***` for the values of secret variables, how many there were)."""
     masked = 0
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from milabench.analysis.summary import BenchSummary, Summary
-from milabench.events.json_access import mapping
+from milabench.events.json_access import as_mapping
 
 Row = tuple[Any, ...]
 
@@ -88,9 +88,9 @@ def rows(summary: Summary, told: Mapping[str, Any], identity: str) -> RunRows:
     text = json.dumps(told, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     listed = summary.system.get("nodes")
-    nodes = [mapping(node) for node in listed] if isinstance(listed, list) else []
+    nodes = [as_mapping(node) for node in listed] if isinstance(listed, list) else []
     devices = [
-        mapping(device) for node in nodes for device in (node.get("devices") or ()) if isinstance(device, Mapping)
+        as_mapping(device) for node in nodes for device in (node.get("devices") or ()) if isinstance(device, Mapping)
     ]
     run: Row = (
         identity,

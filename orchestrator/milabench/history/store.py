@@ -26,7 +26,7 @@ class Cursor(Protocol):
     def fetchone(self) -> Row | None: ...
 
 
-class Connection(Protocol):
+class DatabaseConnection(Protocol):
     """What both drivers have in common."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Cursor: ...
@@ -38,7 +38,9 @@ class Connection(Protocol):
 class Store:
     """An open results store. Every method raises RecordError when the database does."""
 
-    def __init__(self, connection: Connection, name: str, mark: Literal["?", "%s"], failure: type[Exception]) -> None:
+    def __init__(
+        self, connection: DatabaseConnection, name: str, mark: Literal["?", "%s"], failure: type[Exception]
+    ) -> None:
         self._connection = connection
         self._name = name
         self._mark = mark
@@ -144,7 +146,7 @@ def _open_file(path: Path, is_writing: bool) -> Store:
         raise RecordError(f"{path}: is no results store: {_first_line(error)}") from None
     except OSError as error:
         raise RecordError(f"{path}: cannot be made: {(error.strerror or str(error)).lower()}") from None
-    return Store(cast(Connection, connection), str(path), "?", sqlite3.Error)
+    return Store(cast(DatabaseConnection, connection), str(path), "?", sqlite3.Error)
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
@@ -170,7 +172,7 @@ def _open_server(url: str, is_writing: bool) -> Store:
         if found is None or found[0] is None:
             connection.close()
             raise NothingSelected(f"{name}: is empty: no run was added; `milabench db add RUN... --db URL` adds one")
-    return Store(cast(Connection, connection), name, "%s", psycopg.Error)
+    return Store(cast(DatabaseConnection, connection), name, "%s", psycopg.Error)
 
 
 def without_password(url: str) -> str:

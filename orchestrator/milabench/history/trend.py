@@ -22,7 +22,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class LevelChange:
     """The level changed with the run at `point`: by `ratio`; `side` says whether for the better."""
 
     point: Point
@@ -49,10 +49,10 @@ class Trend:
     levels: tuple[Segment, ...]
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[LevelChange, ...]:
         """Where the level changed, in the order of time."""
         return tuple(
-            Change(
+            LevelChange(
                 point=self.points[later.start],
                 before=earlier.level,
                 after=later.level,

@@ -20,7 +20,7 @@ COMMAND = Benchmark(voirfile=None, prepare=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class ResolvedBenchmark:
     """A selected benchmark with what its folder declares; `declared` is None while its definition is not fetched."""
 
     config: BenchmarkConfig
@@ -29,7 +29,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class PlanContext:
     """Everything a plan depends on that is not a benchmark.
 
     `repeats` is how often each is run, in fresh processes, as the profile says unless given; `replicates` are the numbers
@@ -54,7 +54,7 @@ class Circumstances:
         return self.replicates.get(bench, self.repeats if self.repeats is not None else self.profile.processes)
 
 
-def at_node(bench: Ready, where: Circumstances, node: Node) -> tuple[Ready, Circumstances]:
+def at_node(bench: ResolvedBenchmark, where: PlanContext, node: Node) -> tuple[ResolvedBenchmark, PlanContext]:
     """A benchmark and the circumstances with the paths that they have on a node."""
     if node.local:
         return bench, where
@@ -62,34 +62,34 @@ def at_node(bench: Ready, where: Circumstances, node: Node) -> tuple[Ready, Circ
     return replace(bench, folder=folder_at(bench, where.dirs, dirs.base)), replace(where, dirs=dirs)
 
 
-def dirs_at(where: Circumstances, node: Node) -> Dirs:
+def dirs_at(where: PlanContext, node: Node) -> Dirs:
     """The folders on a node."""
     base = where.dirs.base if node.local else node.base or where.dirs.base
-    moved = {one.name: below(where.dirs.base, getattr(where.dirs, one.name), base) for one in fields(where.dirs)}
+    moved = {one.name: rebase_path(where.dirs.base, getattr(where.dirs, one.name), base) for one in fields(where.dirs)}
     return replace(where.dirs, **moved)
 
 
-def folder_at(bench: Ready, dirs: Dirs, base: str) -> str:
+def folder_at(bench: ResolvedBenchmark, dirs: Dirs, base: str) -> str:
     """Where a benchmark's own folder lies on another node, whose base this is: never outside of it."""
     if isinstance(bench.config.definition, Path):
         folder = PurePath(bench.folder)
         return f"{base}/definitions/{folder.parent.name}-{folder.name}"
-    return below(dirs.base, bench.folder, base)
+    return rebase_path(dirs.base, bench.folder, base)
 
 
-def below(base: str, path: str, there: str) -> str:
+def rebase_path(base: str, path: str, there: str) -> str:
     """A path below `base` as it is called below the folder `there`; another path as it is."""
     return str(PurePath(there, PurePath(path).relative_to(base))) if PurePath(path).is_relative_to(base) else path
 
 
-def source_of(bench: Ready, dirs: Dirs) -> str:
+def source_of(bench: ResolvedBenchmark, dirs: Dirs) -> str:
     """The folder of the fetched program, or the benchmark's own where nothing is fetched."""
     if bench.declared is None or bench.declared.source is None:
         return bench.folder
     return str(PurePath(dirs.code, bench.declared.source.folder))
 
 
-def venv_of(config: BenchmarkConfig, where: Circumstances) -> str:
+def venv_of(config: BenchmarkConfig, where: PlanContext) -> str:
     """The environment that a benchmark's programs run in; none, empty, for a command without a benchfile."""
     if config.definition is None:
         return ""
@@ -98,7 +98,7 @@ def venv_of(config: BenchmarkConfig, where: Circumstances) -> str:
     return f"{where.dirs.venv}/{config.install_group}"
 
 
-def dirs_of(config: BenchmarkConfig, where: Circumstances) -> Dirs:
+def dirs_of(config: BenchmarkConfig, where: PlanContext) -> Dirs:
     """The folders as a benchmark sees them. Raises ConfigError for one that only the system can move."""
     moved = {}
     for name, folder in config.dirs.items():
@@ -111,7 +111,7 @@ def dirs_of(config: BenchmarkConfig, where: Circumstances) -> Dirs:
     return replace(where.dirs, **moved)
 
 
-def working_folder(bench: Ready, dirs: Dirs, source: str) -> str:
+def working_folder(bench: ResolvedBenchmark, dirs: Dirs, source: str) -> str:
     """Where the program is started; `data` gives each benchmark a folder of its own to write into."""
     assert bench.declared is not None
     if bench.config.cwd is not None:

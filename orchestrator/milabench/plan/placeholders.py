@@ -8,7 +8,7 @@ from typing import Any
 from milabench.config.schema import BenchmarkConfig
 from milabench.facts.model import Node
 from milabench.plan.argv import AUTO_BATCH, auto_batches
-from milabench.plan.context import Circumstances, Ready, dirs_of, venv_of
+from milabench.plan.context import PlanContext, ResolvedBenchmark, dirs_of, venv_of
 from milabench.plan.placement import COLLECTIVES
 
 # Least and most loader workers, `system.options.cpu.min` and `.max`; milabench 1.3 also has cpu_min and cpu_max.
@@ -16,7 +16,7 @@ _WORKERS = (("min", 2), ("max", 16))
 _ALL_ARGUMENTS = ("argv", "server.argv", "client.argv", "command")
 
 
-def names_for(config: BenchmarkConfig, folder: str, where: Circumstances, node: Node) -> dict[str, Any]:
+def names_for(config: BenchmarkConfig, folder: str, where: PlanContext, node: Node) -> dict[str, Any]:
     """The values of the placeholders that a benchmark's arguments may use (docs/suite-language.md, Placeholders)."""
     sizing = where.system.options.get("cpu", {})
     devices = max(1, len(node.devices))
@@ -60,7 +60,7 @@ def device_memory(node: Node) -> int | None:
     return min((device.memory_mib for device in node.devices), default=0) or None
 
 
-def system_names(where: Circumstances, node: Node) -> dict[str, Any]:
+def system_names(where: PlanContext, node: Node) -> dict[str, Any]:
     """The system as placeholders see it: what the system file says, completed with what is known of the machines."""
     first = node.devices[0] if node.devices else None
     gpu = where.system.raw.get("gpu")
@@ -89,7 +89,7 @@ def system_names(where: Circumstances, node: Node) -> dict[str, Any]:
     }
 
 
-def sizing_notes(benches: Sequence[Ready], where: Circumstances) -> tuple[str, ...]:
+def sizing_notes(benches: Sequence[ResolvedBenchmark], where: PlanContext) -> tuple[str, ...]:
     """What a person should know about batch sizes that stay as they are although sizing is asked for."""
     if not where.sizer.options.needs_observations:
         return ()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from milabench.analysis.compare import Comparison, Contrast, Index, Row, Side
+from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Index, SystemResult
 from milabench.analysis.intervals import Interval
 from milabench.analysis.jobmix import JobMix
 from milabench.analysis.system_diff import Difference
-from milabench.report.model import number
+from milabench.report.model import format_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +38,13 @@ def title(comparison: Comparison) -> str:
     return f"{', '.join(others)} compared with {first}"
 
 
-def side_text(side: Side) -> str:
+def side_text(side: SystemResult) -> str:
     """The value of a side with its half-width in per cent, and its mark; what happened where there is none."""
     if side.value is None:
         return side.outcome if side.outcome != "passed" else "no rate"
     half = "" if side.ci95 is None else f" ±{50 * (side.ci95[1] - side.ci95[0]) / side.value:.1f}%"
     mark = {"suspect": " ?", "invalid": " !"}.get(side.validity or "", "")
-    return f"{number(side.value)}{half}{mark}" + ("" if side.outcome == "passed" else f" ({side.outcome})")
+    return f"{format_number(side.value)}{half}{mark}" + ("" if side.outcome == "passed" else f" ({side.outcome})")
 
 
 def verdict_text(contrast: Contrast | None) -> str:
@@ -95,10 +95,10 @@ def main_table(comparison: Comparison) -> Table:
     )
 
 
-def by_ratio(rows: Sequence[Row]) -> list[Row]:
+def by_ratio(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     """The rows by the ratio of the last system, the fastest first; those without a ratio last."""
 
-    def place(row: Row) -> tuple[bool, float, str]:
+    def place(row: ComparisonRow) -> tuple[bool, float, str]:
         contrast = row.contrasts[-1]
         return contrast is None, -contrast.ratio if contrast else 0.0, row.bench
 
@@ -174,7 +174,7 @@ def _job_row(mix: JobMix) -> tuple[str, ...]:
     )
 
 
-def failures(comparison: Comparison) -> list[tuple[str, str]]:
+def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
     """What should have passed and did not, system by system."""
     return [
         (f"{system.name}: {one.step}", ": ".join(part for part in (one.why, one.detail) if part))
@@ -207,7 +207,7 @@ def notes(comparison: Comparison) -> list[tuple[str, str]]:
     ]
 
 
-def why_table(comparison: Comparison, differences: Sequence[Difference]) -> Table:
+def differences_table(comparison: Comparison, differences: Sequence[Difference]) -> Table:
     """What is not the same, the nearest to what changed first."""
     names = tuple(system.name for system in comparison.systems)
     rows = [
@@ -228,7 +228,7 @@ def why_table(comparison: Comparison, differences: Sequence[Difference]) -> Tabl
     )
 
 
-def legend(comparison: Comparison) -> list[str]:
+def legend_lines(comparison: Comparison) -> list[str]:
     """How the numbers were got."""
     what = "all its instances together" if comparison.per == "system" else "one instance"
     lines = [

@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from milabench.analysis.compare import Comparison, Row
+from milabench.analysis.compare import Comparison, ComparisonRow
 from milabench.analysis.summary import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.report.model import ordered
@@ -91,7 +91,7 @@ def render_comparison(comparison: Comparison, differences: Sequence[Difference] 
     return text.getvalue()
 
 
-def _compared(row: Row, place: int) -> dict[str, Any]:
+def _compared(row: ComparisonRow, place: int) -> dict[str, Any]:
     first, other, contrast = row.sides[0], row.sides[place + 1], row.contrasts[place]
     low, high = (contrast.ci95 if contrast is not None else None) or (None, None)
     fieller = (contrast.cross_check if contrast is not None else None) or (None, None)

@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
-from milabench.analysis.compare import Comparison, Row
+from milabench.analysis.compare import Comparison, ComparisonRow
 from milabench.analysis.summary import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.report import comparison_text, model
@@ -47,16 +47,16 @@ def _bench(suite: ET.Element, summary: Summary, bench: BenchSummary) -> None:
     if bench.outcome == "skipped":
         _told(case, "skipped", "skipped", "; ".join(skip.detail for skip in bench.skipped))
     elif bench.outcome != "passed":
-        lines = [f"{one.step}: {model.reason(one)}" for one in bench.failures]
+        lines = [f"{one.step}: {model.step_reason(one)}" for one in bench.failures]
         _told(case, "failure", bench.outcome, "\n".join(lines) or bench.outcome)
     elif bench.validity == "invalid":
-        _told(case, "failure", "invalid", model.standing(bench))
+        _told(case, "failure", "invalid", model.validity_text(bench))
     elif bench.perf is None:
-        _told(case, "failure", "no-data", model.standing(bench))
-    _said(case, [f"{model.number(bench.perf)} {bench.units}, {model.standing(bench)}", *bench.messages])
+        _told(case, "failure", "no-data", model.validity_text(bench))
+    _said(case, [f"{model.format_number(bench.perf)} {bench.units}, {model.validity_text(bench)}", *bench.messages])
 
 
-def _row(suite: ET.Element, row: Row, place: int) -> None:
+def _row(suite: ET.Element, row: ComparisonRow, place: int) -> None:
     first, other, contrast = row.sides[0], row.sides[place + 1], row.contrasts[place]
     case = _case(suite, row.bench, other.system)
     if contrast is None:

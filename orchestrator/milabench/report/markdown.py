@@ -32,11 +32,11 @@ def _lines(summary: Summary) -> list[str]:
     if nodes is not None:
         is_text = [heading in ("bench", "units") for heading in nodes[0]]
         lines += ["", "## By node", "", *_table(*nodes, is_text)]
-    failures = model.failures(summary)
+    failures = model.failure_entries(summary)
     if failures:
         lines += ["", "## Failures", ""]
     for bench, failure in failures:
-        lines.append(f"- **{_escaped(failure.step)}**: {_escaped(model.reason(failure))}")
+        lines.append(f"- **{_escaped(failure.step)}**: {_escaped(model.step_reason(failure))}")
         if failure.log:
             lines.append(f"  - log: `{failure.log}`")
         lines.append(f"  - rerun: `{model.rerun_line(summary, bench.bench)}`")
@@ -66,7 +66,7 @@ def render_comparison(comparison: Comparison, differences: Sequence[Difference] 
     lines = [f"# {_escaped(comparison_text.title(comparison))}", "", f"**{_escaped(comparison.sentence)}**", ""]
     lines += [f"- note: {_escaped(warning)}" for warning in comparison.warnings]
     for heading, entries in (
-        ("Failures", comparison_text.failures(comparison)),
+        ("Failures", comparison_text.failed_entries(comparison)),
         ("Excluded", comparison_text.exclusions(comparison)),
         ("Suspect", comparison_text.suspects(comparison)),
     ):
@@ -79,14 +79,14 @@ def render_comparison(comparison: Comparison, differences: Sequence[Difference] 
         comparison_text.job_table(comparison),
     ]
     if differences is not None:
-        tables.append(comparison_text.why_table(comparison, differences))
+        tables.append(comparison_text.differences_table(comparison, differences))
     for found in tables:
         if found is not None:
             lines += ["", f"## {_escaped(found.title.capitalize())}", ""]
             lines += _table(found.headings, found.rows, found.is_text)
     remarks = comparison_text.notes(comparison)
     lines += ["", *(f"- {_escaped(name)}: {_escaped(text)}" for name, text in remarks)] if remarks else []
-    return "\n".join([*lines, "", *(f"- {_escaped(line)}" for line in comparison_text.legend(comparison))]) + "\n"
+    return "\n".join([*lines, "", *(f"- {_escaped(line)}" for line in comparison_text.legend_lines(comparison))]) + "\n"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: Sequence[bool]) -> list[str]:

@@ -45,7 +45,7 @@ class Column:
     is_optional: bool = False
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """A number in at least four digits, short enough to read; empty when there is none."""
     if value is None:
         return ""
@@ -69,7 +69,7 @@ def percent(fraction: float | None) -> str:
     return "" if fraction is None else f"{100 * fraction:.1f}"
 
 
-def standing(bench: BenchSummary) -> str:
+def validity_text(bench: BenchSummary) -> str:
     """Whether the number of a benchmark can be believed, or why there is none that counts."""
     if bench.outcome != "passed":
         return bench.outcome
@@ -89,7 +89,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(heading="fail", cell=lambda b: str(not_passed(b))),
     Column(heading="n", cell=lambda b: str(len(b.processes))),
     Column(heading="ngpu", cell=lambda b: str(b.ngpu)),
-    Column(heading="perf", cell=lambda b: number(b.perf)),
+    Column(heading="perf", cell=lambda b: format_number(b.perf)),
     Column(heading="units", cell=lambda b: b.units, is_text=True),
     Column(heading="sem%", cell=lambda b: percent(b.sem)),
     Column(heading="std%", cell=lambda b: percent(b.spread)),
@@ -97,10 +97,10 @@ COLUMNS: tuple[Column, ...] = (
     Column(heading="mde%", cell=lambda b: percent(b.mde), is_optional=True),
     Column(heading="peak_memory", cell=lambda b: "" if b.memory_peak_mib is None else f"{b.memory_peak_mib:.0f}"),
     Column(heading="first_step", cell=lambda b: "" if b.first_step_s is None else f"{b.first_step_s:.2f}"),
-    Column(heading="score", cell=lambda b: number(b.score)),
+    Column(heading="score", cell=lambda b: format_number(b.score)),
     Column(heading="ratio", cell=lambda b: "" if b.ratio is None else f"{b.ratio:.4f}", is_optional=True),
     Column(heading="weight", cell=lambda b: "" if b.weight is None else f"{b.weight:g}"),
-    Column(heading="validity", cell=standing, is_text=True),
+    Column(heading="validity", cell=validity_text, is_text=True),
 )
 
 LEGEND = (
@@ -213,17 +213,17 @@ def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
     for name, by_node in rates.items():
         medians = {node: median(found) for node, found in by_node.items()}
         least, most = min(medians.values()), max(medians.values())
-        cells = [number(medians.get(node)) for node in nodes]
+        cells = [format_number(medians.get(node)) for node in nodes]
         rows.append([name, *cells, units[name], percent((most - least) / most if most > 0 else None)])
     return ["bench", *nodes, "units", "apart%"], rows
 
 
-def failures(summary: Summary) -> list[tuple[BenchSummary, Failure]]:
+def failure_entries(summary: Summary) -> list[tuple[BenchSummary, Failure]]:
     """Everything that should have passed and did not."""
     return [(bench, failure) for bench in ordered(summary.benchmarks) for failure in bench.failures]
 
 
-def reason(failure: Failure) -> str:
+def step_reason(failure: Failure) -> str:
     """Why a step did not pass, on one line."""
     return f"{failure.why}: {failure.detail}" if failure.detail else failure.why
 
@@ -289,7 +289,7 @@ def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
             if found and len(found) == len(told):
                 groups[f"step {name}", "ms"] = found
         for (name, units), values in groups.items():
-            rows.append((bench.bench, name, number(median(values)), units, str(len(values))))
+            rows.append((bench.bench, name, format_number(median(values)), units, str(len(values))))
     return rows
 
 
@@ -304,11 +304,12 @@ def score_line(summary: Summary) -> str:
     if score.value is None:
         return f"none ({covers})"
     if score.is_compat:
-        return f"{number(score.value)} (compat: the score of milabench 1.3, which depends on units and hides failures; {covers})"
-    interval = "" if score.ci95 is None else f" [{number(score.ci95[0])}, {number(score.ci95[1])}]"
+        caveat = "compat: the score of milabench 1.3, which depends on units and hides failures"
+        return f"{format_number(score.value)} ({caveat}; {covers})"
+    interval = "" if score.ci95 is None else f" [{format_number(score.ci95[0])}, {format_number(score.ci95[1])}]"
     mean = "weighted geometric mean" if score.is_weighted else "unweighted geometric mean, all weights are zero"
     relative = f"relative to {score.reference}" if score.reference else "raw rates, no reference"
-    return f"{number(score.value)}{interval} ({mean}, {relative}; {covers})"
+    return f"{format_number(score.value)}{interval} ({mean}, {relative}; {covers})"
 
 
 def replicate_lines(summary: Summary) -> list[tuple[str, str]]:

@@ -22,10 +22,10 @@ def _lines(summary: Summary) -> list[str]:
         lines += ["", "this run was cut off, or is still going: what follows is what is known"]
     shown = model.columns(summary.benchmarks)
     headings, is_text = [column.heading for column in shown], [column.is_text for column in shown]
-    lines += ["", *table(headings, model.cells(summary.benchmarks), is_text), ""]
+    lines += ["", *text_table(headings, model.cells(summary.benchmarks), is_text), ""]
     lines += [f"score: {model.score_line(summary)}", "", *model.LEGEND]
     if summary.ab is not None:
-        rows = table(model.PAIR_HEADINGS, model.pair_rows(summary.ab), model.PAIR_TEXT)
+        rows = text_table(model.PAIR_HEADINGS, model.pair_rows(summary.ab), model.PAIR_TEXT)
         lines += [
             "",
             *(f"{side}: {suite}" for side, suite in zip("AB", summary.ab.suites, strict=False)),
@@ -35,12 +35,12 @@ def _lines(summary: Summary) -> list[str]:
         ]
     nodes = model.node_table(summary)
     if nodes is not None:
-        lines += ["", "by node", *(f"  {row}" for row in table(*nodes, _name_and_units(nodes[0])))]
-    failures = model.failures(summary)
+        lines += ["", "by node", *(f"  {row}" for row in text_table(*nodes, _name_and_units(nodes[0])))]
+    failures = model.failure_entries(summary)
     if failures:
         lines += ["", "failures"]
     for bench, failure in failures:
-        lines.append(f"  {failure.step}: {model.reason(failure)}")
+        lines.append(f"  {failure.step}: {model.step_reason(failure)}")
         if failure.log:
             lines.append(f"    log    {failure.log}")
         lines.append(f"    rerun  {model.rerun_line(summary, bench.bench)}")
@@ -59,7 +59,7 @@ def _lines(summary: Summary) -> list[str]:
             lines += ["", heading, *(f"  {name}: {text}" for name, text in entries)]
     metrics = model.other_metrics(summary)
     if metrics:
-        rows = table(["bench", "metric", "median", "units", "n"], metrics, [True, True, False, True, False])
+        rows = text_table(["bench", "metric", "median", "units", "n"], metrics, [True, True, False, True, False])
         lines += ["", "other metrics", *(f"  {row}" for row in rows)]
     return lines
 
@@ -69,7 +69,7 @@ def render_comparison(comparison: Comparison, differences: Sequence[Difference] 
     lines = [comparison_text.title(comparison), "", *_wrapped(comparison.sentence), ""]
     lines += [f"note: {warning}" for warning in comparison.warnings]
     for heading, entries in (
-        ("failures", comparison_text.failures(comparison)),
+        ("failures", comparison_text.failed_entries(comparison)),
         ("excluded", comparison_text.exclusions(comparison)),
         ("suspect", comparison_text.suspects(comparison)),
     ):
@@ -77,20 +77,20 @@ def render_comparison(comparison: Comparison, differences: Sequence[Difference] 
     job = comparison_text.job_table(comparison)
     for found in (comparison_text.index_table(comparison), comparison_text.main_table(comparison), job):
         if found is not None:
-            lines += ["", found.title, *table(found.headings, found.rows, found.is_text)]
+            lines += ["", found.title, *text_table(found.headings, found.rows, found.is_text)]
     remarks = comparison_text.notes(comparison)
     lines += ["", *(f"{name}: {text}" for name, text in remarks)] if remarks else []
     if differences is not None:
-        found = comparison_text.why_table(comparison, differences)
-        lines += ["", found.title, *table(found.headings, found.rows, found.is_text)]
-    return "\n".join([*lines, "", *comparison_text.legend(comparison)]) + "\n"
+        found = comparison_text.differences_table(comparison, differences)
+        lines += ["", found.title, *text_table(found.headings, found.rows, found.is_text)]
+    return "\n".join([*lines, "", *comparison_text.legend_lines(comparison)]) + "\n"
 
 
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: Sequence[bool]) -> list[str]:
+def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: Sequence[bool]) -> list[str]:
     """A heading, a rule and the rows, in columns as wide as they must be; text to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.analysis.durations import spans
-from milabench.analysis.replicates import PILOT, Aim, Pilot, Replicates, replicates
+from milabench.analysis.replicates import PILOT, Pilot, PrecisionTarget, Replicates, replicates
 from milabench.events.rundir import Run, open_run
-from milabench.workflow.execution import Grown, More
-from milabench.workflow.planning import decided
+from milabench.workflow.execution import More, PlanExtension
+from milabench.workflow.planning import plan_request
 from milabench.workflow.request import Request
 
 if TYPE_CHECKING:
@@ -24,21 +24,21 @@ def after_pilot(request: Request) -> More | None:
         return None
     precision, budget_s = aim.precision, aim.budget_s
 
-    def more(path: Path) -> Grown | None:
+    def more(path: Path) -> PlanExtension | None:
         run = open_run(path)
         if "replicates" in run.manifest:
             return None
         pilots, spent_s = pilots_of(run)
         left_s = None if budget_s is None else budget_s - spent_s
         found = replicates(pilots, precision=precision, budget_s=left_s)
-        plan = decided(request.repeated(PILOT, {name: each.planned for name, each in found.items()})).plan
+        plan = plan_request(request.repeated(PILOT, {name: each.planned for name, each in found.items()})).plan
         told = {"replicates": {name: each.to_json() for name, each in found.items()}}
-        return Grown(plan=plan, told=told, said=tuple(said(found, aim)))
+        return PlanExtension(plan=plan, told=told, said=tuple(replicate_decision_lines(found, aim)))
 
     return more
 
 
-def said(found: Mapping[str, Replicates], aim: Aim) -> list[str]:
+def replicate_decision_lines(found: Mapping[str, Replicates], aim: PrecisionTarget) -> list[str]:
     """The decision for a person, a line for each benchmark."""
     from milabench.report.labels import replicates_text
 
@@ -62,7 +62,7 @@ def pilots_of(run: Run) -> tuple[dict[str, Pilot], float]:
             lasted.setdefault(step["config"]["name"], {})[step["bench"], step["repeat"]] = span.seconds
     return {
         name: Pilot(rates=rates, replicate_s=_each(lasted.get(name, {})))
-        for name, rates in rates_of(summarise(run)).items()
+        for name, rates in launch_rates(summarise(run)).items()
     }, spent_s
 
 
@@ -71,7 +71,7 @@ def _each(lasted: Mapping[tuple[str, int], float]) -> float:
     return sum(lasted.values()) / max(1, len({repeat for _, repeat in lasted}))
 
 
-def rates_of(summary: Summary) -> dict[str, list[float]]:
+def launch_rates(summary: Summary) -> dict[str, list[float]]:
     """What each launch of a benchmark reached, nothing where nothing was measured; in an A/B run, B over A of each pair."""
     from milabench.analysis.ab import launches, pair_ratios
 

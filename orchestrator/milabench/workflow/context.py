@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from milabench.cli.options import SuiteOptions
     from milabench.config.schema import BenchmarkConfig, Suite
     from milabench.facts.model import Arch, Node
-    from milabench.plan.context import Circumstances, Ready
+    from milabench.plan.context import PlanContext, ResolvedBenchmark
     from milabench.plan.dirs import Dirs
     from milabench.plan.group import Instruments
 
@@ -24,13 +24,13 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
+class CommandContext:
     """The suite as read, the selected benchmarks with their folders, everything else a plan depends on, and this machine."""
 
     suite: Suite
     suite_file: Path
-    benches: tuple[Ready, ...]
-    where: Circumstances
+    benches: tuple[ResolvedBenchmark, ...]
+    where: PlanContext
     here: Node
 
 
@@ -66,7 +66,7 @@ _OPTION_VARIABLES = {"MILABENCH_SIZER_": "sizer", "MILABENCH_CPU_": "cpu"}
 _OWN_OPTIONS = ("MILABENCH_SIZER_SAVE",)
 
 
-def settings(environ: Mapping[str, str]) -> dict[str, str]:
+def settings_overrides(environ: Mapping[str, str]) -> dict[str, str]:
     """The overrides that environment variables stand for, by variable; they win over files, and lose to the command line."""
     return {
         name: f"system.options.{group}.{name.removeprefix(prefix).lower()}={value}"
@@ -76,12 +76,12 @@ def settings(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def print_warning(text: str) -> None:
+def warn_user(text: str) -> None:
     """Say something that the user may want to change."""
     print(f"warning: {text}", file=sys.stderr)
 
 
-def read_inputs(
+def read_context(
     options: SuiteOptions,
     *,
     run_name: str = "",
@@ -89,15 +89,15 @@ def read_inputs(
     profile: str | None = None,
     seed: int = 0,
     environ: Mapping[str, str] = os.environ,
-    warn: Callable[[str], None] = print_warning,
-) -> Inputs:
+    warn: Callable[[str], None] = warn_user,
+) -> CommandContext:
     """Read everything; ConfigError and NothingSelected say what is wrong with the input."""
     from milabench.facts.probe import this_machine
 
     machine = this_machine()  # importing what reads the suite takes as long as its answer
     from milabench.config.read import read_suite
     from milabench.config.select import select
-    from milabench.plan.context import Circumstances
+    from milabench.plan.context import PlanContext
     from milabench.plan.placeholders import sizing_notes
     from milabench.plan.placement import system_facts
     from milabench.plan.profile import PROFILES
@@ -114,7 +114,7 @@ def read_inputs(
         detected_arch=detected,
         declared=declared_options,
         max_jobs=max_jobs(options),
-        settings=settings(environ),
+        settings=settings_overrides(environ),
     )
     for warning in suite.warnings:
         warn(str(warning))
@@ -129,10 +129,10 @@ def read_inputs(
         base = str(base_folder(options.base))
         asked = ask_nodes(suite.system, local, base, accept_new=options.accept_new_host_keys)
     facts = system_facts(suite.system, local, arch, asked)
-    where = Circumstances(
+    where = PlanContext(
         facts=facts,
         system=suite.system,
-        dirs=folders(options, suite),
+        dirs=suite_dirs(options, suite),
         profile=PROFILES[name],
         run_name=run_name,
         repeats=repeats,
@@ -142,10 +142,10 @@ def read_inputs(
         sizer=read_sizer(suite.system, facts),
         instruments=instruments(),
     )
-    benches = tuple(ready(bench, where.dirs) for bench in select(suite, options.select, options.exclude))
+    benches = tuple(resolve_benchmark(bench, where.dirs) for bench in select(suite, options.select, options.exclude))
     for note in sizing_notes(benches, where):
         warn(note)
-    return Inputs(suite=suite, suite_file=file, benches=benches, where=where, here=local)
+    return CommandContext(suite=suite, suite_file=file, benches=benches, where=where, here=local)
 
 
 def instruments() -> Instruments | None:
@@ -171,12 +171,12 @@ def read_suite_only(
         detected_arch="cpu",
         declared=declared_options,
         max_jobs=max_jobs(options),
-        settings=settings(environ),
+        settings=settings_overrides(environ),
     )
     return suite, select(suite, options.select, options.exclude)
 
 
-def folders(options: SuiteOptions, suite: Suite) -> Dirs:
+def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:
     """The folders under the base, with those that the system file moves elsewhere."""
     from milabench.plan.dirs import dirs_under
 
@@ -190,16 +190,16 @@ def declared_options(folder: Path) -> frozenset[str] | None:
     return frozenset(load(folder).options) if folder.is_dir() else None
 
 
-def ready(bench: BenchmarkConfig, dirs: Dirs) -> Ready:
+def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
     """A selected benchmark with what its folder declares."""
     from milabench.bench.load import load
-    from milabench.plan.context import COMMAND, Ready
+    from milabench.plan.context import COMMAND, ResolvedBenchmark
 
     if isinstance(bench.definition, Path):
-        return Ready(config=bench, folder=str(bench.definition), declared=load(bench.definition))
+        return ResolvedBenchmark(config=bench, folder=str(bench.definition), declared=load(bench.definition))
     if bench.definition is None and bench.command:
-        return Ready(config=bench, folder=str(Path.cwd()), declared=COMMAND)
+        return ResolvedBenchmark(config=bench, folder=str(Path.cwd()), declared=COMMAND)
     if bench.definition is None:
         raise ConfigError(f"{bench.name}: has no definition; give the folder with its benchfile.py, or a command")
     folder = Path(dirs.code, bench.definition.folder)
-    return Ready(config=bench, folder=str(folder), declared=load(folder) if folder.is_dir() else None)
+    return ResolvedBenchmark(config=bench, folder=str(folder), declared=load(folder) if folder.is_dir() else None)

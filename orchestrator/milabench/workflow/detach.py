@@ -6,20 +6,20 @@ import sys
 from collections.abc import Callable
 
 from milabench.errors import DONE, Unreachable
-from milabench.execute.detach import Parted, Tether, part
-from milabench.workflow.remote_nodes import reach
+from milabench.execute.detach import DetachedProcess, DetachHandover, fork_detached
+from milabench.workflow.remote_nodes import host_pool
 
 
-def detached(verb: str, work: Callable[[Tether], int]) -> int:
+def run_detached(verb: str, work: Callable[[DetachHandover], int]) -> int:
     """The exit code of `work`, which is carried out without the terminal; in that, of what came before its run began."""
-    reach().close()  # connections to nodes, and the loop in which they live, can be those of one process only
-    side = part()
-    if isinstance(side, Tether):
+    host_pool().close()  # connections to nodes, and the loop in which they live, can be those of one process only
+    side = fork_detached()
+    if isinstance(side, DetachHandover):
         return work(side)
-    return tell(verb, side)
+    return report_detached(verb, side)
 
 
-def tell(verb: str, parted: Parted) -> int:
+def report_detached(verb: str, parted: DetachedProcess) -> int:
     """Say that a run goes on, and what may be done with it; else how it ended. Raises Unreachable when it was killed."""
     name = "" if parted.run is None else parted.run.name
     match parted.code:

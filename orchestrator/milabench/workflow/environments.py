@@ -11,9 +11,9 @@ from milabench.bench.api import Source
 from milabench.bench.load import missing_files
 from milabench.errors import ConfigError, EnvironmentFailed, Problem
 from milabench.execute.inventory import benchmate_digest
-from milabench.plan.context import COMMAND, Ready
+from milabench.plan.context import COMMAND, ResolvedBenchmark
 from milabench.plan.model import SkippedBench
-from milabench.workflow.context import ROOT, Inputs, print_warning
+from milabench.workflow.context import ROOT, CommandContext, warn_user
 
 if TYPE_CHECKING:
     from milabench.plan.image import Image
@@ -25,7 +25,7 @@ BENCHMATE = ROOT / "benchmate"
 CONSTRAINTS = ROOT / "constraints"
 
 
-def decide_install(inputs: Inputs) -> InstallPlan:
+def decide_install(inputs: CommandContext) -> InstallPlan:
     """The environments and sources of the selected benchmarks. Raises ConfigError for what is missing or contradicts itself."""
     from milabench.plan.install import plan_install
 
@@ -47,7 +47,7 @@ def decide_install(inputs: Inputs) -> InstallPlan:
     )
 
 
-def require_files(inputs: Inputs) -> None:
+def require_files(inputs: CommandContext) -> None:
     """Raise ConfigError for the files that benchfiles name and that are not there."""
     gone = [
         Problem(where=str(path), path=bench.config.name, what="no such file", way_out="its benchfile names it")
@@ -59,12 +59,12 @@ def require_files(inputs: Inputs) -> None:
         raise ConfigError(gone)
 
 
-def sources(inputs: Inputs) -> dict[str, Source | None]:
+def sources(inputs: CommandContext) -> dict[str, Source | None]:
     """Where each selected benchmark's program comes from; None for one that stands in the benchmark's own folder."""
     return {bench.config.name: bench.declared.source for bench in inputs.benches if bench.declared is not None}
 
 
-def images(inputs: Inputs, cache: str | None = None) -> tuple[Image, ...]:
+def images(inputs: CommandContext, cache: str | None = None) -> tuple[Image, ...]:
     """The images of the selected benchmarks' containers, each once; `cache` is that of the node, by default this machine's.
 
     Raises ConfigError for a container without one.
@@ -77,7 +77,7 @@ def images(inputs: Inputs, cache: str | None = None) -> tuple[Image, ...]:
     return tuple(dict.fromkeys(image_of(each.engine, each.image, place) for each in found if each is not None))
 
 
-def venv_requests(inputs: Inputs) -> tuple[VenvRequest, ...]:
+def venv_requests(inputs: CommandContext) -> tuple[VenvRequest, ...]:
     """What the benchmarks that share an environment with a selected one ask of it."""
     from milabench.plan.venvs import VenvRequest
 
@@ -130,7 +130,7 @@ def _way_to(variant: str) -> str:
     return f"write {name}, empty where nothing is needed" if name.endswith(".in") else "write it with `milabench pin`"
 
 
-def warn_of_unknown_needs(inputs: Inputs) -> None:
+def warn_of_unknown_needs(inputs: CommandContext) -> None:
     """Warn, where the active interpreter serves for all benchmarks, of those that do not say what they need of it."""
     for bench in inputs.benches:
         variant = bench.config.install_variant
@@ -139,7 +139,7 @@ def warn_of_unknown_needs(inputs: Inputs) -> None:
             and bench.declared is not COMMAND
             and not Path(bench.folder, requirements_name(variant)).is_file()
         ):
-            print_warning(
+            warn_user(
                 f"{bench.config.name}: has no {requirements_name(variant)}, so that only benchmate is looked for in "
                 f"{sys.prefix}; {_way_to(variant)}"
             )
@@ -151,7 +151,7 @@ def requirement_file(folder: Path, variant: str) -> RequirementFile | None:
     return read_file(path) if path.is_file() else None
 
 
-def constraints_for(inputs: Inputs, variant: str) -> RequirementFile | None:
+def constraints_for(inputs: CommandContext, variant: str) -> RequirementFile | None:
     """`constraints/<variant>.txt`; what is unpinned is held by those of the system's arch."""
     from milabench.plan.venvs import UNPINNED
 
@@ -170,6 +170,6 @@ def read_file(path: Path) -> RequirementFile:
         raise EnvironmentFailed(f"{shown}: cannot be read: {error}") from None
 
 
-def requirements_of(bench: Ready, inputs: Inputs) -> RequirementFile | None:
+def requirements_of(bench: ResolvedBenchmark, inputs: CommandContext) -> RequirementFile | None:
     """The requirement file that shapes a benchmark's environment."""
     return requirement_file(Path(bench.folder), bench.config.install_variant)

@@ -7,37 +7,37 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from milabench.analysis.durations import Estimate, Wanted, estimate
+from milabench.analysis.durations import PlanEstimate, PlannedBenchmark, estimate_durations
 from milabench.analysis.replicates import Replicates, within
 from milabench.errors import UsageError
 from milabench.events.rundir import recent_runs
 from milabench.plan.model import Step
 from milabench.report.labels import duration, replicates_text
-from milabench.workflow.planning import Decided, decided
+from milabench.workflow.planning import PlannedRequest, plan_request
 
 LATEST = 20  # runs that are looked at
 NAMED = 6
 
 
-def estimated(decision: Decided) -> Estimate:
+def estimate_plan(decision: PlannedRequest) -> PlanEstimate:
     """What the plan will take, by the latest runs below its base."""
     base = Path(decision.request.inputs.where.dirs.base)
     groups: dict[str, list[tuple[Step, ...]]] = {}
     for group in decision.plan.groups():
         groups.setdefault(group[0].bench, []).append(group)
     wanted = [
-        Wanted(bench=bench, replicates=len(found), steps=[step.to_json() for step in found[0]])
+        PlannedBenchmark(bench=bench, replicates=len(found), steps=[step.to_json() for step in found[0]])
         for bench, found in groups.items()
     ]
-    return estimate(wanted, islice(recent_runs(base), LATEST))
+    return estimate_durations(wanted, islice(recent_runs(base), LATEST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budgeted:
+class BudgetedPlan:
     """A decision within its budget, what it will take, and how often each benchmark is run where the budget decides that."""
 
-    decision: Decided
-    estimate: Estimate
+    decision: PlannedRequest
+    estimate: PlanEstimate
     replicates: Mapping[str, Replicates] = field(default_factory=dict)
 
     @property
@@ -53,7 +53,7 @@ class Budgeted:
         return [_headline("estimate of the pilot" if is_pilot else "estimate", self.estimate), *cut]
 
 
-def _headline(what: str, found: Estimate) -> str:
+def _headline(what: str, found: PlanEstimate) -> str:
     unknown = _names(found.unknown)
     if not found.runs:
         return f"{what}: unknown, for no run below this base has passed with {unknown}"
@@ -67,7 +67,7 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def estimate_lines(found: Estimate) -> list[str]:
+def estimate_lines(found: PlanEstimate) -> list[str]:
     """The estimate, benchmark by benchmark, each with where it comes from."""
     lines = []
     for each in found.benches:
@@ -81,15 +81,15 @@ def estimate_lines(found: Estimate) -> list[str]:
     return lines
 
 
-def budgeted(decision: Decided) -> Budgeted:
+def apply_budget(decision: PlannedRequest) -> BudgetedPlan:
     """The decision within its budget, where no pilot has yet to say what one replicate takes.
 
     Raises UsageError when the budget does not reach for one replicate of each, or for a pilot; or when nobody knows.
     """
-    found = estimated(decision)
+    found = estimate_plan(decision)
     aim = decision.request.aim
     if aim is None or aim.budget_s is None:
-        return Budgeted(decision=decision, estimate=found)
+        return BudgetedPlan(decision=decision, estimate=found)
     budget = f"--budget: {duration(aim.budget_s)} do not reach"
     if aim.precision is not None:
         if found.seconds > aim.budget_s:
@@ -97,7 +97,7 @@ def budgeted(decision: Decided) -> Budgeted:
                 f"{budget} for the pilot of five, about {duration(found.seconds)} by {_names(found.runs)}; give more, "
                 "select less, or say how often with --repeat"
             )
-        return Budgeted(decision=decision, estimate=found)
+        return BudgetedPlan(decision=decision, estimate=found)
     if found.unknown:
         raise UsageError(
             f"--budget: no earlier run tells how long {_names(found.unknown)} takes; run it once without, or give "
@@ -112,12 +112,12 @@ def budgeted(decision: Decided) -> Budgeted:
         )
     replicates = {name: Replicates(wanted=wanted[name], planned=n) for name, n in planned.items()}
     if planned != wanted:
-        decision = decided(decision.request.repeated(decision.request.inputs.where.repeats, planned))
-        found = estimated(decision)
-    return Budgeted(decision=decision, estimate=found, replicates=replicates)
+        decision = plan_request(decision.request.repeated(decision.request.inputs.where.repeats, planned))
+        found = estimate_plan(decision)
+    return BudgetedPlan(decision=decision, estimate=found, replicates=replicates)
 
 
-def _by_name(decision: Decided, found: Estimate) -> tuple[dict[str, int], dict[str, float]]:
+def _by_name(decision: PlannedRequest, found: PlanEstimate) -> tuple[dict[str, int], dict[str, float]]:
     """Replicates and the seconds of one, by the name that the suite has: the two sides of a pair together."""
     names = {step.bench: str(step.config["name"]) for step in decision.plan.steps}
     wanted: dict[str, int] = {}

@@ -20,39 +20,39 @@ from milabench.display.selection import Display, choose_display
 from milabench.errors import RecordError, Unreachable
 from milabench.events.fanout import Fanout
 from milabench.events.model import Config, Line, Meta
-from milabench.events.rundir import RunWriter, create, open_run, stems
+from milabench.events.rundir import RunWriter, create_run, open_run, stems
 from milabench.events.wire import encode
 from milabench.execute.agent_client import AgentNode, local_node
 from milabench.execute.api import (
+    BarrierEvent,
     Ended,
     Failed,
     Frame,
     Notice,
     Outcome,
     Progress,
-    Serving,
+    ServerReady,
     Skipped,
     Started,
-    Together,
     Waiting,
 )
-from milabench.execute.engine import Done, Settings, execute, held_by, name_of
-from milabench.execute.interrupts import interrupts, run_held
-from milabench.execute.remote_host import Machine, remote_node
+from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute, holder_text, outcome_name
+from milabench.execute.interrupts import interrupts, run_deferring_signals
+from milabench.execute.remote_host import RemoteHost, remote_node
 from milabench.execute.run_lock import Orchestrator, hold_run, this_orchestrator
 from milabench.execute.ssh import Address
 from milabench.plan.environ import without_secrets
 from milabench.plan.model import Plan, Step
-from milabench.workflow.context import Inputs
+from milabench.workflow.context import CommandContext
 from milabench.workflow.live_checks import LiveChecks, import_readers_aside
-from milabench.workflow.remote_nodes import addresses, reach
+from milabench.workflow.remote_nodes import host_pool, node_addresses
 
 if TYPE_CHECKING:
-    from milabench.execute.detach import Tether
+    from milabench.execute.detach import DetachHandover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class RunDescription:
     """What a run directory tells beside the plan: the name, what the environments were made from, the suite as resolved.
 
     `phase` is that of the plan unless given; only runs of the phase `run` are reported when no run is named. `told` are
@@ -68,7 +68,7 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
+class RetryPolicy:
     """How hard is tried; see `execute.engine.Settings`. `made` and `passed` are what a resumed run has behind it.
 
     `marks` are the files, by step, that say that it need not be done again.
@@ -86,7 +86,7 @@ Listen = Callable[[Progress], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grown:
+class PlanExtension:
     """A plan that goes on where another one ends, whose steps it begins with; what the manifest tells of that, and a person."""
 
     plan: Plan
@@ -95,29 +95,29 @@ class Grown:
 
 
 # Asked with the run directory when all has ended, until it answers None; see `execute.engine.Settings.more`.
-More = Callable[[Path], Grown | None]
+More = Callable[[Path], PlanExtension | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class ExecutedPlan:
     """A plan that was carried out and recorded."""
 
     path: Path
-    done: Done
+    done: ExecutionResult
 
 
-def carry_out(
+def execute_plan(
     plan: Plan,
-    inputs: Inputs,
-    recording: Recording,
+    inputs: CommandContext,
+    recording: RunDescription,
     *,
     display: str,
     wait: bool = False,
-    effort: Effort | None = None,
+    effort: RetryPolicy | None = None,
     listen: Listen | None = None,
     more: More | None = None,
-    tether: Tether | None = None,
-) -> Carried:
+    tether: DetachHandover | None = None,
+) -> ExecutedPlan:
     """Carry out the plan on this machine in a new run directory; `listen` is told what happens, beside the display.
 
     `more` decides, by what was recorded, how the run goes on after it; `tether` is what still ties us to a terminal that we
@@ -126,13 +126,13 @@ def carry_out(
     """
     named = stems(plan.steps)
     plan = with_stems(plan, named)
-    writer = create(Path(inputs.where.dirs.base), recording.name, datetime.now())
+    writer = create_run(Path(inputs.where.dirs.base), recording.name, datetime.now())
     who = this_orchestrator(new_marker(writer.path), detached=tether is not None)
     try:
         with hold_run(writer.path, who):
             _write_manifest(writer, plan, inputs, recording, named)
-            effort = effort or Effort(wait=wait)
-            return carry_on(
+            effort = effort or RetryPolicy(wait=wait)
+            return continue_plan(
                 plan,
                 inputs,
                 recording,
@@ -153,20 +153,20 @@ def carry_out(
         writer.close()
 
 
-def carry_on(
+def continue_plan(
     plan: Plan,
-    inputs: Inputs,
-    recording: Recording,
+    inputs: CommandContext,
+    recording: RunDescription,
     writer: RunWriter,
     who: Orchestrator,
     *,
     display: str,
-    effort: Effort,
+    effort: RetryPolicy,
     listen: Listen | None = None,
     more: More | None = None,
     whole: Plan | None = None,
-    tether: Tether | None = None,
-) -> Carried:
+    tether: DetachHandover | None = None,
+) -> ExecutedPlan:
     """Carry out the steps of a plan, or those that are left of the `whole` one, in a run directory that is ours."""
     if tether is not None:
         tether.hold(writer.path)
@@ -191,13 +191,13 @@ def carry_on(
             return beyond
 
         progress = Fanout(sinks, warn=print_warning)
-        by = reach()
+        by = host_pool()
         machines = [by.machine(address) for address in addresses_used(whole or plan, inputs)]
 
-        def work() -> Coroutine[Any, Any, Done]:
+        def work() -> Coroutine[Any, Any, ExecutionResult]:
             return _engine(plan, inputs, recording, writer, who, progress, effort, whole or plan, machines, grow)
 
-        return Carried(path=writer.path, done=by.run(work) if machines else run_held(work))
+        return ExecutedPlan(path=writer.path, done=by.run(work) if machines else run_deferring_signals(work))
 
 
 def with_stems(plan: Plan, named: Mapping[str, str]) -> Plan:
@@ -212,16 +212,16 @@ def new_marker(path: Path) -> str:
 
 async def _engine(
     plan: Plan,
-    inputs: Inputs,
-    recording: Recording,
+    inputs: CommandContext,
+    recording: RunDescription,
     writer: RunWriter,
     who: Orchestrator,
     progress: Listen,
-    effort: Effort,
+    effort: RetryPolicy,
     whole: Plan,
-    machines: Sequence[Machine],
+    machines: Sequence[RemoteHost],
     more: Callable[[], Plan | None],
-) -> Done:
+) -> ExecutionResult:
     """Start the agents, execute, and end the agents whatever happened; the devices of the `whole` plan are held."""
     # Elsewhere than where all runs of this machine look for each other: only for tests of ours that run side by side.
     locks = Path(os.environ["MILABENCH_LOCK_DIR"]) if "MILABENCH_LOCK_DIR" in os.environ else None
@@ -232,7 +232,7 @@ async def _engine(
         if node.local and (node.name in used or len(inputs.where.facts.nodes) == 1)
     }
     nodes |= {machine.name: remote_node(machine, who.marker) for machine in machines}
-    settings = Settings(
+    settings = ExecutionSettings(
         values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
         makedirs=_folders,
         marks=lambda step: (effort.marks[step.id],) if step.id in effort.marks else (),
@@ -244,7 +244,7 @@ async def _engine(
         max_retries=effort.max_retries,
         max_failures=effort.max_failures,
         more=more,
-        lacks=lambda step, stem: lacking_numbers(step.config, writer.path / f"{stem}.data"),
+        lacks=lambda step, stem: missing_metrics(step.config, writer.path / f"{stem}.data"),
     )
     try:
         opening = asyncio.gather(*map(_opened, nodes.values()))
@@ -257,7 +257,7 @@ async def _engine(
         await asyncio.gather(*(node.close() for node in nodes.values()))
 
 
-def lacking_numbers(config: Mapping[str, Any], records: Path) -> str:
+def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
     """Which of the numbers that a step's configuration looks for in its output are not there; empty when all are.
 
     Records that cannot be read are not told of: whoever writes them does.
@@ -282,14 +282,14 @@ async def _opened(node: AgentNode) -> None:
         await node.open()
 
 
-def addresses_used(plan: Plan, inputs: Inputs) -> tuple[Address, ...]:
+def addresses_used(plan: Plan, inputs: CommandContext) -> tuple[Address, ...]:
     """How the other nodes of a plan are reached."""
     used = {step.node for step in plan.steps}
-    found = addresses(inputs.where.system, inputs.here)
+    found = node_addresses(inputs.where.system, inputs.here)
     return tuple(address for name, address in found.items() if name in used)
 
 
-def _nodes_entry(plan: Plan, inputs: Inputs) -> dict[str, Any]:
+def _nodes_entry(plan: Plan, inputs: CommandContext) -> dict[str, Any]:
     """What the journal keeps of the other nodes, so that what a dead orchestrator left there can be found."""
     used = addresses_used(plan, inputs)
     return {"nodes": [asdict(address) for address in used]} if used else {}
@@ -310,18 +310,18 @@ def _show(shown: Display, progress: Progress) -> None:
             elif progress.kind == "line":
                 shown.on_line(progress.step, progress.payload)
         case Ended():
-            shown.on_end(progress.step, name_of(progress.outcome), reason_of(progress.outcome))
+            shown.on_end(progress.step, outcome_name(progress.outcome), failure_reason(progress.outcome))
         case Waiting():
-            shown.on_message(f"waiting: {'; '.join(held_by(holder) for holder in progress.holders)}")
+            shown.on_message(f"waiting: {'; '.join(holder_text(holder) for holder in progress.holders)}")
         case Notice():
             shown.on_message(progress.text)
-        case Serving() | Together():
+        case ServerReady() | BarrierEvent():
             pass
         case _:
             assert_never(progress)
 
 
-def reason_of(outcome: Outcome) -> str:
+def failure_reason(outcome: Outcome) -> str:
     """Why a step did not pass, in one line; empty when it did."""
     match outcome:
         case Failed():
@@ -338,7 +338,7 @@ def _folders(step: Step) -> tuple[str, ...]:
     return tuple(dict.fromkeys([step.cwd, *(step.env[name] for name in names if name in step.env)]))
 
 
-def _device_locks(plan: Plan, inputs: Inputs) -> dict[str, Sequence[str]]:
+def _device_locks(plan: Plan, inputs: CommandContext) -> dict[str, Sequence[str]]:
     """The names of the locks of the devices that are measured on, per node; slots of a processor share one lock."""
     locks: dict[str, Sequence[str]] = {}
     for node in inputs.where.facts.nodes:
@@ -353,7 +353,7 @@ def _device_locks(plan: Plan, inputs: Inputs) -> dict[str, Sequence[str]]:
     return locks
 
 
-def _preamble(step: Step, inputs: Inputs, recording: Recording) -> bytes:
+def _preamble(step: Step, inputs: CommandContext, recording: RunDescription) -> bytes:
     """The records that open a step: its resolved configuration, then machine and software."""
     node = next(node for node in inputs.where.facts.nodes if node.name == step.node)
     meta = {
@@ -377,7 +377,7 @@ def _preamble(step: Step, inputs: Inputs, recording: Recording) -> bytes:
 
 
 def _write_manifest(
-    writer: RunWriter, plan: Plan, inputs: Inputs, recording: Recording, named: Mapping[str, str]
+    writer: RunWriter, plan: Plan, inputs: CommandContext, recording: RunDescription, named: Mapping[str, str]
 ) -> None:
     where = inputs.where
     manifest = {

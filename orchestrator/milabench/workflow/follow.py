@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from milabench.cli.logs import LOOK_EVERY_S
-from milabench.cli.replay import plan_of, progress_of
+from milabench.cli.replay import observation_progress, plan_of
 from milabench.display.selection import Display, choose_display
 from milabench.events.model import Data
 from milabench.events.rundir import JOURNAL, Run, open_run
@@ -29,13 +29,13 @@ Ending = Literal["ended", "died", "left"]
 def follow(path: Path, whom: Orchestrator, *, display: str) -> Ending:
     """Show a run until this orchestrator of it has ended, however that was, or we are asked to end."""
     asked: list[None] = []
-    run, clock = open_run(path), Clock()
+    run, clock = open_run(path), JournalClock()
     clock.reach(run.journal[0].get("t") if run.journal else None)
     with (
         interrupts().heard_by(lambda: asked.append(None)),
         contextlib.closing(choose_display(display, sys.stderr, clock=clock.now)) as shown,
     ):
-        view = View(run, shown, clock)
+        view = RunView(run, shown, clock)
         while not asked:
             holder = holder_of(path)  # before looking: what was written until then is read
             view.look()
@@ -47,7 +47,7 @@ def follow(path: Path, whom: Orchestrator, *, display: str) -> Ending:
     return "left"
 
 
-class Clock:
+class JournalClock:
     """The time that is shown, in unix seconds: that of the journal's entry that is told, else the present. It never goes back."""
 
     def __init__(self) -> None:
@@ -71,10 +71,10 @@ class Clock:
         return self._latest
 
 
-class View:
+class RunView:
     """Tells a display what was written since the last look; `ended` is the marker of the last orchestrator that ended."""
 
-    def __init__(self, run: Run, shown: Display, clock: Clock) -> None:
+    def __init__(self, run: Run, shown: Display, clock: JournalClock) -> None:
         self.ended = ""
         self._run = run
         self._shown = shown
@@ -136,7 +136,7 @@ class View:
             with contextlib.suppress(ValueError):
                 event = decode(line, step)
                 if isinstance(event, Data):
-                    found = {**progress_of(event.data), **found}
+                    found = {**observation_progress(event.data), **found}
             if "rate" in found and "progress" in found:
                 break
         if found:

@@ -54,7 +54,7 @@ class LiveChecks:
                 self._tell(step, outcome.attempt)
 
     def _tell(self, step: str, attempt: int) -> None:
-        from milabench.analysis.validity import seen_by
+        from milabench.analysis.validity import tee
         from milabench.workflow.run_checks import checks_of
 
         try:
@@ -62,7 +62,7 @@ class LiveChecks:
                 self._checks = checks_of(open_run(self._path))
             checks = self._checks(step)
             records = self._path / f"{attempt_stem(self._stems[step], attempt)}.data"
-            for _ in seen_by(read_batches(records, step), checks):
+            for _ in tee(read_batches(records, step), checks):
                 pass
             found = [check.verdict() for check in checks]
         except RecordError:

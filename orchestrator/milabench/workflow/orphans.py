@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from milabench.errors import Unreachable
 from milabench.events.rundir import Run
-from milabench.execute.host_pool import reached
-from milabench.execute.remote_host import Machine, node_marker
+from milabench.execute.host_pool import connect_all
+from milabench.execute.remote_host import RemoteHost, node_marker
 from milabench.execute.run_lock import Orchestrator, orchestrator_of
 from milabench.execute.ssh import Address
-from milabench.workflow.remote_nodes import reach
+from milabench.workflow.remote_nodes import host_pool
 
 T = TypeVar("T")
 
@@ -61,18 +61,18 @@ def sweep_there(marked: Marked) -> dict[Address, str | Unreachable]:
     return _on_each(marked, lambda machine, markers: machine.sweep(*markers))
 
 
-def _on_each(marked: Marked, do: Callable[[Machine, Sequence[str]], Awaitable[T]]) -> dict[Address, T | Unreachable]:
-    async def one(machine: Machine, markers: Sequence[str]) -> T | Unreachable:
+def _on_each(marked: Marked, do: Callable[[RemoteHost, Sequence[str]], Awaitable[T]]) -> dict[Address, T | Unreachable]:
+    async def one(machine: RemoteHost, markers: Sequence[str]) -> T | Unreachable:
         try:
             return await do(machine, markers)
         except Unreachable as error:
             return error
 
-    by = reach()
+    by = host_pool()
 
     async def work() -> dict[Address, T | Unreachable]:
         machines = {address: by.machine(address) for address in marked}
-        await reached(list(machines.values()))  # one that cannot be reached says so again, when it is asked
+        await connect_all(list(machines.values()))  # one that cannot be reached says so again, when it is asked
         done = await asyncio.gather(*(one(machines[address], markers) for address, markers in marked.items()))
         return dict(zip(marked, done, strict=True))
 

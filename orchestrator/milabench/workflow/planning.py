@@ -12,15 +12,15 @@ from milabench.plan.ab import SIDES, interleaved, of_side, side_name
 from milabench.plan.model import Plan, Step
 from milabench.plan.run import plan_run
 from milabench.workflow import preflight
-from milabench.workflow.context import Inputs
-from milabench.workflow.request import Request, Side
+from milabench.workflow.context import CommandContext
+from milabench.workflow.request import Request, SuiteSide
 
 if TYPE_CHECKING:
-    from milabench.workflow.execution import Recording
+    from milabench.workflow.execution import RunDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class PlannedRequest:
     """The plan of a request; `bundles` are its steps that are measured, and measured again, together or in turn."""
 
     request: Request
@@ -29,7 +29,7 @@ class Decided:
     pairs: Mapping[str, bool] = field(default_factory=dict)
 
 
-def decide(inputs: Inputs) -> Plan:
+def plan_single_suite(inputs: CommandContext) -> Plan:
     """The plan of a run of one suite. Raises NothingSelected, with every reason, when nothing in it can run here."""
     plan = plan_run(inputs.benches, inputs.where)
     if not plan.steps:
@@ -41,33 +41,33 @@ def decide(inputs: Inputs) -> Plan:
     return plan
 
 
-def decided(request: Request) -> Decided:
+def plan_request(request: Request) -> PlannedRequest:
     """The plan of a request. Raises NothingSelected when nothing can run, or is on both sides."""
     if not request.is_ab:
-        plan = decide(request.inputs)
-        return Decided(request=request, plan=plan, bundles=plan.groups())
+        plan = plan_single_suite(request.inputs)
+        return PlannedRequest(request=request, plan=plan, bundles=plan.groups())
     a, b = (each.inputs for each in request.sides)
     both = interleaved(plan_run(a.benches, a.where), plan_run(b.benches, b.where), a.where.seed)
     if not both.plan.steps:
         reasons = "; ".join(f"{skip.bench}: {skip.why}" for skip in both.plan.skipped)
         raise NothingSelected(f"{a.suite_file} and {b.suite_file}: no benchmark can run on both sides: {reasons}")
-    return Decided(request=request, plan=both.plan, bundles=both.bundles, pairs=both.pairs)
+    return PlannedRequest(request=request, plan=both.plan, bundles=both.bundles, pairs=both.pairs)
 
 
-def require_ready(request: Request, plan: Plan) -> None:
+def require_request_ready(request: Request, plan: Plan) -> None:
     """Raise EnvironmentFailed, with the command to give, unless everything that the plan needs is there."""
     for name, side in zip(SIDES, request.sides, strict=False):
         own = of_side(plan, name) if request.is_ab else plan
         preflight.require_ready(side.inputs, own, side.options)
 
 
-def recording_of(
-    decision: Decided,
+def describe_run(
+    decision: PlannedRequest,
     *,
     stamp: str = "",
     validations: Sequence[str] | None = None,
     replicates: Mapping[str, Replicates] | None = None,
-) -> Recording:
+) -> RunDescription:
     """What the run directory tells beside the plan; of both sides, each under its name.
 
     `stamp` is the time in the name of a multirun's run, which is added to every run's name anyway; `replicates` are the
@@ -117,27 +117,27 @@ def _by_side(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _recording(side: Side, name: str) -> Recording:
-    from milabench.workflow.execution import Recording
+def _recording(side: SuiteSide, name: str) -> RunDescription:
+    from milabench.workflow.execution import RunDescription
     from milabench.workflow.preflight import environment_records
-    from milabench.workflow.saved_options import packages_digest, remember
+    from milabench.workflow.saved_options import packages_digest, save_options
 
     locks, packages = environment_records(side.inputs)
-    return Recording(
+    return RunDescription(
         name=name,
         suite=suite_values(side.inputs),
         locks=locks or packages_digest(packages),
         packages=packages,
-        told=remember(side.options, side.inputs),
+        told=save_options(side.options, side.inputs),
     )
 
 
-def suite_values(inputs: Inputs) -> dict[str, Any]:
+def suite_values(inputs: CommandContext) -> dict[str, Any]:
     """The selected benchmarks as resolved, without their secrets: what a later reader needs of the suite."""
-    from milabench.config.show import complete_benchmark
+    from milabench.config.show import benchmark_completions
     from milabench.plan.environ import secret_names
 
-    values = {bench.config.name: complete_benchmark(bench.config) for bench in inputs.benches}
+    values = {bench.config.name: benchmark_completions(bench.config) for bench in inputs.benches}
     for value in values.values():
         value["env"] = {name: text for name, text in value["env"].items() if name not in secret_names(value["env"])}
     return values

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from milabench.cli.options import SuiteOptions
 from milabench.errors import EnvironmentFailed
-from milabench.execute.inventory import installed_packages, is_fetched, is_ready, packages_of
+from milabench.execute.inventory import installed_packages, is_fetched, is_linked, packages_of
 from milabench.plan.model import Plan
-from milabench.workflow.context import Inputs
+from milabench.workflow.context import CommandContext
 from milabench.workflow.environments import (
     BENCHMATE,
     decide_install,
@@ -22,7 +22,7 @@ from milabench.workflow.environments import (
 )
 
 
-def missing_environments(inputs: Inputs) -> tuple[str, ...]:
+def missing_environments(inputs: CommandContext) -> tuple[str, ...]:
     """The environments, programs and images that `milabench install` has yet to make, as a person names them."""
     from milabench.workflow.remote_nodes import is_needed_here
 
@@ -31,13 +31,13 @@ def missing_environments(inputs: Inputs) -> tuple[str, ...]:
     return (*_missing_here(inputs), *_missing_images(inputs))
 
 
-def _missing_here(inputs: Inputs) -> list[str]:
+def _missing_here(inputs: CommandContext) -> list[str]:
     """The environments and programs among them."""
     dirs = inputs.where.dirs
     programs = dict.fromkeys(source for source in sources(inputs).values() if source is not None)
     missing = [f"code/{source.folder}" for source in programs if not is_fetched(dirs, source)]
     if inputs.where.current_env is None:
-        missing += [f"venv/{venv.group}" for venv in decide_install(inputs).venvs if not is_ready(dirs, venv)]
+        missing += [f"venv/{venv.group}" for venv in decide_install(inputs).venvs if not is_linked(dirs, venv)]
         return missing
     require_files(inputs)
     warn_of_unknown_needs(inputs)
@@ -46,7 +46,7 @@ def _missing_here(inputs: Inputs) -> list[str]:
     return missing
 
 
-def _missing_images(inputs: Inputs) -> list[str]:
+def _missing_images(inputs: CommandContext) -> list[str]:
     """The images that this machine's engines do not have; whether another node's do, its steps will tell."""
     wanted = images(inputs) if any(node.local for node in inputs.where.facts.nodes) else ()
     if not wanted:
@@ -62,14 +62,14 @@ def _has_benchmate() -> bool:
     return find_spec("benchmate") is not None
 
 
-def missing_preparations(inputs: Inputs, plan: Plan, options: SuiteOptions) -> tuple[str, ...]:
+def missing_preparations(inputs: CommandContext, plan: Plan, options: SuiteOptions) -> tuple[str, ...]:
     """The benchmarks of the plan whose prepare.py has not passed with the arguments of this plan."""
-    from milabench.workflow.preparations import decide
+    from milabench.workflow.preparations import pending_preparations
 
-    return _named(decide(inputs, options), inputs, plan)
+    return _named(pending_preparations(inputs, options), inputs, plan)
 
 
-def _named(todo: Plan, inputs: Inputs, plan: Plan) -> tuple[str, ...]:
+def _named(todo: Plan, inputs: CommandContext, plan: Plan) -> tuple[str, ...]:
     """The preparations that are left to do and concern a plan, as a person names them."""
     wanted = {step.bench for step in plan.steps}
     several = len(inputs.where.facts.nodes) > 1
@@ -78,28 +78,28 @@ def _named(todo: Plan, inputs: Inputs, plan: Plan) -> tuple[str, ...]:
     )
 
 
-def require_installed(inputs: Inputs, options: SuiteOptions) -> None:
+def require_installed(inputs: CommandContext, options: SuiteOptions) -> None:
     """Raise EnvironmentFailed, with the command to give, unless every environment is there."""
     if missing := missing_environments(inputs):
         raise EnvironmentFailed(f"not installed: {', '.join(missing)}; run `{command_line('install', options)}`")
 
 
-def require_ready(inputs: Inputs, plan: Plan, options: SuiteOptions) -> None:
+def require_ready(inputs: CommandContext, plan: Plan, options: SuiteOptions) -> None:
     """Raise EnvironmentFailed, with the command to give, unless everything that the plan needs is there."""
-    from milabench.workflow.preparations import left_to_prepare, markers_elsewhere, preparations
-    from milabench.workflow.remote_nodes import interpreters, require_sound, visit
+    from milabench.workflow.preparations import markers_elsewhere, preparation_steps, unprepared
+    from milabench.workflow.remote_nodes import interpreters, remote_paths_exist, require_healthy
 
-    require_sound(inputs, options)
+    require_healthy(inputs, options)
     require_installed(inputs, options)
-    wanted = preparations(inputs)
+    wanted = preparation_steps(inputs)
     pythons, markers = interpreters(inputs, plan), markers_elsewhere(wanted, inputs, options)
-    found = visit(
+    found = remote_paths_exist(
         inputs, options, {node: [*pythons.get(node, ()), *markers.get(node, ())] for node in {**pythons, **markers}}
     )
     gone = [f"{path} on {node}" for node, paths in pythons.items() for path in paths if (node, path) not in found]
     if gone:
         raise EnvironmentFailed(f"not installed: {', '.join(gone)}; run `{command_line('install', options)}`")
-    if missing := _named(left_to_prepare(inputs, wanted, found), inputs, plan):
+    if missing := _named(unprepared(inputs, wanted, found), inputs, plan):
         raise EnvironmentFailed(f"not prepared: {', '.join(missing)}; run `{command_line('prepare', options)}`")
 
 
@@ -124,7 +124,7 @@ def command_line(verb: str, options: SuiteOptions) -> str:
     return shlex.join(words)
 
 
-def environment_records(inputs: Inputs) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
+def environment_records(inputs: CommandContext) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
     """What a run tells of its environments: `{group: sha256 of its locks}` and `{venv path: {package: version}}`."""
     if inputs.where.current_env is not None:
         return {}, {inputs.where.current_env: installed_packages()}

@@ -8,28 +8,30 @@ from pathlib import Path, PurePath
 from milabench.cli.options import SuiteOptions
 from milabench.errors import EnvironmentFailed
 from milabench.facts.model import Node
-from milabench.plan.context import Ready, at_node
+from milabench.plan.context import ResolvedBenchmark, at_node
 from milabench.plan.model import Plan, SkippedBench
 from milabench.plan.placement import nodes_of
 from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
-from milabench.plan.run import contained, describe, preparation_of
-from milabench.workflow.context import Inputs
+from milabench.plan.run import containerized, describe, preparation_of
+from milabench.workflow.context import CommandContext
 from milabench.workflow.environments import decide_install
-from milabench.workflow.remote_nodes import visit
+from milabench.workflow.remote_nodes import remote_paths_exist
 
 
-def decide(inputs: Inputs, options: SuiteOptions, *, force: bool = False, give: bool = False) -> Plan:
+def pending_preparations(
+    inputs: CommandContext, options: SuiteOptions, *, force: bool = False, give: bool = False
+) -> Plan:
     """The preparations that have not passed with these arguments, program and environment, on every node.
 
     `give`: the nodes get the benchmarks' folders at the same time. Raises Unreachable for a node that does not answer.
     """
-    wanted = preparations(inputs)
-    there = visit(inputs, options, markers_elsewhere(wanted, inputs, options), give=give)
-    return left_to_prepare(inputs, wanted, there, force=force)
+    wanted = preparation_steps(inputs)
+    there = remote_paths_exist(inputs, options, markers_elsewhere(wanted, inputs, options), give=give)
+    return unprepared(inputs, wanted, there, force=force)
 
 
-def left_to_prepare(
-    inputs: Inputs, wanted: Sequence[Preparation], there: Collection[tuple[str, str]], *, force: bool = False
+def unprepared(
+    inputs: CommandContext, wanted: Sequence[Preparation], there: Collection[tuple[str, str]], *, force: bool = False
 ) -> Plan:
     """Those of the preparations that have not passed, given the markers that were found on other nodes."""
     skipped = [
@@ -40,7 +42,9 @@ def left_to_prepare(
     return plan_prepare(wanted, markers=here | set(there), force=force, skipped=skipped, system=system)
 
 
-def markers_elsewhere(wanted: Sequence[Preparation], inputs: Inputs, options: SuiteOptions) -> dict[str, list[str]]:
+def markers_elsewhere(
+    wanted: Sequence[Preparation], inputs: CommandContext, options: SuiteOptions
+) -> dict[str, list[str]]:
     """The markers that only other nodes can see, by node; none when they are not to be asked."""
     found: dict[str, list[str]] = {}
     for each in wanted if options.ask_nodes else ():
@@ -49,12 +53,12 @@ def markers_elsewhere(wanted: Sequence[Preparation], inputs: Inputs, options: Su
     return found
 
 
-def _local(inputs: Inputs) -> set[str]:
+def _local(inputs: CommandContext) -> set[str]:
     """The nodes whose files we see."""
     return {node.name for node in inputs.where.facts.nodes if not node.storage}
 
 
-def preparations(inputs: Inputs) -> list[Preparation]:
+def preparation_steps(inputs: CommandContext) -> list[Preparation]:
     """The prepare steps with their markers."""
     digests = {}
     if inputs.where.current_env is None:
@@ -80,7 +84,12 @@ def preparations(inputs: Inputs) -> list[Preparation]:
 
 
 def _preparation(
-    bench: Ready, inputs: Inputs, node: Node, rank: int | None, files: Mapping[str, bytes], digests: Mapping[str, str]
+    bench: ResolvedBenchmark,
+    inputs: CommandContext,
+    node: Node,
+    rank: int | None,
+    files: Mapping[str, bytes],
+    digests: Mapping[str, str],
 ) -> Preparation:
     """What prepares a benchmark on a node."""
     assert bench.declared is not None
@@ -101,7 +110,7 @@ def _preparation(
         rank=rank,
     )
     assert step is not None
-    step = contained(step, there, where, ())
+    step = containerized(step, there, where, ())
     source = bench.declared.source.folder if bench.declared.source is not None else ""
     digest = prepare_digest(step, files, venv=digests.get(bench.config.name, ""), source=source)
     return Preparation(step=step, marker=str(PurePath(where.dirs.data, marker_name(bench.config.name, digest))))

@@ -12,41 +12,41 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from milabench.errors import ConfigError, MilabenchError, Unreachable
-from milabench.execute.file_sync import Desk
-from milabench.execute.host_pool import Reach, Told, ask_all, desks_on, reached
-from milabench.execute.remote_host import Machine
+from milabench.execute.file_sync import RemoteFiles
+from milabench.execute.host_pool import HostPool, HostReport, connect_all, query_all, remote_files_of
+from milabench.execute.remote_host import RemoteHost
 from milabench.execute.ssh import Address
-from milabench.facts.compare import NodeFinding, compare
+from milabench.facts.compare import NodeFinding, compare_nodes
 from milabench.facts.model import Node
-from milabench.facts.probe import parse
+from milabench.facts.probe import parse_facts
 from milabench.plan.context import at_node, dirs_at
-from milabench.plan.placement import is_here
+from milabench.plan.placement import is_local
 
 if TYPE_CHECKING:
     from milabench.cli.options import SuiteOptions
     from milabench.config.schema import SystemConfig
     from milabench.plan.model import Plan
-    from milabench.workflow.context import Inputs
+    from milabench.workflow.context import CommandContext
 
-OnNode = Callable[[Node, Desk, Machine], Awaitable[None]]
+OnNode = Callable[[Node, RemoteFiles, RemoteHost], Awaitable[None]]
 
 
-def reach() -> Reach:
+def host_pool() -> HostPool:
     """The machines that this command reaches: whatever it does with one goes over one connection, ended with the command."""
     context = click.get_current_context(silent=True)
     if context is None:  # called by a program, which ends with it
-        return Reach()
+        return HostPool()
     root = context.find_root()
     if _REACH not in root.meta:
-        root.meta[_REACH] = made = Reach()
+        root.meta[_REACH] = made = HostPool()
         root.call_on_close(made.close)
-    return cast(Reach, root.meta[_REACH])
+    return cast(HostPool, root.meta[_REACH])
 
 
 _REACH = "milabench.workflow.remote_nodes"
 
 
-def addresses(system: SystemConfig, local: Node, *, accept_new: bool = False) -> dict[str, Address]:
+def node_addresses(system: SystemConfig, local: Node, *, accept_new: bool = False) -> dict[str, Address]:
     """How the nodes that are not this machine are reached, by name."""
     return {
         entry.name: Address(
@@ -62,41 +62,41 @@ def addresses(system: SystemConfig, local: Node, *, accept_new: bool = False) ->
             accept_new=accept_new,
         )
         for entry in system.nodes
-        if not is_here(entry, local, alone=len(system.nodes) == 1)
+        if not is_local(entry, local, alone=len(system.nodes) == 1)
     }
 
 
-def told_by_nodes(system: SystemConfig, local: Node, base: str, *, accept_new: bool = False) -> dict[str, Told]:
+def query_nodes(system: SystemConfig, local: Node, base: str, *, accept_new: bool = False) -> dict[str, HostReport]:
     """What every other node says of itself, or why it says nothing; all are asked at the same time."""
-    wanted = addresses(system, local, accept_new=accept_new)
+    wanted = node_addresses(system, local, accept_new=accept_new)
     bases = {entry.name: entry.base or base for entry in system.nodes}
 
-    by = reach()
+    by = host_pool()
 
-    async def ask() -> dict[str, Told]:
-        machines, why = await reached([by.machine(address) for address in wanted.values()])
-        told = await ask_all(machines, bases, Path(base))
-        return {name: told[name] if name in told else Told(why=why[name]) for name in wanted}
+    async def ask() -> dict[str, HostReport]:
+        machines, why = await connect_all([by.machine(address) for address in wanted.values()])
+        told = await query_all(machines, bases, Path(base))
+        return {name: told[name] if name in told else HostReport(why=why[name]) for name in wanted}
 
     return by.run(ask) if wanted else {}
 
 
-def node_of(name: str, told: Told) -> Node:
+def node_of(name: str, told: HostReport) -> Node:
     """What a machine said of itself, as a node."""
-    made = parse(told.facts, name=name)
+    made = parse_facts(told.facts, name=name)
     details = {**made.details, "behind_s": round(told.behind_s, 3)}
     return replace(made, local=False, storage=told.storage, details=details)
 
 
 def ask_nodes(system: SystemConfig, local: Node, base: str, *, accept_new: bool = False) -> dict[str, Node]:
     """The other nodes as they say they are. Raises Unreachable with a line for each that does not answer."""
-    told = told_by_nodes(system, local, base, accept_new=accept_new)
+    told = query_nodes(system, local, base, accept_new=accept_new)
     if why := [said.why for said in told.values() if said.why]:
         raise Unreachable("\nerror: ".join(why))
     return {name: node_of(name, said) for name, said in told.items()}
 
 
-def remote_nodes(inputs: Inputs) -> tuple[Node, ...]:
+def remote_nodes(inputs: CommandContext) -> tuple[Node, ...]:
     """The nodes that are not this machine."""
     return tuple(node for node in inputs.where.facts.nodes if not node.local)
 
@@ -109,11 +109,11 @@ def first_of_storages(nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(found.values())
 
 
-def require_sound(inputs: Inputs, options: SuiteOptions) -> None:
+def require_healthy(inputs: CommandContext, options: SuiteOptions) -> None:
     """Raise Unreachable with everything on the nodes that is in the way of a run, unless it is to be ignored."""
     if not remote_nodes(inputs):
         return
-    bad = [each for each in compare(inputs.where.facts.nodes, base=inputs.where.dirs.base) if each.state == "bad"]
+    bad = [each for each in compare_nodes(inputs.where.facts.nodes, base=inputs.where.dirs.base) if each.state == "bad"]
     if not bad:
         return
     if options.ignore_node_checks:
@@ -124,23 +124,23 @@ def require_sound(inputs: Inputs, options: SuiteOptions) -> None:
     raise Unreachable(f"{told}\n       run all the same with --ignore-node-checks")
 
 
-def is_needed_here(inputs: Inputs) -> bool:
+def is_needed_here(inputs: CommandContext) -> bool:
     """Whether environments and data are made on this machine: for itself, or for a node that shares its file system."""
     return any(not node.storage for node in inputs.where.facts.nodes)
 
 
-def on_nodes(inputs: Inputs, options: SuiteOptions, do: OnNode, nodes: Sequence[Node] | None = None) -> None:
+def on_nodes(inputs: CommandContext, options: SuiteOptions, do: OnNode, nodes: Sequence[Node] | None = None) -> None:
     """Do something on these nodes at the same time: one of each file system, unless given. Raises what `do` raises, together."""
     nodes = first_of_storages(remote_nodes(inputs)) if nodes is None else nodes
     if not nodes:
         return
-    wanted = addresses(inputs.where.system, inputs.here, accept_new=options.accept_new_host_keys)
+    wanted = node_addresses(inputs.where.system, inputs.here, accept_new=options.accept_new_host_keys)
 
-    by = reach()
+    by = host_pool()
 
     async def work() -> list[MilabenchError]:
-        machines, why = await reached([by.machine(wanted[node.name]) for node in nodes])
-        async with desks_on(list(machines.values())) as (desks, closed):
+        machines, why = await connect_all([by.machine(wanted[node.name]) for node in nodes])
+        async with remote_files_of(list(machines.values())) as (desks, closed):
             able = [node for node in nodes if node.name in desks]
             made = (do(node, desks[node.name], machines[node.name]) for node in able)
             done = await asyncio.gather(*made, return_exceptions=True)
@@ -154,8 +154,8 @@ def on_nodes(inputs: Inputs, options: SuiteOptions, do: OnNode, nodes: Sequence[
         raise type(failed[0])("\nerror: ".join(map(str, failed)))
 
 
-def visit(
-    inputs: Inputs, options: SuiteOptions, wanted: Mapping[str, Sequence[str]], *, give: bool = True
+def remote_paths_exist(
+    inputs: CommandContext, options: SuiteOptions, wanted: Mapping[str, Sequence[str]], *, give: bool = True
 ) -> set[tuple[str, str]]:
     """Which of the paths `wanted` on each node exist, as (node, path); `give`: every node gets the benchmarks' folders first.
 
@@ -165,9 +165,9 @@ def visit(
     nodes = remote_nodes(inputs)
     givers = {node.name for node in first_of_storages(nodes)} if give else set()
 
-    async def look(node: Node, desk: Desk, _: Machine) -> None:
+    async def look(node: Node, desk: RemoteFiles, _: RemoteHost) -> None:
         if node.name in givers:
-            await give_definitions(inputs, node, desk)
+            await upload_definitions(inputs, node, desk)
         paths = wanted.get(node.name, ())
         there = await desk.look(paths) if paths else ()
         found.update((node.name, path) for path, is_there in zip(paths, there, strict=True) if is_there)
@@ -176,7 +176,7 @@ def visit(
     return found
 
 
-async def give_definitions(inputs: Inputs, node: Node, desk: Desk) -> None:
+async def upload_definitions(inputs: CommandContext, node: Node, desk: RemoteFiles) -> None:
     """Give a node the folders of the selected benchmarks. Raises Unreachable, ConfigError for two that would be one there."""
     given: dict[str, str] = {}
     for bench in inputs.benches:
@@ -190,7 +190,7 @@ async def give_definitions(inputs: Inputs, node: Node, desk: Desk) -> None:
         await desk.send(Path(folder), place)
 
 
-def copy_folders(inputs: Inputs, options: SuiteOptions) -> None:
+def copy_folders(inputs: CommandContext, options: SuiteOptions) -> None:
     """Copy the folders that `system.sync` names, data and cache, to every other file system; what else is there stays.
 
     Raises Unreachable.
@@ -200,7 +200,7 @@ def copy_folders(inputs: Inputs, options: SuiteOptions) -> None:
         name for name in ("data", "cache") if name in inputs.where.system.sync and Path(getattr(here, name)).is_dir()
     ]
 
-    async def copy(node: Node, desk: Desk, _: Machine) -> None:
+    async def copy(node: Node, desk: RemoteFiles, _: RemoteHost) -> None:
         for name in wanted if node.storage else ():
             there = getattr(dirs_at(inputs.where, node), name)
             await desk.send(Path(getattr(here, name)), there, keep=True, thorough=False)
@@ -209,7 +209,7 @@ def copy_folders(inputs: Inputs, options: SuiteOptions) -> None:
         on_nodes(inputs, options, copy)
 
 
-def interpreters(inputs: Inputs, plan: Plan) -> dict[str, list[str]]:
+def interpreters(inputs: CommandContext, plan: Plan) -> dict[str, list[str]]:
     """The interpreters that the plan needs on other nodes; of each file system one node is asked."""
     nodes = {node.name: node for node in remote_nodes(inputs)}
     first = {node.storage: node.name for node in reversed(list(nodes.values()))}
@@ -222,7 +222,9 @@ def interpreters(inputs: Inputs, plan: Plan) -> dict[str, list[str]]:
     return wanted
 
 
-def findings_of(system: SystemConfig, told: Mapping[str, Told], local: Node | None, base: str) -> list[NodeFinding]:
+def findings_of(
+    system: SystemConfig, told: Mapping[str, HostReport], local: Node | None, base: str
+) -> list[NodeFinding]:
     """What can be said of nodes that were asked, those that said nothing among them."""
     nodes = ([local] if local is not None else []) + [
         node_of(name, said) for name, said in told.items() if not said.why
@@ -233,4 +235,4 @@ def findings_of(system: SystemConfig, told: Mapping[str, Told], local: Node | No
         if said.why
     ]
     bases = {entry.name: entry.base for entry in system.nodes}
-    return [*silent, *compare(nodes, base=base, bases=bases)]
+    return [*silent, *compare_nodes(nodes, base=base, bases=bases)]

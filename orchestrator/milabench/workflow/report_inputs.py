@@ -19,7 +19,7 @@ _COSTS = ("price", "currency", "years", "power_W", "pue", "electricity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class WeightProfile:
     """A weight profile: weights by benchmark, and, where declared, the items of each that a job mix does; None: not given."""
 
     weights: Mapping[str, float] | None = None
@@ -27,7 +27,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ReportSource:
     """A run, or the JSON report of one (`run` is None), with its summary."""
 
     name: str
@@ -36,13 +36,13 @@ class Told:
     run: Run | None = None
 
 
-def read_profile(path: Path | None) -> Profile:
+def read_profile(path: Path | None) -> WeightProfile:
     """A YAML file of `benchmark: weight`, or of `weights:` and `work:`, each such a mapping.
 
     Raises ConfigError where it is not that, or weighs nothing.
     """
     if path is None:
-        return Profile()
+        return WeightProfile()
     told = _mapping(path)
     if told.keys() <= {"weights", "work"} and all(isinstance(value, dict) for value in told.values()):
         weights = _numbers(path, told["weights"], "weights.") if "weights" in told else None
@@ -51,7 +51,7 @@ def read_profile(path: Path | None) -> Profile:
         weights, work = _numbers(path, told, ""), None
     if weights is not None and not any(weights.values()):
         raise ConfigError(f"{path}: no weight is above zero; give at least one benchmark a weight")
-    return Profile(weights=weights, work=work)
+    return WeightProfile(weights=weights, work=work)
 
 
 def read_costs(path: Path | None, systems: Sequence[str]) -> dict[str, Mapping[str, Any]]:
@@ -67,7 +67,9 @@ def read_costs(path: Path | None, systems: Sequence[str]) -> dict[str, Mapping[s
     return dict.fromkeys(systems, _costs(path, told, ""))
 
 
-def find(base: Path, name: str, validations: str | None = None, tracing: Tracing | None = None) -> Told:
+def find_report_source(
+    base: Path, name: str, validations: str | None = None, tracing: Tracing | None = None
+) -> ReportSource:
     """A run by path or name, or the file of a JSON report of one; `tracing` draws the run where its records are read.
 
     Raises NothingSelected or RecordError.
@@ -82,10 +84,10 @@ def find(base: Path, name: str, validations: str | None = None, tracing: Tracing
     if run.phase != "run":
         raise NothingSelected(f"{run.path}: is the record of an {run.phase}, in which nothing was measured")
     course = None if tracing is None else tracing.course(run)
-    return Told(name=run.name, summary=summary_of(run, validations, course), manifest=run.manifest, run=run)
+    return ReportSource(name=run.name, summary=summary_of(run, validations, course), manifest=run.manifest, run=run)
 
 
-def known_names(benches: Mapping[str, Any], profile: Profile) -> None:
+def known_names(benches: Mapping[str, Any], profile: WeightProfile) -> None:
     """Raises UsageError when a profile names no benchmark of the runs at all: it is for another suite."""
     for what, told in (("weights", profile.weights), ("work", profile.work)):
         if told and not told.keys() & benches.keys():
@@ -94,28 +96,28 @@ def known_names(benches: Mapping[str, Any], profile: Profile) -> None:
             )
 
 
-def _report(path: Path) -> Told:
-    from milabench.analysis.summary_io import from_json
+def _report(path: Path) -> ReportSource:
+    from milabench.analysis.summary_io import summary_from_json
     from milabench.events.wire import parse_object
 
     try:
-        summary = from_json(parse_object(path.read_bytes()))
+        summary = summary_from_json(parse_object(path.read_bytes()))
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     except (ValueError, RecordError) as error:
         raise RecordError(f"{path}: {error}; give a run, or what `milabench report --json` wrote of one") from None
-    return Told(name=summary.run or path.stem, summary=summary, manifest={})
+    return ReportSource(name=summary.run or path.stem, summary=summary, manifest={})
 
 
 def _mapping(path: Path) -> dict[str, Any]:
-    from milabench.config.source_map import Source, plain
-    from milabench.config.yaml_reader import decoded, parse_document
+    from milabench.config.source_map import SourceLocation, plain
+    from milabench.config.yaml_reader import decode_text, parse_document
 
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
-    told = plain(parse_document(decoded(content, str(path)), Source(str(path), str(path.parent))).root)
+    told = plain(parse_document(decode_text(content, str(path)), SourceLocation(str(path), str(path.parent))).root)
     if not isinstance(told, dict) or not told:
         raise ConfigError(
             f"{path}: expected `name: number` lines, found {'nothing' if not told else type(told).__name__}"

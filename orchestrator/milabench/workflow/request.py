@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milabench.analysis.replicates import PILOT, Aim
+from milabench.analysis.replicates import PILOT, PrecisionTarget
 from milabench.cli.options import Extent, SuiteOptions, is_on_command_line
 from milabench.errors import ConfigError, UsageError
-from milabench.workflow.context import Inputs, print_warning, read_inputs
+from milabench.workflow.context import CommandContext, read_context, warn_user
 
 if TYPE_CHECKING:
     from milabench.events.rundir import Run
@@ -21,11 +21,11 @@ PRECISION_OF_RIGOROUS = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class SuiteSide:
     """One suite: the options, and what they read."""
 
     options: SuiteOptions
-    inputs: Inputs
+    inputs: CommandContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +36,12 @@ class Request:
     """
 
     name: str
-    sides: tuple[Side, ...]
-    aim: Aim | None = None
+    sides: tuple[SuiteSide, ...]
+    aim: PrecisionTarget | None = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def inputs(self) -> Inputs:
+    def inputs(self) -> CommandContext:
         """Machine, folders, profile and seed, the same for both sides; and the suite of the first."""
         return self.sides[0].inputs
 
@@ -53,14 +53,14 @@ class Request:
     def repeated(self, repeats: int | None, replicates: Mapping[str, int] | None = None) -> Request:
         """The same with so many replicates of all, and of single benchmarks."""
 
-        def side(each: Side) -> Side:
+        def side(each: SuiteSide) -> SuiteSide:
             where = replace(each.inputs.where, repeats=repeats, replicates=dict(replicates or {}))
             return replace(each, inputs=replace(each.inputs, where=where))
 
         return replace(self, sides=tuple(map(side, self.sides)))
 
 
-def requests(
+def expand_requests(
     options: SuiteOptions, extent: Extent, *, run_name: str, stamp: str, seed: int, is_part: bool = False
 ) -> tuple[Request, ...]:
     """What a command asks for, a run each; `stamp` stands for `{time}` in names, `is_part`: only a part will be run.
@@ -80,15 +80,15 @@ def requests(
             options, run_name=run_name, stamp=stamp, repeats=extent.repeat, profile=extent.profile, seed=seed
         )
         made = tuple(
-            Request(name=each.name, sides=(Side(options=each.options, inputs=each.inputs),), chosen=each.chosen)
+            Request(name=each.name, sides=(SuiteSide(options=each.options, inputs=each.inputs),), chosen=each.chosen)
             for each in runs
         )
     # Several runs share the budget: it is for what was asked for, all of it.
     share = None if extent.budget_s is None else extent.budget_s / len(made)
-    return tuple(with_aim(each, replace(extent, budget_s=share), is_part=is_part) for each in made)
+    return tuple(with_target(each, replace(extent, budget_s=share), is_part=is_part) for each in made)
 
 
-def with_aim(request: Request, extent: Extent, *, is_part: bool) -> Request:
+def with_target(request: Request, extent: Extent, *, is_part: bool) -> Request:
     """The request with what is aimed at: a precision starts with a pilot. Raises UsageError for contradictions."""
     precision = extent.precision
     if precision is not None and extent.repeat is not None:
@@ -99,7 +99,7 @@ def with_aim(request: Request, extent: Extent, *, is_part: bool) -> Request:
         precision = PRECISION_OF_RIGOROUS
     if precision is None and extent.budget_s is None:
         return request
-    aimed = replace(request, aim=Aim(precision=precision, budget_s=extent.budget_s))
+    aimed = replace(request, aim=PrecisionTarget(precision=precision, budget_s=extent.budget_s))
     return aimed if precision is None else aimed.repeated(PILOT)
 
 
@@ -121,11 +121,11 @@ def ab_request(
     def warn_once(text: str) -> None:
         if text not in said:
             said.add(text)
-            print_warning(text)
+            warn_user(text)
 
-    def side(file: Path) -> Side:
+    def side(file: Path) -> SuiteSide:
         own = replace(options, config_file=file)
-        inputs = read_inputs(
+        inputs = read_context(
             own,
             run_name=run_name,
             repeats=extent.repeat,
@@ -134,7 +134,7 @@ def ab_request(
             environ=environ,
             warn=warn_once,
         )
-        return Side(options=own, inputs=inputs)
+        return SuiteSide(options=own, inputs=inputs)
 
     sides = (side(files[0]), side(files[1]))
     require_alike(sides)
@@ -142,7 +142,7 @@ def ab_request(
     return Request(name=run_name, sides=sides).repeated(pairs)
 
 
-def require_alike(sides: tuple[Side, Side]) -> None:
+def require_alike(sides: tuple[SuiteSide, SuiteSide]) -> None:
     """Raise for two suites that cannot be measured in one run: on other devices, for another time, in one environment."""
     a, b = (each.inputs for each in sides)
     for inputs in (a, b):
@@ -169,7 +169,7 @@ def require_alike(sides: tuple[Side, Side]) -> None:
             )
 
 
-def _devices(inputs: Inputs) -> object:
+def _devices(inputs: CommandContext) -> object:
     facts = inputs.where.facts
     return facts.arch, [(node.name, [(each.index, each.uuid) for each in node.devices]) for node in facts.nodes]
 
@@ -179,16 +179,16 @@ def request_of(run: Run, environ: Mapping[str, str] = os.environ) -> Request:
 
     Raises RecordError for a run that cannot be decided again.
     """
-    from milabench.workflow.saved_options import aim_of, environment_of, recall, replicates_of
+    from milabench.workflow.saved_options import aim_of, load_options, replicates_of, saved_environment
 
-    kept = recall(run)
+    kept = load_options(run)
     aim = aim_of(run)
     extent = Extent(repeat=kept.repeats, profile=kept.profile)
-    now = environment_of(kept, environ)
+    now = saved_environment(kept, environ)
     if kept.ab is not None:
         request = ab_request(kept.options, kept.ab, extent, run_name=kept.run_name, seed=kept.seed, environ=now)
     else:
-        inputs = read_inputs(
+        inputs = read_context(
             kept.options,
             run_name=kept.run_name,
             repeats=kept.repeats,
@@ -196,7 +196,7 @@ def request_of(run: Run, environ: Mapping[str, str] = os.environ) -> Request:
             seed=kept.seed,
             environ=now,
         )
-        request = Request(name=kept.run_name, sides=(Side(options=kept.options, inputs=inputs),))
+        request = Request(name=kept.run_name, sides=(SuiteSide(options=kept.options, inputs=inputs),))
     request = replace(request, name=str(run.manifest.get("name") or "run"), aim=aim)
     if aim is None:
         return request

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from milabench.history.rows import RunRows
 
 
-def chosen_runs(base: Path | None, names: Sequence[str]) -> list[Run]:
+def resolve_runs(base: Path | None, names: Sequence[str]) -> list[Run]:
     """The runs of these names or paths, each once; without names the latest.
 
     Raises RecordError for one that is still going, NothingSelected for the record of an install or a preparation.
     """
-    from milabench.workflow.run_lookup import chosen
+    from milabench.workflow.run_lookup import resolve_run
 
     found: dict[Path, Run] = {}
     for name in names or (None,):
-        each = chosen(base, name)
+        each = resolve_run(base, name)
         if each.holder is not None:
             raise RecordError(
                 f"{each.run.name}: is still going (process {each.holder.pid}); wait for its end, or end it with "
@@ -35,7 +35,7 @@ def chosen_runs(base: Path | None, names: Sequence[str]) -> list[Run]:
     return list(found.values())
 
 
-def recomputed(run: Run) -> dict[str, Any]:
+def recompute_summary(run: Run) -> dict[str, Any]:
     """A run's summary as JSON, from its records and from nothing that was computed before; its paths relative to its folder."""
     from milabench.analysis.summary import summarise
     from milabench.bundle.create import relative_logs
@@ -45,7 +45,7 @@ def recomputed(run: Run) -> dict[str, Any]:
     return value
 
 
-def identity(run: Run) -> str:
+def run_identity(run: Run) -> str:
     """What tells a run from every other, also when it was moved or gone on with: the hash of what was planned and when.
 
     A run of milabench 1.3 planned nothing: its name and the beginning of its records stand for it.
@@ -65,11 +65,11 @@ def identity(run: Run) -> str:
     return found.hexdigest()[:32]
 
 
-def rows_of(run: Run) -> RunRows:
+def run_rows(run: Run) -> RunRows:
     """The rows that a store or a table file holds of a run."""
     from milabench.bundle.create import relative_logs
     from milabench.history.rows import rows
     from milabench.workflow.summaries import summary_of
 
     summary = summary_of(run)
-    return rows(summary, relative_logs(summary.to_json(), str(run.path)), identity(run))
+    return rows(summary, relative_logs(summary.to_json(), str(run.path)), run_identity(run))

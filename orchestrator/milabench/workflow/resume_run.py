@@ -9,39 +9,41 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.cli.run import passed_steps, tell, write_summary
+from milabench.cli.run import finish_run, passed_steps, write_summary
 from milabench.errors import DONE, RecordError, UsageError
 from milabench.events.attempts import Attempt, attempts
 from milabench.events.rundir import SUMMARY, Run, RunWriter, attempt_stem, open_run
 from milabench.execute.agent_client import NOTHING_LEFT, sweep_here
-from milabench.execute.interrupts import run_held
+from milabench.execute.interrupts import run_deferring_signals
 from milabench.execute.run_lock import hold_run, this_orchestrator
 from milabench.plan.model import Plan
-from milabench.plan.subset import left
+from milabench.plan.subset import remaining_plan
 from milabench.workflow.adaptive_replicates import after_pilot
-from milabench.workflow.execution import Effort, Recording, carry_on, new_marker, with_stems
+from milabench.workflow.execution import RetryPolicy, RunDescription, continue_plan, new_marker, with_stems
 from milabench.workflow.orphans import dead, marked_there, sweep_there
-from milabench.workflow.planning import Decided, decided, recording_of, require_ready
+from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, require_request_ready
 from milabench.workflow.request import request_of
-from milabench.workflow.saved_options import differences, is_undecided
+from milabench.workflow.saved_options import is_undecided, plan_differences
 
 if TYPE_CHECKING:
-    from milabench.execute.detach import Tether
+    from milabench.execute.detach import DetachHandover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rest:
+class RemainingWork:
     """What is left of a run: that part of its plan, all of it, which steps have passed, how often the others were tried."""
 
     plan: Plan
-    decision: Decided
-    recording: Recording
+    decision: PlannedRequest
+    recording: RunDescription
     passed: frozenset[str]
     made: dict[str, int]
     unlike: Sequence[str]
 
 
-def resume(path: Path, tether: Tether | None = None, *, display: str, force: bool, effort: Effort) -> int:
+def resume_run(
+    path: Path, tether: DetachHandover | None = None, *, display: str, force: bool, effort: RetryPolicy
+) -> int:
     """Go on with a run; its exit code. Nothing is done when all of it has passed.
 
     `tether` is what still ties us to a terminal that we left. Raises Unreachable when its orchestrator lives, RecordError
@@ -53,12 +55,12 @@ def resume(path: Path, tether: Tether | None = None, *, display: str, force: boo
         if run.phase != "run":
             raise UsageError(f"{path}: is no run but a {run.phase}; `milabench {run.phase}` goes on where it stopped")
         passed = passed_steps(run)
-        sweep(run)
+        sweep_run(run)
         if run.files and len(passed) == len(run.files) and not is_undecided(run):
             _close(run)
             say(f"resume: {run.name} is finished: all of its {len(passed)} steps have passed")
             return DONE
-        rest = rest_of(run, passed, force=force)
+        rest = remaining_work(run, passed, force=force)
         say(f"resume: {run.name}: {len(passed)} of {len(run.files)} steps have passed, {len(rest.plan.steps)} to run")
         writer = RunWriter(path)
         try:
@@ -66,7 +68,7 @@ def resume(path: Path, tether: Tether | None = None, *, display: str, force: boo
                 writer.journal({"run": "mixed", "differs": list(rest.unlike)})
             effort = replace(effort, made=rest.made, passed=rest.passed)
             request = rest.decision.request
-            carried = carry_on(
+            carried = continue_plan(
                 rest.plan,
                 request.inputs,
                 rest.recording,
@@ -82,7 +84,7 @@ def resume(path: Path, tether: Tether | None = None, *, display: str, force: boo
             raise RecordError(f"{path}: cannot be written: {error.strerror}") from None
         finally:
             writer.close()
-    return tell(carried)
+    return finish_run(carried)
 
 
 def _close(run: Run) -> None:
@@ -100,12 +102,12 @@ def _close(run: Run) -> None:
         write_summary(run.path)
 
 
-def rest_of(run: Run, passed: frozenset[str], *, force: bool) -> Rest:
+def remaining_work(run: Run, passed: frozenset[str], *, force: bool) -> RemainingWork:
     """What is left of a run. Raises RecordError for what is not as it was planned, unless forced."""
-    decision = decided(request_of(run))
+    decision = plan_request(request_of(run))
     plan = decision.plan
-    recording = recording_of(decision)
-    unlike = differences(run, plan, {**recording.told, "locks": recording.locks})
+    recording = describe_run(decision)
+    unlike = plan_differences(run, plan, {**recording.told, "locks": recording.locks})
     if unlike and not force:
         told = "\n         ".join(unlike)
         raise RecordError(
@@ -113,11 +115,11 @@ def rest_of(run: Run, passed: frozenset[str], *, force: bool) -> Rest:
             "       run anew with `milabench run`, or mix both in one run with --force"
         )
     known = [[step for step in bundle if step.id in run.files] for bundle in decision.bundles]
-    todo = with_stems(left(plan, passed, known), run.files)
-    require_ready(decision.request, todo)
+    todo = with_stems(remaining_plan(plan, passed, known), run.files)
+    require_request_ready(decision.request, todo)
     tried = attempts(run.journal)
     made = {step.id: _attempts_made(run, step.id, tried.get(step.id, ())) for step in todo.steps}
-    return Rest(plan=todo, decision=decision, recording=recording, passed=passed, made=made, unlike=unlike)
+    return RemainingWork(plan=todo, decision=decision, recording=recording, passed=passed, made=made, unlike=unlike)
 
 
 def _attempts_made(run: Run, step: str, tried: tuple[Attempt, ...]) -> int:
@@ -128,11 +130,11 @@ def _attempts_made(run: Run, step: str, tried: tuple[Attempt, ...]) -> int:
     return made
 
 
-def sweep(run: Run) -> None:
+def sweep_run(run: Run) -> None:
     """End what dead orchestrators of a run left, here and on the nodes that they used, and say what that was."""
     for each, addresses in dead(run):
         if each.is_of_this_boot:
-            said = run_held(partial(sweep_here, each.marker))
+            said = run_deferring_signals(partial(sweep_here, each.marker))
             if said != NOTHING_LEFT:
                 say(f"resume: of its orchestrator {each}: {said}")
         for address, told in sweep_there(marked_there([(each, addresses)])).items():

@@ -7,7 +7,7 @@ from typing import Any
 
 from milabench.checks.api import Check
 from milabench.checks.choose import checks_for
-from milabench.checks.names import NAMES, chosen
+from milabench.checks.names import NAMES, parse_checks
 from milabench.events.rundir import Run
 
 _RANKS = "--nproc-per-node="
@@ -23,7 +23,7 @@ class RunChecks:
     def __init__(self, manifest: Mapping[str, Any], asked: str | None = None) -> None:
         recorded = manifest.get("validations")
         names = [name for name in recorded if name in NAMES] if isinstance(recorded, list) else list(NAMES)
-        self._names: Sequence[str] = chosen(asked) if asked is not None else names
+        self._names: Sequence[str] = parse_checks(asked) if asked is not None else names
         plan, system = manifest.get("plan"), manifest.get("system")
         steps = plan.get("steps") if isinstance(plan, Mapping) else None
         self._steps = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from milabench.analysis.run_status import Standing, standing
+from milabench.analysis.run_status import RunStatus, run_status
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.rundir import Run, find_run, latest_run, open_run
 from milabench.execute.run_lock import Orchestrator, holder_of
@@ -13,11 +13,11 @@ from milabench.workflow.context import base_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RunHandle:
     """A run, how far it is, and who carries it out at this moment."""
 
     run: Run
-    standing: Standing
+    standing: RunStatus
     holder: Orchestrator | None
 
     @property
@@ -33,18 +33,18 @@ class Found:
         return self.holder is not None and self.holder.detached
 
 
-def about(run: Run) -> Found:
+def run_handle(run: Run) -> RunHandle:
     """A run with what can be said of it."""
-    return Found(run=run, standing=standing(run), holder=holder_of(run.path))
+    return RunHandle(run=run, standing=run_status(run), holder=holder_of(run.path))
 
 
-def chosen(base: Path | None, name: str | None) -> Found:
+def resolve_run(base: Path | None, name: str | None) -> RunHandle:
     """The run of this name or path, else the latest. Raises NothingSelected and RecordError."""
     folder = base_folder(base)
-    return about(find_run(folder, name) if name is not None else latest_run(folder))
+    return run_handle(find_run(folder, name) if name is not None else latest_run(folder))
 
 
-def all_runs(base: Path | None) -> list[Found]:
+def all_runs(base: Path | None) -> list[RunHandle]:
     """Every run directory below a base, oldest first, also those that were cut off before anything was recorded."""
     folder = base_folder(base) / "runs"
     try:
@@ -56,13 +56,13 @@ def all_runs(base: Path | None) -> list[Found]:
     found = []
     for path in paths:
         try:
-            found.append(about(open_run(path)))
+            found.append(run_handle(open_run(path)))
         except RecordError:
             continue  # somebody's folder, or a run that began no further
     return sorted(found, key=lambda each: (each.standing.began or 0.0, each.run.name))
 
 
-def going(base: Path | None) -> Found:
+def active_run(base: Path | None) -> RunHandle:
     """The one run below a base that is going on. Raises NothingSelected."""
     found = [each for each in all_runs(base) if each.holder is not None]
     if not found:
@@ -72,7 +72,7 @@ def going(base: Path | None) -> Found:
     return found[0]
 
 
-def step_named(run: Run, name: str) -> str:
+def find_step(run: Run, name: str) -> str:
     """The step of a run with this id, file name, or benchmark's name when that has only one. Raises NothingSelected."""
     if name in run.files:
         return name

@@ -10,20 +10,20 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milabench.analysis.replicates import Aim
+from milabench.analysis.replicates import PrecisionTarget
 from milabench.cli.options import SuiteOptions
 from milabench.errors import RecordError
 
 if TYPE_CHECKING:
     from milabench.events.rundir import Run
     from milabench.plan.model import Plan
-    from milabench.workflow.context import Inputs
+    from milabench.workflow.context import CommandContext
 
 _SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class SavedOptions:
     """The options of a command, and the variables that stood for options; `ab` are the suites of an A/B run."""
 
     options: SuiteOptions
@@ -35,9 +35,11 @@ class Remembered:
     environ: Mapping[str, str] = field(default_factory=dict)
 
 
-def remember(options: SuiteOptions, inputs: Inputs, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+def save_options(
+    options: SuiteOptions, inputs: CommandContext, environ: Mapping[str, str] = os.environ
+) -> dict[str, Any]:
     """What the manifest keeps beside suite, system and plan."""
-    from milabench.workflow.context import settings
+    from milabench.workflow.context import settings_overrides
 
     kept = {each.name: getattr(options, each.name) for each in fields(SuiteOptions)}
     for name in ("config_file", "system_file", "base"):
@@ -52,13 +54,13 @@ def remember(options: SuiteOptions, inputs: Inputs, environ: Mapping[str, str] =
             "run_name": where.run_name,
             "repeat": where.repeats,
             "profile": where.profile.name,
-            "environ": {name: environ[name] for name in settings(environ)},
+            "environ": {name: environ[name] for name in settings_overrides(environ)},
         },
         "programs": program_digests(inputs),
     }
 
 
-def recall(run: Run) -> Remembered:
+def load_options(run: Run) -> SavedOptions:
     """What `remember` kept. Raises RecordError for a run that cannot be decided again."""
     kept = run.manifest.get("options")
     if not isinstance(kept, dict):
@@ -70,7 +72,7 @@ def recall(run: Run) -> Remembered:
             shared[name] = None if shared[name] is None else Path(shared[name])
         shared["overrides"] = tuple(shared["overrides"])
         ab = kept.get("ab")
-        return Remembered(
+        return SavedOptions(
             options=SuiteOptions(**shared),
             ab=None if ab is None else (Path(ab[0]), Path(ab[1])),
             run_name=str(kept["run_name"]),
@@ -80,15 +82,15 @@ def recall(run: Run) -> Remembered:
             environ=dict(kept["environ"]),
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise altered(run, error) from None
+        raise altered_settings(run, error) from None
 
 
-def altered(run: Run, error: Exception) -> RecordError:
+def altered_settings(run: Run, error: Exception) -> RecordError:
     """What to say of a manifest that does not hold what we wrote."""
     return RecordError(f"{run.path}: its manifest was altered: {error}; start anew with `milabench run`")
 
 
-def aim_of(run: Run) -> Aim | None:
+def aim_of(run: Run) -> PrecisionTarget | None:
     """What a run aims at; None when the number of its replicates was given."""
     kept = run.manifest.get("aim")
     if kept is None:
@@ -96,8 +98,8 @@ def aim_of(run: Run) -> Aim | None:
     try:
         numbers = {name: None if kept.get(name) is None else float(kept[name]) for name in ("precision", "budget_s")}
     except (AttributeError, TypeError, ValueError) as error:
-        raise altered(run, error) from None
-    return Aim(**numbers)
+        raise altered_settings(run, error) from None
+    return PrecisionTarget(**numbers)
 
 
 def replicates_of(run: Run) -> dict[str, int]:
@@ -106,7 +108,7 @@ def replicates_of(run: Run) -> dict[str, int]:
     try:
         return {str(bench): int(each["planned"]) for bench, each in (kept or {}).items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise altered(run, error) from None
+        raise altered_settings(run, error) from None
 
 
 def is_undecided(run: Run) -> bool:
@@ -115,13 +117,13 @@ def is_undecided(run: Run) -> bool:
     return aim is not None and aim.precision is not None and "replicates" not in run.manifest
 
 
-def environment_of(remembered: Remembered, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def saved_environment(remembered: SavedOptions, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables as they are now, but for ours, which are as they were."""
     now = {name: value for name, value in environ.items() if not name.startswith("MILABENCH_")}
     return {**now, **remembered.environ}
 
 
-def program_digests(inputs: Inputs) -> dict[str, str]:
+def program_digests(inputs: CommandContext) -> dict[str, str]:
     """`{benchmark: sha256}` of the files that define it; a fetched program is told apart by its revision, in the plan."""
     from milabench.plan.context import COMMAND
 
@@ -152,7 +154,7 @@ def packages_digest(packages: Mapping[str, Mapping[str, str]]) -> dict[str, str]
     }
 
 
-def differences(run: Run, plan: Plan, told: Mapping[str, Any]) -> list[str]:
+def plan_differences(run: Run, plan: Plan, told: Mapping[str, Any]) -> list[str]:
     """What differs between a run as it was planned and as it would be now, a line each; none when it can go on.
 
     `told` is what the manifest of the new one would hold: `locks` and `programs`.

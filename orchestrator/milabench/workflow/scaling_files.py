@@ -36,7 +36,7 @@ def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
     path = Path(str(asked)).expanduser() if asked is not None else scaling_file(facts)
     if asked is not None and not path.is_file():
         raise ConfigError(f"system.options.sizer.config: {path}: no such file")
-    return Sizer(options=options, observations=read_scaling(path).observations, source=shown(path))
+    return Sizer(options=options, observations=read_scaling(path).observations, source=display_path(path))
 
 
 def scaling_file(facts: SystemFacts) -> Path:
@@ -47,7 +47,7 @@ def scaling_file(facts: SystemFacts) -> Path:
     return here if here.is_file() else ROOT / "config" / "scaling" / name
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """The path as a person would type it from here."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
@@ -55,7 +55,7 @@ def shown(path: Path) -> str:
 def read_scaling(path: Path) -> Scaling:
     """The file, nothing observed where it is not there. Raises ConfigError when it cannot be understood."""
     try:
-        return parse_scaling(path.read_bytes(), shown(path))
+        return parse_scaling(path.read_bytes(), display_path(path))
     except FileNotFoundError:
         return Scaling()
     except OSError as error:
@@ -87,7 +87,7 @@ def save_observations(path: Path, more: Mapping[str, Sequence[Observation]]) -> 
                 Path(temporary).unlink()
 
 
-def observed(run: Path, plan: Plan) -> dict[str, tuple[Observation, ...]]:
+def observed_batch_sizes(run: Path, plan: Plan) -> dict[str, tuple[Observation, ...]]:
     """Of each benchmark that has a batch size to choose: the size, the highest peak, the mean rate of what passed."""
     from milabench.analysis.steps import StepResult, planned_steps, step_result
     from milabench.events.rundir import open_run

@@ -41,11 +41,11 @@ def summary_of(run: Run, validations: str | None = None, course: CourseOf | None
     summary = summarise(run, checks_of(run), course)
     # A run that goes on changes, and that of another program is not ours to write into.
     if run.is_ended and run.manifest and run.journal:
-        keep(run, summary, before)
+        store_summary(run, summary, before)
     return summary
 
 
-def keep(run: Run, summary: Summary, stat: str) -> None:
+def store_summary(run: Run, summary: Summary, stat: str) -> None:
     """Write the summary beside the records that it was made of; where that cannot be, it is made anew every time.
 
     `stat` is the digest of before they were read.
@@ -54,11 +54,11 @@ def keep(run: Run, summary: Summary, stat: str) -> None:
 
     writer = RunWriter(run.path)
     with contextlib.suppress(OSError):
-        writer.write_summary({**summary.to_json(), "made_of": made_of(run.path, stat)})
+        writer.write_summary({**summary.to_json(), "made_of": summary_sources(run.path, stat)})
     writer.close()
 
 
-def made_of(path: Path, stat: str) -> dict[str, Any]:
+def summary_sources(path: Path, stat: str) -> dict[str, Any]:
     """What tells whether a summary is still that of the records: by their sizes and times, else by their contents."""
     return {"analysis": ANALYSIS, "stat": stat, "content": content_digest(path)}
 
@@ -86,7 +86,7 @@ def _kept(run: Run) -> Summary | None:
     """The summary beside the records, if it is theirs; None where there is none, or one of other records or another version."""
     import msgspec
 
-    from milabench.analysis.summary_io import from_json
+    from milabench.analysis.summary_io import summary_from_json
     from milabench.events.rundir import SUMMARY
 
     if not run.is_ended:
@@ -98,7 +98,7 @@ def _kept(run: Run) -> Summary | None:
             return None
         if made.get("stat") != stat_digest(run.path) and made.get("content") != content_digest(run.path):
             return None
-        return _at(run, from_json(told, run.manifest))
+        return _at(run, summary_from_json(told, run.manifest))
     except (OSError, ValueError, msgspec.MsgspecError, RecordError):
         return None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.inventory import is_ready, store_folder
+from milabench.execute.inventory import is_linked, store_folder
 from milabench.execute.venv import VenvBroken, VenvOutcome, VenvReady
 from tests.process.install.places import Index, Place, wheel
 
@@ -81,7 +81,7 @@ def test_a_file_with_another_hash_is_not_installed(place: Place) -> None:
     spec = place.spec(re.sub("(?<=^tool==1 --hash=sha256:).{4}", "0000", place.lock("tool==1")))
     (outcome,) = place.install(spec)
     assert "does not have a hash of the lock" in broken(outcome).why
-    assert not is_ready(place.dirs, spec)
+    assert not is_linked(place.dirs, spec)
     assert not store_folder(place.dirs, spec).exists()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from milabench.acceptance.criteria import parse_criteria
-from milabench.acceptance.evaluate import Acceptance, Check, judge, replicate_values
+from milabench.acceptance.evaluate import Acceptance, CriterionResult, evaluate_criteria, replicate_values
 from milabench.acceptance.render import render
 from milabench.analysis.summary import Summary, summarise
 from tests.recorded_run import Recorded, data, rates, record
@@ -40,10 +40,10 @@ def run(
 
 
 def held(summary: Summary, text: str, reference: Summary | None = None) -> Acceptance:
-    return judge(parse_criteria(text.encode(), "a.yaml"), summary, reference)
+    return evaluate_criteria(parse_criteria(text.encode(), "a.yaml"), summary, reference)
 
 
-def only(found: Acceptance, criterion: str) -> Check:
+def only(found: Acceptance, criterion: str) -> CriterionResult:
     [check] = [check for check in found.checks if check.criterion == criterion]
     return check
 
@@ -226,7 +226,9 @@ def test_a_system_at_the_bound_passes_as_seldom_as_the_confidence_says(tmp_path:
             replace(one, throughput=replace(one.throughput, value=800 * math.exp(rng.gauss(0, 0.02))))
             for one in bench.processes
         )
-        verdict = judge(criteria, replace(template, benchmarks=(replace(bench, processes=processes),))).verdict
+        verdict = evaluate_criteria(
+            criteria, replace(template, benchmarks=(replace(bench, processes=processes),))
+        ).verdict
         passed, failed = passed + (verdict == "PASS"), failed + (verdict == "FAIL")
     allowed = 0.05 * n + 3 * math.sqrt(0.05 * 0.95 * n)
     assert max(passed, failed) <= allowed

@@ -140,7 +140,7 @@ def test_17_outliers(known: Any) -> None:
     assert outliers.tukey_fences(case["x"]) == pytest.approx(case["tukey"])
     assert outliers.tukey_fences(case["x"], 3) == pytest.approx(case["tukey_severe"])
     for values in ([-0.2, 0, 0.2, 4], [0.5, 0.3, 0.29, 0.31, 0.3], [10] * 7 + [100]):
-        assert len(outliers.outlying(values)) == 1
+        assert len(outliers.outlier_indices(values)) == 1
 
 
 def test_18_energy_is_the_integral_of_power(known: Any) -> None:

@@ -17,7 +17,7 @@ from milabench.analysis.measure import measure
 from milabench.analysis.spread import lag1
 from milabench.analysis.steady_state import agree, busy_s, change_point, drift, mser5, steadiness
 from milabench.analysis.summary import summarise
-from milabench.analysis.summary_io import from_json
+from milabench.analysis.summary_io import summary_from_json
 from milabench.events.model import Data
 from tests.recorded_run import Recorded, record
 
@@ -211,7 +211,7 @@ def test_energy_for_an_item_counts_the_items_that_were_warm_up_still(tmp_path: P
     assert (process.throughput.observations, process.throughput.left_out) == (80, 160.0)
     assert joules_per_item(process, energies(bench)) == pytest.approx(100 * seconds / 800)
     assert 100 * seconds / 800 == pytest.approx(0.15, rel=0.01)
-    (again,) = from_json(json.loads(json.dumps({"schema": 1, "benchmarks": [bench.to_json()]}))).benchmarks
+    (again,) = summary_from_json(json.loads(json.dumps({"schema": 1, "benchmarks": [bench.to_json()]}))).benchmarks
     assert again.processes == bench.processes
 
 

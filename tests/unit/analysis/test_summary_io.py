@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from milabench.analysis.summary import summarise
-from milabench.analysis.summary_io import from_json
+from milabench.analysis.summary_io import summary_from_json
 from milabench.errors import RecordError
 from milabench.events.model import Meta
 from tests.recorded_run import Recorded, data, message, rates, record
@@ -26,7 +26,7 @@ def test_a_summary_that_was_written_down_is_read_back_whole(tmp_path: Path) -> N
         skipped=[{"bench": "llama", "why": "not fetched"}],
     )
     summary = summarise(run)
-    assert from_json(json.loads(json.dumps(summary.to_json())), run.manifest) == summary
+    assert summary_from_json(json.loads(json.dumps(summary.to_json())), run.manifest) == summary
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,4 @@ def test_a_summary_that_was_written_down_is_read_back_whole(tmp_path: Path) -> N
 )
 def test_what_is_no_summary_is_refused(told: dict[str, object]) -> None:
     with pytest.raises(RecordError):
-        from_json(told)
+        summary_from_json(told)

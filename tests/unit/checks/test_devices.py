@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from milabench.checks.choose import checks_for
-from milabench.checks.names import NAMES, chosen
+from milabench.checks.names import NAMES, parse_checks
 from milabench.errors import UsageError
 from milabench.events.model import Data, Event, Meta, Verdict
 
@@ -203,11 +203,11 @@ def test_without_locks_there_is_nothing_to_compare() -> None:
 
 
 def test_checks_are_chosen_by_name() -> None:
-    assert chosen("all") == NAMES
-    assert chosen("none") == ()
-    assert chosen("usage, error") == ("error", "usage")
+    assert parse_checks("all") == NAMES
+    assert parse_checks("none") == ()
+    assert parse_checks("usage, error") == ("error", "usage")
     with pytest.raises(UsageError, match="no check 'usag'; known: all, none, error"):
-        chosen("usag")
+        parse_checks("usag")
 
 
 def losses(*values: float) -> list[Event]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milabench.config.expr import check, evaluate, unmet
+from milabench.config.expr import check_expression, evaluate, unmet
 from milabench.errors import ConfigError
 
 NAMES: dict[str, Any] = {
@@ -101,9 +101,9 @@ def test_an_unknown_name_is_told_with_its_place_and_the_nearest_one() -> None:
 
 
 def test_checking_looks_at_the_form_alone() -> None:
-    check("nowhere > 1")
+    check_expression("nowhere > 1")
     with pytest.raises(ConfigError):
-        check("nowhere >")
+        check_expression("nowhere >")
 
 
 def test_the_conditions_that_do_not_hold_are_named() -> None:

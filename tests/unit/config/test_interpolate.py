@@ -13,10 +13,10 @@ from omegaconf import OmegaConf
 from milabench.config import interpolate
 from milabench.config.interpolate import Interpolator, escaped
 from milabench.config.read import read_suite
-from milabench.config.source_map import Mark, Source, located, plain
+from milabench.config.source_map import Mark, SourceLocation, located, plain
 from milabench.errors import ConfigError
 
-MARK = Mark(Source("s.yaml", "/"), 1, 1)
+MARK = Mark(SourceLocation("s.yaml", "/"), 1, 1)
 SYSTEM = {"arch": "cuda", "nodes": [{"ip": "10.0.0.1"}]}
 
 

@@ -13,15 +13,15 @@ from milabench.config.source_map import (
     Located,
     Mark,
     MergeError,
-    Source,
+    SourceLocation,
     WrittenFloat,
     located,
-    merge,
+    merge_documents,
     plain,
     settled,
 )
 
-SOURCE = Source("suite.yaml", "/suites")
+SOURCE = SourceLocation("suite.yaml", "/suites")
 
 
 def tree(value: Any, line: int = 1) -> Located:
@@ -31,7 +31,7 @@ def tree(value: Any, line: int = 1) -> Located:
 def merged(*values: Any) -> Any:
     result = tree(values[0])
     for number, value in enumerate(values[1:], 2):
-        result = merge(result, tree(value, number))
+        result = merge_documents(result, tree(value, number))
     return plain(settled(result))
 
 
@@ -54,7 +54,7 @@ def test_append_without_a_list_below_is_the_list() -> None:
 
 def test_append_to_text_is_refused_with_both_places() -> None:
     with pytest.raises(MergeError) as caught:
-        merge(tree({"k": {"a": "x"}}), tree({"k": {"a": {"append": [1]}}}, 7))
+        merge_documents(tree({"k": {"a": "x"}}), tree({"k": {"a": {"append": [1]}}}, 7))
     assert str(caught.value.problem()).startswith("suite.yaml:7:1: k.a: append needs a list to append to, got 'x'")
     assert "set at suite.yaml:1:1" in str(caught.value.problem())
 
@@ -65,13 +65,13 @@ def test_delete_removes_a_key_and_what_lay_below_does_not_come_back() -> None:
 
 
 def test_a_value_remembers_everything_that_it_replaced_nearest_first() -> None:
-    node = merge(merge(tree({"a": 1}, 1), tree({"a": 2}, 2)), tree({"a": 3}, 3)).value["a"]
+    node = merge_documents(merge_documents(tree({"a": 1}, 1), tree({"a": 2}, 2)), tree({"a": 3}, 3)).value["a"]
     assert [(old.value, old.mark.line) for old in node.replaced] == [(2, 2), (1, 1)]
 
 
 def test_neither_tree_changes() -> None:
     low, high = tree({"a": {"x": 1}}), tree({"a": {"y": 2}})
-    merge(low, high)
+    merge_documents(low, high)
     assert (plain(low), plain(high)) == ({"a": {"x": 1}}, {"a": {"y": 2}})
 
 
@@ -89,7 +89,9 @@ VALUES = st.recursive(st.one_of(SCALARS, LISTS), lambda inner: st.dictionaries(K
 @given(st.dictionaries(KEYS, VALUES), st.dictionaries(KEYS, VALUES), st.dictionaries(KEYS, VALUES))
 def test_merging_is_associative_with_deletions(first: Any, second: Any, third: Any) -> None:
     a, b, c = tree(first), tree(second), tree(third)
-    assert plain(settled(merge(merge(a, b), c))) == plain(settled(merge(a, merge(b, c))))
+    assert plain(settled(merge_documents(merge_documents(a, b), c))) == plain(
+        settled(merge_documents(a, merge_documents(b, c)))
+    )
 
 
 LISTED = st.one_of(LISTS, LISTS.map(lambda items: {"append": items}), st.none(), st.just(DELETED))
@@ -99,11 +101,17 @@ LISTED = st.one_of(LISTS, LISTS.map(lambda items: {"append": items}), st.none(),
 @given(*[st.dictionaries(KEYS, LISTED)] * 3)
 def test_merging_is_associative_with_appends(first: Any, second: Any, third: Any) -> None:
     a, b, c = tree(first), tree(second), tree(third)
-    assert plain(settled(merge(merge(a, b), c))) == plain(settled(merge(a, merge(b, c))))
+    assert plain(settled(merge_documents(merge_documents(a, b), c))) == plain(
+        settled(merge_documents(a, merge_documents(b, c)))
+    )
 
 
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(st.dictionaries(KEYS, VALUES))
 def test_an_empty_mapping_changes_nothing(value: Any) -> None:
     node = tree(value)
-    assert plain(settled(merge(node, tree({})))) == plain(settled(node)) == plain(settled(merge(tree({}), node)))
+    assert (
+        plain(settled(merge_documents(node, tree({}))))
+        == plain(settled(node))
+        == plain(settled(merge_documents(tree({}), node)))
+    )

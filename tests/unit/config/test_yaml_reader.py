@@ -10,11 +10,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from milabench.config.source_map import Source, plain
-from milabench.config.yaml_reader import Document, decoded, parse_document, resolve_scalar
+from milabench.config.source_map import SourceLocation, plain
+from milabench.config.yaml_reader import Document, decode_text, parse_document, resolve_scalar
 from milabench.errors import ConfigError
 
-SOURCE = Source("s.yaml", "/")
+SOURCE = SourceLocation("s.yaml", "/")
 
 
 def read(text: str) -> Document:
@@ -126,12 +126,12 @@ def test_a_syntax_error_has_its_place() -> None:
 
 def test_a_file_that_is_not_utf_8_is_refused_with_the_place() -> None:
     with pytest.raises(ConfigError) as caught:
-        decoded(b"a: 1\nb: caf\xe9", "s.yaml")
+        decode_text(b"a: 1\nb: caf\xe9", "s.yaml")
     assert str(caught.value) == "s.yaml:2:7: not UTF-8 (byte 0xe9); save the file as UTF-8"
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
-    assert plain(read(decoded(b"\xef\xbb\xbfa: 1", "s.yaml")).root) == {"a": 1}
+    assert plain(read(decode_text(b"\xef\xbb\xbfa: 1", "s.yaml")).root) == {"a": 1}
 
 
 def test_the_pure_parser_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def test_no_text_crashes_the_loader(text: str) -> None:
 @given(st.binary(max_size=60))
 def test_no_bytes_crash_the_loader(content: bytes) -> None:
     try:
-        read(decoded(content, "s.yaml"))
+        read(decode_text(content, "s.yaml"))
     except ConfigError as error:
         assert str(error)
 

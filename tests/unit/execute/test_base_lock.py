@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import EnvironmentFailed, Unreachable
-from milabench.execute.base_lock import FILE, hold
+from milabench.execute.base_lock import FILE, hold_base
 
 
 def test_a_held_folder_is_refused_with_its_holder(tmp_path: Path) -> None:
     with (
-        hold(tmp_path, "install", say=print, clock=lambda: 0.0),
+        hold_base(tmp_path, "install", say=print, clock=lambda: 0.0),
         pytest.raises(Unreachable) as refused,
-        hold(tmp_path, "prepare", say=print, wait=False),
+        hold_base(tmp_path, "prepare", say=print, wait=False),
     ):
         pass
     assert f"{tmp_path} is held by `install` of " in str(refused.value)
@@ -29,10 +29,10 @@ def test_a_held_folder_is_waited_for_and_it_is_said(tmp_path: Path) -> None:
     said = threading.Event()
 
     def second() -> None:
-        with hold(tmp_path, "prepare", say=lambda text: (order.append(text), said.set())):
+        with hold_base(tmp_path, "prepare", say=lambda text: (order.append(text), said.set())):
             order.append("second")
 
-    with hold(tmp_path, "install", say=print):
+    with hold_base(tmp_path, "install", say=print):
         thread = threading.Thread(target=second)
         thread.start()
         assert said.wait(30)
@@ -42,13 +42,13 @@ def test_a_held_folder_is_waited_for_and_it_is_said(tmp_path: Path) -> None:
 
 
 def test_a_free_lock_names_nobody(tmp_path: Path) -> None:
-    with hold(tmp_path, "install", say=print):
+    with hold_base(tmp_path, "install", say=print):
         assert b"install" in (tmp_path / FILE).read_bytes()
     assert (tmp_path / FILE).read_bytes() == b""
 
 
 def test_the_folder_is_made(tmp_path: Path) -> None:
-    with hold(tmp_path / "new", "install", say=print):
+    with hold_base(tmp_path / "new", "install", say=print):
         assert (tmp_path / "new").is_dir()
 
 
@@ -56,6 +56,6 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(EnvironmentFailed, match="choose another --base"),
-        hold(tmp_path / "file" / "base", "install", say=print),
+        hold_base(tmp_path / "file" / "base", "install", say=print),
     ):
         pass

@@ -11,7 +11,7 @@ from milabench.bench.api import Benchmark
 from milabench.config.read import read_suite
 from milabench.errors import ConfigError
 from milabench.facts.model import Device, Node, SystemFacts
-from milabench.plan.context import Circumstances, Ready
+from milabench.plan.context import PlanContext, ResolvedBenchmark
 from milabench.plan.dirs import dirs_under
 from milabench.plan.model import Step
 from milabench.plan.profile import PROFILES
@@ -39,11 +39,13 @@ def steps(
     facts = SystemFacts(
         arch=arch, nodes=(node("one", "10.0.0.1"), node("two", "10.0.0.2"), node("three", "10.0.0.3"))[:nodes]
     )
-    where = Circumstances(
+    where = PlanContext(
         facts=facts, system=suite.system, dirs=dirs_under("/base", {}), profile=PROFILES["quick"], run_name="r"
     )
     declared = Benchmark(script="main.py", voirfile=None, prepare=None)
-    return plan_run([Ready(config=suite.benchmarks["b"], folder="/suite/b", declared=declared)], where).steps
+    return plan_run(
+        [ResolvedBenchmark(config=suite.benchmarks["b"], folder="/suite/b", declared=declared)], where
+    ).steps
 
 
 def test_torchrun_meets_at_a_port_that_is_free_at_the_start(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ import pytest
 from milabench.analysis.compare import System, compare
 from milabench.analysis.measure import Throughput
 from milabench.analysis.score import score
-from milabench.analysis.summary import BenchSummary, Process, Summary, summarise
-from milabench.analysis.system_diff import differences
+from milabench.analysis.summary import BenchSummary, ReplicateResult, Summary, summarise
+from milabench.analysis.system_diff import system_differences
 from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace, traces
 from milabench.events.rundir import Run
 from milabench.report import html
-from milabench.report.html.details import chosen, fineness
+from milabench.report.html.details import fineness, selected_steps
 from milabench.report.html.markup import Markup, el
 from tests.drawn_runs import HOSTILE, NAMES, system
 from tests.recorded_run import Recorded, data, rates, record
@@ -90,7 +90,7 @@ def parsed(page: str) -> Node:
 def compared(runs: Sequence[Run]) -> str:
     systems = [System(name=str(run.manifest["name"]), summary=summarise(run), manifest=run.manifest) for run in runs]
     comparison = compare(systems)
-    return html.render_comparison(comparison, differences(systems, comparison), [traces(run) for run in runs])
+    return html.render_comparison(comparison, system_differences(systems, comparison), [traces(run) for run in runs])
 
 
 def reported(run: Run) -> str:
@@ -287,7 +287,9 @@ def large(benches: int, devices: int, repeats: int) -> tuple[Summary, tuple[Trac
                 read = DeviceTrace(key=str(device), curves=curves, samples=36000, told=36000)
                 traced.append(Trace(step=step, bench=name, begin=0.0, ranks=(rank,), devices=(read,), host={}))
                 rate = Throughput(value=1000.0 + device + repeat, units="items/s", observations=1_000_000)
-                processes.append(Process(steps=(step,), place=f"local/D{device}", repeat=repeat, throughput=rate))
+                processes.append(
+                    ReplicateResult(steps=(step,), place=f"local/D{device}", repeat=repeat, throughput=rate)
+                )
         steps = dict.fromkeys(("planned", "passed"), devices * repeats)
         counts = {**dict.fromkeys(("failed", "skipped", "missing", "cancelled"), 0), **steps}
         found.append(
@@ -325,7 +327,7 @@ def test_a_throttled_step_is_among_those_that_are_drawn() -> None:
     (device,) = hot.devices
     changed = DeviceTrace(key=device.key, curves=device.curves, samples=10, told=10, held_back=3)
     hot = Trace(step=hot.step, bench=hot.bench, ranks=hot.ranks, devices=(changed,), host={})
-    assert hot in chosen([*traced[:13], hot, *traced[14:]], 1)
+    assert hot in selected_steps([*traced[:13], hot, *traced[14:]], 1)
 
 
 # ---------------------------------------------------------------------------------------------------------------- markup

@@ -127,4 +127,4 @@ def test_a_run_of_nothing_is_still_a_report(tmp_path: Path) -> None:
     ],
 )
 def test_numbers_are_short_and_have_four_digits_or_more(value: float | None, shown: str) -> None:
-    assert model.number(value) == shown
+    assert model.format_number(value) == shown

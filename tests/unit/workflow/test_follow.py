@@ -12,7 +12,7 @@ import pytest
 from milabench.display.selection import Silent
 from milabench.events.rundir import RunWriter, open_run
 from milabench.plan.model import Plan
-from milabench.workflow.follow import Clock, View
+from milabench.workflow.follow import JournalClock, RunView
 
 
 class Told(Silent):
@@ -68,7 +68,7 @@ def ended(step: str, outcome: str, attempt: int = 1, **more: str) -> dict[str, o
 
 def test_each_look_tells_what_is_new(writer: RunWriter) -> None:
     shown = Told()
-    view = View(open_run(writer.path), shown, Clock())
+    view = RunView(open_run(writer.path), shown, JournalClock())
     view.look()
     assert shown.since() == [("plan", "a", "b")]
     writer.journal(started("a"))
@@ -91,7 +91,7 @@ def test_of_what_was_over_before_only_the_end_is_told_and_of_what_runs_where_it_
         writer.append(step, b"x" * 100_000 + b"\n" + record(progress=[8, 9]))
     writer.journal(ended("a", "passed"))
     shown = Told()
-    View(open_run(writer.path), shown, Clock()).look()
+    RunView(open_run(writer.path), shown, JournalClock()).look()
     assert shown.since() == [
         ("plan", "a", "b"),
         ("start", "a"),
@@ -103,7 +103,7 @@ def test_of_what_was_over_before_only_the_end_is_told_and_of_what_runs_where_it_
 
 def test_a_later_attempt_is_followed_in_its_own_file(writer: RunWriter) -> None:
     shown = Told()
-    view = View(open_run(writer.path), shown, Clock())
+    view = RunView(open_run(writer.path), shown, JournalClock())
     writer.journal_all([started("a"), ended("a", "failed"), started("a", 2)])
     writer.append("a~2", record(progress=[1, 2]))
     view.look()
@@ -112,7 +112,7 @@ def test_a_later_attempt_is_followed_in_its_own_file(writer: RunWriter) -> None:
 
 def test_a_plan_that_grew_is_told_again(writer: RunWriter) -> None:
     shown = Told()
-    view = View(open_run(writer.path), shown, Clock())
+    view = RunView(open_run(writer.path), shown, JournalClock())
     view.look()
     shown.since()
     writer.write_manifest(plan("a", "b", "c", "d"))
@@ -122,7 +122,7 @@ def test_a_plan_that_grew_is_told_again(writer: RunWriter) -> None:
 
 
 def test_the_end_of_a_run_is_that_of_the_orchestrator_that_began_last(writer: RunWriter) -> None:
-    view = View(open_run(writer.path), Silent(), Clock())
+    view = RunView(open_run(writer.path), Silent(), JournalClock())
     writer.journal({"run": "ended", "verdict": "failed"})
     writer.journal({"run": "started", "marker": "second"})
     view.look()
@@ -133,7 +133,7 @@ def test_the_end_of_a_run_is_that_of_the_orchestrator_that_began_last(writer: Ru
 
 
 def test_the_clock_is_that_of_the_entries_and_never_goes_back() -> None:
-    clock = Clock()
+    clock = JournalClock()
     clock.reach(100.0)
     clock.reach(None)
     clock.reach(40.0)

@@ -26,7 +26,7 @@ def render(summaries: Sequence[Summary], traced: Sequence[Sequence[Trace]]) -> s
     bodies, nav = [], []
     for place, (summary, traces) in enumerate(zip(summaries, traced, strict=True)):
         key = f"r{place}-" if several else ""
-        body, sections = run.article(summary, traces, how, key)
+        body, sections = run.run_article(summary, traces, how, key)
         bodies.append(body)
         nav += [(f"{key}top", summary.run)] if several else sections
     title = ", ".join(summary.run for summary in summaries)
@@ -38,5 +38,5 @@ def render_comparison(
 ) -> str:
     """The page of a comparison; `traced` is what the steps of each system did over time, None where that is not known."""
     how = fineness([one for one in traced if one is not None])
-    body, nav = compared.article(comparison, differences, traced, how)
+    body, nav = compared.comparison_article(comparison, differences, traced, how)
     return document(comparison_text.title(comparison)[:200], nav, body, __version__)

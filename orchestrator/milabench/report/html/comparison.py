@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milabench.analysis.compare import Comparison, Contrast, Facts
-from milabench.analysis.compare import Row as BenchRow
+from milabench.analysis.compare import ComparisonRow as BenchRow
 from milabench.analysis.summary import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report import comparison_text, model
-from milabench.report.html.details import Fineness, by_bench, chosen, courses, device_spread, rates_of
+from milabench.report.html.details import (
+    Fineness,
+    by_bench,
+    device_spread,
+    rate_distributions,
+    selected_steps,
+    step_timelines,
+)
 from milabench.report.html.markup import Child, Markup, el
-from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, legend, marks, verdict_sign
-from milabench.report.html.run import alert, device_facts, named
-from milabench.report.html.tables import Cell, Row, rows_of, table, without_empty
+from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
+from milabench.report.html.run import alert, bold_names, device_facts
+from milabench.report.html.tables import Cell, TableRow, html_table, text_rows, without_empty
 
 SYSTEMS_DRAWN = 6
 """So many systems are drawn benchmark by benchmark; of more, a page has the numbers that fit."""
@@ -28,7 +35,7 @@ _WORST_FIRST = ("SLOWER", "excluded", "INCONCLUSIVE", "DIFFERENT-BUT-SMALL", "FA
 _NO_PROPERTY = ("index", "uuid", "pci", "processes", "memory_used_mib", "serial", "temperature", "hostname")
 
 
-def article(
+def comparison_article(
     comparison: Comparison, differences: Sequence[Difference] | None, traced: Traced, how: Fineness
 ) -> tuple[Markup, list[tuple[str, str]]]:
     """The comparison, and what one can jump to in it."""
@@ -40,7 +47,7 @@ def article(
         ("systems", "Systems", _systems(comparison)),
         ("why", "What differs", _why(comparison, differences)),
         ("details", "Each benchmark", _too_many(comparison) or _details(comparison, traced, how)),
-        ("method", "Method", [el("p", line, class_="note") for line in comparison_text.legend(comparison)]),
+        ("method", "Method", [el("p", line, class_="note") for line in comparison_text.legend_lines(comparison)]),
     ]
     head = el(
         "header",
@@ -49,11 +56,11 @@ def article(
         _tiles(comparison),
         el(
             "div",
-            alert("Failures", "bad", named(comparison_text.failures(comparison))),
-            alert("Excluded from the index", "bad", named(comparison_text.exclusions(comparison))),
-            alert("Suspect numbers", "doubt", named(comparison_text.suspects(comparison)), _doubtful(comparison)),
+            alert("Failures", "bad", bold_names(comparison_text.failed_entries(comparison))),
+            alert("Excluded from the index", "bad", bold_names(comparison_text.exclusions(comparison))),
+            alert("Suspect numbers", "doubt", bold_names(comparison_text.suspects(comparison)), _doubtful(comparison)),
             alert("To be known before the first number", "doubt", list(comparison.warnings)),
-            alert("Skipped, on purpose", "none", named(_skips(comparison))),
+            alert("Skipped, on purpose", "none", bold_names(_skips(comparison))),
             class_="lists",
         ),
     )
@@ -195,13 +202,13 @@ def _benchmarks(comparison: Comparison) -> list[Child]:
                 ),
                 Cell(shown=_verdict(contrast)),
             ]
-            rows.append(Row(cells=tuple(cells), state=contrast.verdict if contrast else "excluded"))
+            rows.append(TableRow(cells=tuple(cells), state=contrast.verdict if contrast else "excluded"))
     kept = rows
     if len(rows) > _MOST_ROWS:
         kept = sorted(rows, key=lambda row: _WORST_FIRST.index(row.state))[:_MOST_ROWS]
     caption = "benchmarks: absolute values first, then ratios"
     headings, is_text = [heading for heading, _ in columns], [text for _, text in columns]
-    found: list[Child] = [table(caption, headings, is_text, kept, is_alone=True)]
+    found: list[Child] = [html_table(caption, headings, is_text, kept, is_alone=True)]
     if kept is not rows:
         told = f"{len(kept)} of {len(rows)} ratios fit in the page, the slower and the excluded ones first; --format csv has all."
         found.append(el("p", told, class_="note"))
@@ -228,7 +235,7 @@ def _index(comparison: Comparison) -> list[Child]:
     found: list[Child] = []
     for one in (comparison_text.index_table(comparison), comparison_text.job_table(comparison)):
         if one is not None:
-            found.append(table(one.title, one.headings, one.is_text, rows_of(one.rows), can_filter=False))
+            found.append(html_table(one.title, one.headings, one.is_text, text_rows(one.rows), can_filter=False))
     for index in () if _is_many(comparison) else comparison.indices:
         if len(index.without) < 2:
             continue
@@ -250,7 +257,7 @@ def _index(comparison: Comparison) -> list[Child]:
 def _memory(comparison: Comparison) -> list[Child]:
     names = [system.name for system in comparison.systems]
     sign = marks(names)
-    found: list[Child] = [legend(list(sign.items()))]
+    found: list[Child] = [plot_legend(list(sign.items()))]
     benches = {system.name: {one.bench: one for one in system.summary.benchmarks} for system in comparison.systems}
     rows = []
     for row in comparison.rows:
@@ -276,12 +283,12 @@ def _memory(comparison: Comparison) -> list[Child]:
                 row.bench,
                 *("" if side.memory_peak_mib is None else f"{side.memory_peak_mib:.0f}" for side in row.sides),
                 *("" if one is None or one.overlap is None else f"{100 * one.overlap:.1f}" for one in overlaps),
-                *(model.number(side.energy_j) for side in row.sides),
+                *(model.format_number(side.energy_j) for side in row.sides),
                 *("" if side.first_step_s is None else f"{side.first_step_s:.2f}" for side in row.sides),
             ]
         )
     shown, is_text, told_rows, empty = without_empty(headings, (True, *(False for _ in headings[1:])), cells)
-    found.append(table("memory, overlap, energy, first step", shown, is_text, told_rows))
+    found.append(html_table("memory, overlap, energy, first step", shown, is_text, told_rows))
     told = "An empty cell: not recorded, or (overlap) one instance."
     told += f" Known of no benchmark, and not shown: {', '.join(empty)}." if empty else ""
     found.append(el("p", told, class_="note"))
@@ -298,7 +305,7 @@ def _systems(comparison: Comparison) -> Child:
         differs = len(set(values)) > 1
         kind = "differs" if differs else ""
         rows.append(
-            Row(
+            TableRow(
                 cells=(
                     Cell(shown=what),
                     Cell(shown="≠ differs" if differs else "same"),
@@ -307,7 +314,9 @@ def _systems(comparison: Comparison) -> Child:
                 state="differing" if differs else "same",
             )
         )
-    return table("systems side by side", ("what", "same?", *names), (True,) * (len(names) + 2), rows, is_alone=True)
+    return html_table(
+        "systems side by side", ("what", "same?", *names), (True,) * (len(names) + 2), rows, is_alone=True
+    )
 
 
 def _facts(system: Facts) -> dict[str, str]:
@@ -327,13 +336,15 @@ def _why(comparison: Comparison, differences: Sequence[Difference] | None) -> Ch
         return el("p", "Arguments, environments and devices were not compared; ask for it with --why.", class_="note")
     if not differences:
         return el("p", "Nothing that was recorded differs between the systems.", class_="note")
-    told = comparison_text.why_table(comparison, differences)
+    told = comparison_text.differences_table(comparison, differences)
     headings = ("near", *told.headings[1:])
     rows = [
-        Row(cells=tuple(Cell(shown="near" if at == 0 and cell else cell) for at, cell in enumerate(row)), state=row[1])
+        TableRow(
+            cells=tuple(Cell(shown="near" if at == 0 and cell else cell) for at, cell in enumerate(row)), state=row[1]
+        )
         for row in told.rows
     ]
-    return table(told.title, headings, told.is_text, rows)
+    return html_table(told.title, headings, told.is_text, rows)
 
 
 def _ids(comparison: Comparison) -> dict[str, str]:
@@ -344,7 +355,7 @@ def _details(comparison: Comparison, traced: Traced, how: Fineness) -> list[Chil
     names = [system.name for system in comparison.systems]
     sign, ids = marks(names), _ids(comparison)
     steps = [by_bench(one) if one is not None else {} for one in traced]
-    found: list[Child] = [legend(list(sign.items())), *_not_drawn(names, traced)]
+    found: list[Child] = [plot_legend(list(sign.items())), *_not_drawn(names, traced)]
     for row in comparison_text.by_ratio(comparison.rows):
         benches = [_bench(system, row.bench) for system in comparison.systems]
         drawn = [
@@ -388,11 +399,11 @@ def _of_steps(
     named_steps = [
         (f"{name}: {one.step}", sign[name], one)
         for name, group in drawn
-        for one in chosen([t for t in group if t.ranks], min(2, how.steps))
+        for one in selected_steps([t for t in group if t.ranks], min(2, how.steps))
     ]
-    found: list[Child] = [rates_of(named_steps, bench)] if named_steps else []
+    found: list[Child] = [rate_distributions(named_steps, bench)] if named_steps else []
     for name, group in drawn:
-        found += courses(group, how, name)
+        found += step_timelines(group, how, name)
     return found
 
 

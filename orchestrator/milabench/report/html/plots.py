@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from milabench.analysis.intervals import Interval
 from milabench.report.html.axis import Scale, padded, ratio_ticks, short, ticks
 from milabench.report.html.markup import Child, Markup, el
-from milabench.report.model import number
+from milabench.report.model import format_number
 
 SERIES = "abcdef"
 """What systems and steps are told apart by, as classes: each has a colour and a dash of its own."""
@@ -58,7 +58,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class DistributionLine:
     """A distribution: values at `QUANTILES` of analysis.traces."""
 
     label: str
@@ -249,7 +249,7 @@ def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = Fa
             drawn.append(el("path", d=f"M{_at(scale(one.centre))},{_at(y - 8)}v16", class_=f"mean {one.mark}"))
         drawn.append(el("g", [_dot(scale(value), y, one.mark) for value in one.values], class_=f"dots {one.mark}"))
         drawn.append(label(right + 12, y + 4, one.note, "whole"))
-    told = "; ".join(f"{one.label}: {', '.join(map(number, one.values))}" for one in rows)
+    told = "; ".join(f"{one.label}: {', '.join(map(format_number, one.values))}" for one in rows)
     return svg(title, f"in {units}. {told}"[:4000], _WIDTH, bottom + 26, *drawn)
 
 
@@ -289,15 +289,17 @@ def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = N
             )
         width = max(1.0, scale(one.value) - left)
         drawn.append(el("rect", x=left, y=_at(y + 5), width=_at(width), height="12", class_=f"bar {one.mark}"))
-        drawn.append(label(right + 12, y + 15, one.told or number(one.value), "whole"))
-    told = "; ".join(f"{one.label}: {one.told or number(one.value)}" for one in rows)
+        drawn.append(label(right + 12, y + 15, one.told or format_number(one.value), "whole"))
+    told = "; ".join(f"{one.label}: {one.told or format_number(one.value)}" for one in rows)
     return svg(title, f"in {units}. {told}", _WIDTH, bottom + 26, *drawn)
 
 
 # --------------------------------------------------------------------------------------------------------- distributions
 
 
-def distribution(title: str, lines: Sequence[Line], shares: Sequence[float], *, units: str) -> tuple[Markup, str]:
+def distribution(
+    title: str, lines: Sequence[DistributionLine], shares: Sequence[float], *, units: str
+) -> tuple[Markup, str]:
     """The share of observations at or below each value, a stepless line for each; and what of it is off the axis, if any."""
     left, right, top, bottom = 60, _WIDTH - 250, 10, max(210, 10 + 22 * len(lines))
     inner = [value for one in lines for share, value in zip(shares, one.values, strict=True) if 0.01 <= share <= 0.99]
@@ -316,8 +318,8 @@ def distribution(title: str, lines: Sequence[Line], shares: Sequence[float], *, 
         drawn.append(label(right + 44, told, one.label))
     drawn.append(label(_WIDTH - 4, bottom + 18, units, "dim", "end"))
     medians = "; ".join(
-        f"{one.label}: median {number(one.values[shares.index(0.5)])}, all between {number(one.values[0])} and "
-        f"{number(one.values[-1])}"
+        f"{one.label}: median {format_number(one.values[shares.index(0.5)])}, all between {format_number(one.values[0])} and "
+        f"{format_number(one.values[-1])}"
         for one in lines
     )
     off = any(not (x.holds(one.values[0]) and x.holds(one.values[-1])) for one in lines)
@@ -357,7 +359,7 @@ def _at(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def legend(entries: Sequence[tuple[str, str]]) -> Markup:
+def plot_legend(entries: Sequence[tuple[str, str]]) -> Markup:
     """Which shape stands for which name: (name, one of SERIES)."""
     return el(
         "ul",

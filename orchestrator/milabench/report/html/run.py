@@ -10,15 +10,15 @@ from milabench.report import model
 from milabench.report.html.details import (
     Fineness,
     by_bench,
-    courses,
     device_spread,
     process_table,
-    rates_of,
+    rate_distributions,
+    step_timelines,
     steps_named,
 )
 from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest
-from milabench.report.html.tables import Cell, Row, badge, pairs, rows_of, table
+from milabench.report.html.tables import Cell, TableRow, badge, html_table, pairs, text_rows
 
 _OPEN_UP_TO = 2  # benchmarks, whose details are open from the beginning
 _FIRST = ("bench", "validity", "perf", "units", "95 % interval", "n", "ngpu")  # columns, the others after them
@@ -45,7 +45,9 @@ def sentence(summary: Summary) -> str:
     return "; ".join(told) + "."
 
 
-def article(summary: Summary, traced: Sequence[Trace], how: Fineness, key: str) -> tuple[Markup, list[tuple[str, str]]]:
+def run_article(
+    summary: Summary, traced: Sequence[Trace], how: Fineness, key: str
+) -> tuple[Markup, list[tuple[str, str]]]:
     """A run, and what one can jump to in it; `key` begins every id."""
     sections: list[tuple[str, str, Child]] = [
         ("table", "Benchmarks", _benchmarks(summary, key)),
@@ -71,9 +73,13 @@ def _tiles(summary: Summary) -> Markup:
     counted, wanted = summary.score.complete
     failed = sum(model.not_passed(bench) for bench in benches)
     doubtful = sum(bench.validity in ("suspect", "invalid") for bench in benches)
-    score = "none" if summary.ab is not None else model.number(summary.score.value) or "none"
+    score = "none" if summary.ab is not None else model.format_number(summary.score.value) or "none"
     interval = summary.score.ci95
-    reach = f"95 % from {model.number(interval[0])} to {model.number(interval[1])}" if interval else "no interval"
+    reach = (
+        f"95 % from {model.format_number(interval[0])} to {model.format_number(interval[1])}"
+        if interval
+        else "no interval"
+    )
     what = f"relative to {summary.score.reference}" if summary.score.reference else "raw rates, no reference"
     tiles = [
         ("score", score, f"{reach}; {what}", "good" if counted == wanted and counted else "doubt"),
@@ -101,7 +107,7 @@ def alert(title: str, kind: str, entries: Sequence[Child], count: int | None = N
     )
 
 
-def named(entries: Sequence[tuple[str, str]]) -> list[Child]:
+def bold_names(entries: Sequence[tuple[str, str]]) -> list[Child]:
     """Names in bold, each with what is said of it."""
     return [[el("strong", name), ": ", told] for name, told in entries]
 
@@ -109,11 +115,11 @@ def named(entries: Sequence[tuple[str, str]]) -> list[Child]:
 def _alerts(summary: Summary) -> Markup:
     failures: list[Child] = [
         [
-            *(el("strong", failure.step), ": ", model.reason(failure)),
+            *(el("strong", failure.step), ": ", model.step_reason(failure)),
             el("code", f"log: {failure.log}") if failure.log else None,
             el("code", f"again: {model.rerun_line(summary, bench.bench)}"),
         ]
-        for bench, failure in model.failures(summary)
+        for bench, failure in model.failure_entries(summary)
     ]
     doubts: list[tuple[str, str]] = [
         (bench.bench, f"{bench.validity}: {', '.join(bench.reasons)}")
@@ -123,9 +129,11 @@ def _alerts(summary: Summary) -> Markup:
     return el(
         "div",
         alert("Failures", "bad", failures),
-        alert("Suspect numbers", "doubt", named(_together(doubts)), len(doubts)),
-        alert("Skipped, on purpose", "none", named(model.skips(summary))),
-        alert("Passed at a later attempt", "doubt", named([(step, told) for step, told, _ in model.flaky(summary)])),
+        alert("Suspect numbers", "doubt", bold_names(_together(doubts)), len(doubts)),
+        alert("Skipped, on purpose", "none", bold_names(model.skips(summary))),
+        alert(
+            "Passed at a later attempt", "doubt", bold_names([(step, told) for step, told, _ in model.flaky(summary)])
+        ),
         class_="lists",
     )
 
@@ -147,7 +155,7 @@ def state(bench: BenchSummary) -> str:
 
 def state_badge(bench: BenchSummary) -> Markup:
     """The same with its reasons, as a badge."""
-    return badge(model.standing(bench), _KINDS.get(state(bench), "bad"))
+    return badge(model.validity_text(bench), _KINDS.get(state(bench), "bad"))
 
 
 def _benchmarks(summary: Summary, key: str) -> list[Child]:
@@ -164,8 +172,8 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
         cells = {name: Cell(shown=columns[name][1](bench)) for name in shown}
         cells["bench"] = Cell(shown=el("a", bench.bench, href=f"#{ids[bench.bench]}"))
         cells["validity"] = Cell(shown=state_badge(bench))
-        rows.append(Row(cells=tuple(cells[name] for name in shown), state=state(bench)))
-    found: list[Child] = [table("benchmarks", shown, [columns[name][0] for name in shown], rows, is_alone=True)]
+        rows.append(TableRow(cells=tuple(cells[name] for name in shown), state=state(bench)))
+    found: list[Child] = [html_table("benchmarks", shown, [columns[name][0] for name in shown], rows, is_alone=True)]
     extra = "devices%: between the means of devices; 95 % interval: of perf over launches, from 3 on"
     told = ". ".join((*model.LEGEND, extra)) + "."
     if empty and benches:
@@ -176,12 +184,12 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
     nodes = model.node_table(summary)
     if nodes is not None:
         is_text = [heading in ("bench", "units") for heading in nodes[0]]
-        found.append(table("by node", nodes[0], is_text, rows_of(nodes[1])))
+        found.append(html_table("by node", nodes[0], is_text, text_rows(nodes[1])))
     return found
 
 
 def _interval(bench: BenchSummary) -> str:
-    return "" if bench.ci95 is None else f"{model.number(bench.ci95[0])} … {model.number(bench.ci95[1])}"
+    return "" if bench.ci95 is None else f"{model.format_number(bench.ci95[0])} … {model.format_number(bench.ci95[1])}"
 
 
 def _pairs(summary: Summary) -> list[Child]:
@@ -195,7 +203,7 @@ def _pairs(summary: Summary) -> list[Child]:
     sides = "; ".join(f"{side}: {suite}" for side, suite in zip("AB", summary.ab.suites, strict=False))
     return [
         figure("B over A, pair by pair", forest("B over A", ratios), sides),
-        table("A and B", model.PAIR_HEADINGS, model.PAIR_TEXT, rows_of(model.pair_rows(summary.ab))),
+        html_table("A and B", model.PAIR_HEADINGS, model.PAIR_TEXT, text_rows(model.pair_rows(summary.ab))),
         el("p", model.PAIR_LEGEND, class_="note"),
     ]
 
@@ -283,12 +291,12 @@ def _details(summary: Summary, traced: Sequence[Trace], how: Fineness, key: str)
                 state_badge(bench),
                 el(
                     "span",
-                    f" {model.number(bench.perf)} {bench.units}" if bench.perf is not None else "",
+                    f" {model.format_number(bench.perf)} {bench.units}" if bench.perf is not None else "",
                     class_="told",
                 ),
             ),
             pairs(_facts(bench)),
-            _why_nothing(bench) or courses(found.get(bench.bench, ()), how),
+            _why_nothing(bench) or step_timelines(found.get(bench.bench, ()), how),
             _steps(bench, found.get(bench.bench, ()), how),
             id=ids[bench.bench],
             open=is_open,
@@ -307,15 +315,17 @@ def _steps(bench: BenchSummary, traced: Sequence[Trace], how: Fineness) -> list[
     if bench.outcome == "skipped":
         return []
     steps = steps_named([one for one in traced if one.ranks], how)
-    drawn = rates_of(steps, bench.bench) if steps else None
+    drawn = rate_distributions(steps, bench.bench) if steps else None
     return [drawn, device_spread([("", "a", bench)], bench.units) if bench.processes else None, process_table(bench)]
 
 
 def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
     interval = bench.ci95
     told = {
-        "rate of one instance": f"{model.number(bench.perf)} {bench.units}" if bench.perf is not None else "none",
-        "95 % interval": f"{model.number(interval[0])} … {model.number(interval[1])}"
+        "rate of one instance": f"{model.format_number(bench.perf)} {bench.units}"
+        if bench.perf is not None
+        else "none",
+        "95 % interval": f"{model.format_number(interval[0])} … {model.format_number(interval[1])}"
         if interval
         else f"none below 3 launches (has {bench.replicates})",
         "steps": ", ".join(f"{count} {name}" for name, count in bench.counts.items() if count),
@@ -326,7 +336,9 @@ def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
         else "not known",
         "first step": f"{bench.first_step_s:.2f} s" if bench.first_step_s is not None else "not recorded",
         "peak memory": f"{bench.memory_peak_mib:.0f} MiB" if bench.memory_peak_mib is not None else "not recorded",
-        "energy (board sensors)": f"{model.number(bench.energy_j)} J" if bench.energy_j is not None else "not recorded",
+        "energy (board sensors)": f"{model.format_number(bench.energy_j)} J"
+        if bench.energy_j is not None
+        else "not recorded",
         "overlap": f"{bench.overlap:.1%}" if bench.overlap is not None else "one instance",
         "waited for data": _waited(bench),
         "weight": f"{bench.weight:g}" if bench.weight is not None else "none",
@@ -341,12 +353,14 @@ def _waited(bench: BenchSummary) -> str:
 
 def _system(summary: Summary) -> list[Child]:
     lines = [(name, told) for name, told in model.system_lines(summary) if name != "run"]
-    found: list[Child] = [table("the run, its machine and its software", ("what", "value"), (True, True), rows_of(lines),
+    found: list[Child] = [html_table("the run, its machine and its software", ("what", "value"), (True, True), text_rows(lines),
                                 can_filter=False)]  # fmt: skip
     if summary.accelerators:
-        rows = rows_of(list(device_facts(summary.accelerators).items()))
+        rows = text_rows(list(device_facts(summary.accelerators).items()))
         found.append(
-            table("devices, as their driver told at the start", ("what", "value"), (True, True), rows, can_filter=False)
+            html_table(
+                "devices, as their driver told at the start", ("what", "value"), (True, True), rows, can_filter=False
+            )
         )
     return found
 
@@ -370,11 +384,11 @@ def _records(summary: Summary) -> list[Child]:
         ("messages", ("bench", "message"), model.messages(summary)),
     ):
         if entries:
-            found.append(table(caption, headings, (True, True), rows_of(entries)))
+            found.append(html_table(caption, headings, (True, True), text_rows(entries)))
     metrics = model.other_metrics(summary)
     if metrics:
         names = ("bench", "metric", "median", "units", "n")
-        told = table("other metrics", names, (True, True, False, True, False), rows_of(metrics))
+        told = html_table("other metrics", names, (True, True, False, True, False), text_rows(metrics))
         found.append(
             el("details", el("summary", el("h3", "Other metrics"), el("span", f"{len(metrics)}", class_="told")), told)
         )

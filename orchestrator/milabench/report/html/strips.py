@@ -41,7 +41,7 @@ def curves_of(trace: Trace) -> int:
     return len(_ranks(trace)) + sum(len(device.curves) for device in _devices(trace)) + len(trace.host)
 
 
-def course(trace: Trace, buckets: int) -> Markup:
+def step_timeline(trace: Trace, buckets: int) -> Markup:
     """The drawing of one step, every curve in at most so many buckets."""
     is_timed = all(one.rate.is_timed for one in trace.ranks)
     panels = [panel for panel in _panels(trace, buckets) if is_timed or panel.name == "rate"]
@@ -60,7 +60,7 @@ def course(trace: Trace, buckets: int) -> Markup:
     return svg(f"course of {trace.step}", "; ".join(_told(trace)), _WIDTH, bottom + 24, *drawn)
 
 
-def remarks(trace: Trace) -> list[str]:
+def timeline_notes(trace: Trace) -> list[str]:
     """What has to be said beside the drawing: throttling, and what is not there."""
     told = []
     for device in trace.devices:
@@ -253,7 +253,7 @@ def _told(trace: Trace) -> Iterable[str]:
                 times = 100.0 if unit == "%" else 1.0
                 low, high = min(curve.low) * times, max(curve.high) * times
                 yield f"device {device.key}: {name} from {short(low)} to {short(high)} {unit}"
-    yield from remarks(trace)
+    yield from timeline_notes(trace)
 
 
 def _n(value: float) -> str:
