@@ -22,8 +22,8 @@ from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
 from milabench.report.html.run import alert, bold_names, device_facts
 from milabench.report.html.tables import Cell, TableRow, html_table, text_rows, without_empty
+from milabench.report.registry import SYSTEMS_DRAWN
 
-SYSTEMS_DRAWN = 6
 """So many systems are drawn benchmark by benchmark; of more, a page has the numbers that fit."""
 
 Traced = Sequence[Sequence[Trace] | None]
@@ -57,7 +57,7 @@ def comparison_article(
         el(
             "div",
             alert("Failures", "bad", bold_names(comparison_text.failed_entries(comparison))),
-            alert("Excluded from the index", "bad", bold_names(comparison_text.exclusions(comparison))),
+            alert("Excluded from the index", "bad", bold_names(comparison.excluded)),
             alert("Suspect numbers", "doubt", bold_names(comparison_text.suspects(comparison)), _doubtful(comparison)),
             alert("To be known before the first number", "doubt", list(comparison.warnings)),
             alert("Skipped, on purpose", "none", bold_names(_skips(comparison))),
@@ -212,7 +212,7 @@ def _benchmarks(comparison: Comparison) -> list[Child]:
     if kept is not rows:
         told = f"{len(kept)} of {len(rows)} ratios fit in the page, the slower and the excluded ones first; --format csv has all."
         found.append(el("p", told, class_="note"))
-    notes = comparison_text.notes(comparison)
+    notes = comparison_text.verdict_notes(comparison)
     found += [el("p", f"{name}: {told}", class_="note") for name, told in notes[:20]]
     if len(notes) > 20:
         found.append(el("p", f"{len(notes) - 20} more such remarks are in the text report.", class_="note"))

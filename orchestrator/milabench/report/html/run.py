@@ -39,7 +39,7 @@ def sentence(summary: Summary) -> str:
     invalid = sum(bench.validity == "invalid" for bench in benches)
     told += [f"{count} {word}" for count, word in ((suspect, "suspect"), (invalid, "invalid")) if count]
     if not summary.is_ended:
-        told.append("the run was cut off, or is still going: this is what is known so far")
+        told.append("the run is incomplete or still running: this is what is known so far")
     if summary.profile == "quick":
         told.append("measured with the quick profile, so that every number is an indication only")
     return "; ".join(told) + "."
