@@ -101,19 +101,23 @@ def _step(run: Run, result: StepResult) -> ForeignStep:
 
 def _tag(config: Mapping[str, Any]) -> str:
     """`D0` of `["resnet50", "D0"]`."""
-    told = config.get("tag")
-    last = str(told[-1]) if isinstance(told, list) and len(told) > 1 else ""
+    tag = config.get("tag")
+    last = str(tag[-1]) if isinstance(tag, list) and len(tag) > 1 else ""
     return last if re.fullmatch(r"D\d+|\d+", last) else ""
 
 
 def _began(start: Mapping[str, Any], meta: Mapping[str, Any]) -> float | None:
-    found = finite_number(start.get("time"))
-    return finite_number(meta.get("date")) if found is None else found
+    began = finite_number(start.get("time"))
+    return finite_number(meta.get("date")) if began is None else began
 
 
 def _version(meta: Mapping[str, Any]) -> str:
-    told = as_mapping(meta.get("milabench"))
-    return " ".join(str(part) for part in ("milabench", told.get("tag") or told.get("commit")) if part) if told else ""
+    details = as_mapping(meta.get("milabench"))
+    return (
+        " ".join(str(part) for part in ("milabench", details.get("tag") or details.get("commit")) if part)
+        if details
+        else ""
+    )
 
 
 def _system(system: Mapping[str, Any], results: Iterable[StepResult]) -> Mapping[str, Any]:

@@ -122,16 +122,16 @@ def _measurements(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
             "main": True,
         }
     for result in value.get("results") or ():
-        told = as_mapping(result)
-        params = {key: told[key] for key in ("size", "count", "type", "redop", "root") if told.get(key) is not None}
+        fields = as_mapping(result)
+        params = {key: fields[key] for key in ("size", "count", "type", "redop", "root") if fields.get(key) is not None}
         for case in ("out_of_place", "in_place"):
-            numbers = as_mapping(told.get(case))
+            numbers = as_mapping(fields.get(case))
             for key, (metric, units, direction) in _NUMBERS.items():
-                found = _number(numbers.get(key))
-                if found is not None:
+                number = _number(numbers.get(key))
+                if number is not None:
                     yield {
                         "metric": metric,
-                        "value": found,
+                        "value": number,
                         "units": units,
                         "direction": direction,
                         "case": case,
@@ -174,10 +174,10 @@ def _system(values: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return {"arch": "rocm" if "AMD" in names else "cuda", "nodes": nodes}
 
 
-def _when(told: Any) -> datetime:
+def _when(value: Any) -> datetime:
     for form in _TIMES:
         try:
-            return datetime.strptime(str(told), form).replace(tzinfo=UTC)
+            return datetime.strptime(str(value), form).replace(tzinfo=UTC)
         except ValueError:
             continue
     return datetime.fromtimestamp(0, tz=UTC)
