@@ -25,6 +25,22 @@ def run_folders(source: Path) -> list[Path]:
     return sorted({path.parent for path in source.rglob("*.data")})
 
 
+def can_read(source: Path) -> bool:
+    """Return whether this is a folder with `.data` files."""
+    return source.is_dir() and bool(run_folders(source))
+
+
+def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
+    """Return the runs in the run directories at or below a folder, and what was left out."""
+    runs: list[ForeignRun] = []
+    notes: list[str] = []
+    for folder in run_folders(source):
+        run, left_out = read_milabench13_run(folder, origin)
+        runs += [] if run is None else [run]
+        notes += left_out
+    return runs, notes
+
+
 def read_milabench13_run(folder: Path, origin: str) -> tuple[ForeignRun | None, list[str]]:
     """(the run in a folder, what of it is left out). Raises RecordError when it is no run, or one of ours."""
     run = open_run(folder)

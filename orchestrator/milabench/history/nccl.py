@@ -49,6 +49,18 @@ def read_nccl_json(path: Path) -> Mapping[str, Any]:
     return dict(value)
 
 
+def can_read(source: Path) -> bool:
+    """Return whether this is a file, of whatever name, or a folder with JSON files."""
+    return source.is_file() or any(source.rglob("*.json"))
+
+
+def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
+    """Return one run of the results in a file, or in all JSON files of a folder. Raises RecordError for other JSON."""
+    files = [source] if source.is_file() else sorted(source.rglob("*.json"))
+    name = source.stem if source.is_file() else source.name
+    return [read_nccl_run([(path.name, read_nccl_json(path)) for path in files], name, origin)], []
+
+
 def read_nccl_run(files: Sequence[tuple[str, Mapping[str, Any]]], name: str, origin: str) -> ForeignRun:
     """A run of these results, each (file name, JSON); several of one collective are its replicates."""
     steps, repeats = [], dict[str, int]()
