@@ -81,8 +81,8 @@ figures: $(VENV)/.installed
 	$(BIN)/python -m tests.figures --write
 
 docs: $(VENV)/.installed
-	$(MILABENCH) config schema > docs/suite.schema.json
-	$(MILABENCH) accept --schema > docs/acceptance.schema.json
+	$(MILABENCH) config schema > docs/reference/suite.schema.json
+	$(MILABENCH) accept --schema > docs/reference/acceptance.schema.json
 
 clean:
 	rm -rf $(VENV)
