@@ -81,8 +81,7 @@ figures: $(VENV)/.installed
 	$(BIN)/python -m tests.figures --write
 
 docs: $(VENV)/.installed
-	$(MILABENCH) config schema > docs/reference/suite.schema.json
-	$(MILABENCH) accept --schema > docs/reference/acceptance.schema.json
+	$(BIN)/python docs/generate.py
 
 clean:
 	rm -rf $(VENV)
