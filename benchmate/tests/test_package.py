@@ -11,7 +11,7 @@ import pytest
 
 from benchmate.configuration import Measure, parse_config, read_config
 from benchmate.errors import BenchmateError
-from benchmate.stats import median, throughput
+from benchmate.summary_table import median, throughput
 
 
 def python(code: str) -> str:

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from benchmate.batch import BatchSize
-    from benchmate.loop import Steps
-    from benchmate.loss import Losses
+    from benchmate.batch_size import BatchSize
+    from benchmate.loss_recorder import LossRecorder
+    from benchmate.observer import Steps
 
 __version__ = "0.1.0"
 __all__ = ["config", "fail", "message", "metric", "observe_loss", "observed", "option", "steps"]
 
 # The losses of each task in this process: asking the session for them each time costs more than the loss.
-_loss_observers: dict[str, Losses] = {}
+_loss_recorders: dict[str, LossRecorder] = {}
 
 T = TypeVar("T", bound=Iterable[Any])
 
@@ -32,7 +32,7 @@ def observed(
     parts: bool = False,
 ) -> T:
     """The same iterable, with each step of a loop over it timed. See the README for the keywords."""
-    from benchmate.loop import Observed, ObservedIterator
+    from benchmate.observer import Observed, ObservedIterator
     from benchmate.session import current
 
     if parts:
@@ -43,7 +43,7 @@ def observed(
 
 def steps(*, units: str = "items/s", task: str = "train", stop: bool | None = None) -> Steps:
     """A function to call at the end of every step, with the step's number of items, where there is no iterable to wrap."""
-    from benchmate.loop import Steps
+    from benchmate.observer import Steps
     from benchmate.session import current
 
     return Steps(current().observer(task, units, stop))
@@ -52,13 +52,13 @@ def steps(*, units: str = "items/s", task: str = "train", stop: bool | None = No
 def observe_loss(value: Any, task: str = "train") -> None:
     """Observe a loss: a float, or a tensor, which on a device is read after the window and never waited for.
 
-    How many of them are read, and when: `benchmate.loss.Losses`.
+    How many of them are read, and when: `benchmate.loss_recorder.LossRecorder`.
     """
-    losses = _loss_observers.get(task)
+    losses = _loss_recorders.get(task)
     if losses is None:
         from benchmate.session import current
 
-        losses = _loss_observers[task] = current().losses_of(task)
+        losses = _loss_recorders[task] = current().loss_recorder(task)
     losses.count = count = losses.count + 1
     # Most tensors are passed over here, before they are touched: a call more would be half of what that costs.
     if count > losses.until or type(value) is float:

@@ -14,7 +14,7 @@ BATCH = 32
 FEATURES = 16
 
 
-def run(steps: int) -> None:
+def run_demo(steps: int) -> None:
     """Train for so many steps; the table of rates comes on stderr when the process ends."""
     # On a fast machine all the steps are done before the second is over that warm-up usually takes.
     use(Session(parse_config({"measure": {"warmup_s": 0}})))

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmate import observe_loss, session
-from benchmate.batch import BatchSize, plain_count
+from benchmate.batch_size import BatchSize, plain_count
 from benchmate.errors import BatchSizeError, ProbeError
-from benchmate.loop import Observed, ObservedIterator, Steps
+from benchmate.observer import Observed, ObservedIterator, Steps
 from benchmate.patching import ImportWatcher, Patch, Wrap
 
 Task = str | Callable[..., "str | None"]

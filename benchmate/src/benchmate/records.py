@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from benchmate.ring import EPOCH_END, WARM_UP, Entry
+from benchmate.ring import EPOCH_END, WARM_UP, RingEntry
 
 PART_NAMES = ("wait", "forward", "backward", "optimizer")
 
@@ -15,7 +15,9 @@ PART_NAMES = ("wait", "forward", "backward", "optimizer")
 _encode = json.JSONEncoder(allow_nan=False).encode
 
 
-def observation(entry: Entry, meta: Mapping[str, Any], unix_minus_mono_ns: int, world_size: int = 1) -> dict[str, Any]:
+def observation(
+    entry: RingEntry, meta: Mapping[str, Any], unix_minus_mono_ns: int, world_size: int = 1
+) -> dict[str, Any]:
     """The `data` of one observation; its time is the unix time at which the step ended."""
     on_device = entry.device_ns >= 0
     elapsed_ns = entry.device_ns if on_device else entry.host_ns

@@ -42,7 +42,7 @@ _kept_for_ever: list[mmap.mmap] = []
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class RingEntry:
     """One slot as the reader sees it; times are monotonic nanoseconds."""
 
     batch_id: int
@@ -146,7 +146,7 @@ class Ring:
         self.words[CLOSED] = 1
 
 
-class Reader:
+class RingReader:
     """The other end: takes entries out in order, up to the first whose device time is still to come."""
 
     def __init__(self, memory: mmap.mmap | bytearray) -> None:
@@ -156,7 +156,7 @@ class Reader:
         self.words = memoryview(memory).cast("q")
 
     @classmethod
-    def of(cls, path: Path) -> Reader:
+    def of(cls, path: Path) -> RingReader:
         """Open the ring at `path`."""
         with path.open("r+b") as file:
             memory = mmap.mmap(file.fileno(), 0)
@@ -168,7 +168,7 @@ class Reader:
         length = self.words[META_LEN]
         return json.loads(bytes(self.memory[META_OFFSET : META_OFFSET + length]))
 
-    def entries(self, *, writer_is_dead: bool = False) -> Iterator[Entry]:
+    def entries(self, *, writer_is_dead: bool = False) -> Iterator[RingEntry]:
         """Take out what is complete; from a dead writer also what never will be."""
         capacity = self.words[CAPACITY]
         parts: tuple[int, tuple[int, int, int]] | None = None
@@ -185,7 +185,7 @@ class Reader:
                     return
                 parts = batch_id, (t0_ns, host_ns, n)
                 continue
-            yield Entry(
+            yield RingEntry(
                 parts_ns=parts[1] if parts is not None and parts[0] == batch_id else None,
                 batch_id=batch_id,
                 t0_ns=t0_ns,

@@ -23,7 +23,7 @@ THREADS_GRACE_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
+class RunnerArguments:
     """The command line: ours, and what is left for the instruments and the program."""
 
     config: str | None
@@ -32,7 +32,7 @@ class Arguments:
     rest: tuple[str, ...]
 
 
-def parse(argv: Sequence[str]) -> Arguments:
+def parse_arguments(argv: Sequence[str]) -> RunnerArguments:
     """Take our options off the front; the first word that is none of ours belongs to the instruments or the program."""
     found: dict[str, str] = {}
     paths: list[str] = []
@@ -49,7 +49,7 @@ def parse(argv: Sequence[str]) -> Arguments:
             found[name] = value
     if not rest:
         raise BenchmateError(f"expected a script, or -m and a module\n{USAGE}")
-    return Arguments(
+    return RunnerArguments(
         config=found.get("--config"), voirfile=found.get("--voirfile"), paths=tuple(paths), rest=tuple(rest)
     )
 
@@ -57,13 +57,13 @@ def parse(argv: Sequence[str]) -> Arguments:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a program under its instruments; returns the exit code, raises SystemExit where the program did."""
     try:
-        arguments = parse(sys.argv[1:] if argv is None else argv)
+        arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
         config = read_config(arguments.config or os.environ.get("MILABENCH_BENCH_CONFIG"))
     except BenchmateError as error:
         return _usage_error(error)
     session = use(Session(config))
 
-    from benchmate.overseer import Runner, StopProgram
+    from benchmate.voir_overseer import ProgramOverseer, StopProgram
     from benchmate.voirfile import load_instruments
 
     session.stop_exception = StopProgram
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             instruments = load_instruments(arguments.voirfile)
         except Exception as error:
             return _broken_voirfile(session, arguments.voirfile, error)
-    runner = Runner(instruments, session, config.voir_options)
+    runner = ProgramOverseer(instruments, session, config.voir_options)
     try:
         runner.run_command(list(arguments.rest), arguments.paths)
         code: Any = 0
@@ -158,8 +158,8 @@ def check_probes(session: Session) -> None:
 
 def _report(session: Session, runner: Any, error: BaseException) -> int:
     """Record what ended the program, show it as Python would, and return its exit code."""
-    from benchmate.overseer import InstrumentFailed
-    from benchmate.program import show_exception
+    from benchmate.program_loader import show_exception
+    from benchmate.voir_overseer import InstrumentFailed
 
     if isinstance(error, InstrumentFailed):
         return 1

@@ -40,7 +40,7 @@ def make_probe(selector: str, *, on_fire: OnFire, on_error: OnError, env: dict[s
     def examine(function: types.FunctionType, name: str) -> None:
         if wants_return_value and inspect.isgeneratorfunction(function):
             raise ProbeError(f"probe {name}: a generator function, whose call ptera never reports; use probes.iterable")
-        check(function, name)
+        require_rewritable(function, name)
         functions.append(function)
 
     def by_object(match: re.Match[str]) -> str:
@@ -275,7 +275,7 @@ def _by_name(name: str, env: dict[str, Any]) -> Any:
 # Checking: the constructs that ptera's rewriting breaks or changes, each found by running it
 
 
-def check(function: types.FunctionType, name: str) -> None:
+def require_rewritable(function: types.FunctionType, name: str) -> None:
     """Raise ProbeError when `function` cannot be rewritten from its source without doing something else."""
     hazards = list(find_hazards(function))
     if hazards:

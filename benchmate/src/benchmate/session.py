@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import benchmate
-from benchmate import compilation, memory
+from benchmate import compile_time, memory
 from benchmate.clock import process_start_ns
 from benchmate.configuration import Config, read_config
 from benchmate.records import observation
-from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Reader, Ring
+from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, RingReader
 from benchmate.sink import Sink, open_sink
 
 if TYPE_CHECKING:
-    from benchmate.loop import Observer
-    from benchmate.loss import Losses
+    from benchmate.loss_recorder import LossRecorder
+    from benchmate.observer import Observer
 
 SWALLOWED_STOPS = 100
 BARRIER_S = 86_400.0  # the agent's own limit is shorter; this one is for an agent that has forgotten us
@@ -52,7 +52,7 @@ class Session:
         self.stopped_because: str | None = None
         self.failures: list[tuple[str, str]] = []
         self.observers: dict[str, Observer] = {}
-        self.losses: dict[str, Losses] = {}
+        self.losses: dict[str, LossRecorder] = {}
         self.before_finish: list[Callable[[], None]] = []
         self.is_forked_child = False
         self._pid = os.getpid()
@@ -102,7 +102,7 @@ class Session:
         """The one observer of a task: several loops over the same task share it. Makes it when it is new."""
         known = self.observers.get(task)
         if known is None:
-            from benchmate.loop import Observer
+            from benchmate.observer import Observer
 
             known = self.observers[task] = Observer(self, task, units, stop)
             if task in self._parts_wanted:
@@ -111,19 +111,19 @@ class Session:
 
     def with_parts(self, task: str) -> None:
         """Record what the steps of a task consist of; its observer may be yet to come."""
-        from benchmate import parts
+        from benchmate import step_parts
 
         self._parts_wanted.add(task)
         if task in self.observers:
-            parts.watch(self.observers[task])
+            step_parts.watch(self.observers[task])
 
-    def losses_of(self, task: str) -> Losses:
+    def loss_recorder(self, task: str) -> LossRecorder:
         """The losses of a task."""
         known = self.losses.get(task)
         if known is None:
-            from benchmate.loss import Losses
+            from benchmate.loss_recorder import LossRecorder
 
-            known = self.losses[task] = Losses(self, task)
+            known = self.losses[task] = LossRecorder(self, task)
         return known
 
     def open_ring(self, meta: dict[str, object], capacity: int = 32768) -> Ring:
@@ -143,7 +143,7 @@ class Session:
         """Send what is in a ring that nobody else reads."""
         if ring.path is not None:
             return
-        reader, offset = Reader(ring.memory), ring.words[UNIX_MINUS_MONO]
+        reader, offset = RingReader(ring.memory), ring.words[UNIX_MINUS_MONO]
         if meta["kind"] == "loss":
             for batch_id, t_ns, loss in reader.losses():
                 when = (t_ns + offset) / 1e9
@@ -234,7 +234,7 @@ class Session:
         for losses in self.losses.values():
             losses.close()
         self._send_memory()
-        for framework, seconds in compilation.seconds().items():
+        for framework, seconds in compile_time.compile_seconds().items():
             self.metric("compile", seconds, "s", "lower", part=framework)
         lost = sum(observer.ring.words[LOST] for observer in self.observers.values())
         host_s = sum(observer.cost_s() for observer in self.observers.values())
@@ -262,7 +262,7 @@ class Session:
             observer.detach()
         self.observers = {}
         self.losses = {}
-        benchmate._loss_observers.clear()
+        benchmate._loss_recorders.clear()
         self.before_finish = []
         self.failures = []
 
@@ -291,9 +291,9 @@ def use(session: Session) -> Session:
     if _current is None:
         os.register_at_fork(after_in_child=_after_fork)
         atexit.register(_at_exit)
-    compilation.listen()
+    compile_time.listen_for_compilations()
     _current = session
-    benchmate._loss_observers.clear()
+    benchmate._loss_recorders.clear()
     return session
 
 

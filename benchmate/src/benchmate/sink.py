@@ -224,10 +224,10 @@ class TableSink:
     ring_folder = None
 
     def __init__(self) -> None:
-        from benchmate.stats import Table
+        from benchmate.summary_table import SummaryTable
 
         self.dropped = self.records = self.bytes = 0
-        self.table = Table()
+        self.table = SummaryTable()
         self._pid = os.getpid()
 
     def record(self, event: str, data: Mapping[str, Any]) -> None:
@@ -242,9 +242,9 @@ class TableSink:
 
     def forked(self) -> None:
         """The parent's totals are the parent's to print."""
-        from benchmate.stats import Table
+        from benchmate.summary_table import SummaryTable
 
-        self.table = Table()
+        self.table = SummaryTable()
 
     def close(self) -> None:
         text = self.table.text()

@@ -18,7 +18,7 @@ READ_AT_ONCE = 64
 READ_EVERY_NS = 50_000_000
 
 
-class Losses:
+class LossRecorder:
     """The losses of one task: `count` have been seen, those up to number `until` need not be looked at.
 
     Those in host memory are written into the ring, the first 64 and then one about every 50 ms: reading a tensor costs as much

@@ -34,7 +34,7 @@ class _Module(types.ModuleType):
 
 
 @contextlib.contextmanager
-def put_off(*names: str) -> Iterator[None]:
+def deferred_imports(*names: str) -> Iterator[None]:
     """While inside, importing one of these modules gives a stand-in that imports the real one at first use."""
     stand_ins = {name: _Module(name) for name in names if name not in sys.modules}
     sys.modules.update(stand_ins)

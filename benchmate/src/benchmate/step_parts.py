@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from benchmate.clock import DeviceClock, now_ns
 
 if TYPE_CHECKING:
-    from benchmate.loop import Observer
+    from benchmate.observer import Observer
 
 NAMES = ("forward", "backward", "optimizer")
 FORWARD, BACKWARD, OPTIMIZER = range(3)
@@ -17,7 +17,7 @@ FORWARD, BACKWARD, OPTIMIZER = range(3)
 Span = tuple[int, Any, Any]
 
 
-class Parts:
+class StepParts:
     """How long the parts of the steps took that share one entry of the ring; told of each border in the loop.
 
     Forward is what runs from the batch's arrival, or the last backward, to the next backward; in a step without backward all of

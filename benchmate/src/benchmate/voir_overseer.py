@@ -9,23 +9,23 @@ from typing import Any
 
 from benchmate import probes
 from benchmate.errors import BenchmateError, ProbeError
-from benchmate.lazily import put_off
-from benchmate.program import Program
+from benchmate.lazy_imports import deferred_imports
+from benchmate.program_loader import Program
 from benchmate.session import Session
 
 # Half of voir's start-up, and most voirfiles ask for none of it.
-with put_off("ptera", "omegaconf", "yaml", "varname", "varname.utils", "pdb"):
+with deferred_imports("ptera", "omegaconf", "yaml", "varname", "varname.utils", "pdb"):
     from voir.overseer import LogStream, Overseer
     from voir.phase import StopProgram
 
-__all__ = ["InstrumentFailed", "Runner", "StopProgram"]
+__all__ = ["InstrumentFailed", "ProgramOverseer", "StopProgram"]
 
 
 class InstrumentFailed(BaseException):
     """An instrument failed before the program began: running it would measure nothing."""
 
 
-class Runner(Overseer):  # type: ignore[misc]
+class ProgramOverseer(Overseer):  # type: ignore[misc]
     """Runs a program under instruments."""
 
     def __init__(self, instruments: list[Any], session: Session, config: Mapping[str, Any]) -> None:

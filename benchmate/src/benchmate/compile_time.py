@@ -12,7 +12,7 @@ _jax_s = 0.0
 _is_listening = False
 
 
-def listen() -> None:
+def listen_for_compilations() -> None:
     """From now on hear what JAX tells, also when it is imported later."""
     global _is_listening  # noqa: PLW0603  (JAX takes listeners for the whole process)
     if _is_listening:
@@ -24,7 +24,7 @@ def listen() -> None:
         ImportWatcher(_subscribe).watch(("jax", "monitoring", ""))
 
 
-def seconds() -> dict[str, float]:
+def compile_seconds() -> dict[str, float]:
     """Seconds spent compiling in this process, by framework, where any were; all threads' and all functions' together."""
     found = {"torch": _torch_s(), "jax": _jax_s}
     return {name: value for name, value in found.items() if value > 0}

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from benchmate.agreement import Agreement
-from benchmate.batch import BatchSize, sizer
+from benchmate.batch_size import BatchSize, size_function
 from benchmate.clock import BoundedLag, DeviceClock, bounded_lag, device_clock, wait_for_devices
 from benchmate.errors import BatchSizeError, BenchmateError
+from benchmate.rank_consensus import RankConsensus
 from benchmate.ring import (
     EPOCH_END,
     HEAD,
@@ -36,8 +36,8 @@ from benchmate.ring import (
 )
 
 if TYPE_CHECKING:
-    from benchmate.parts import Parts, Span
     from benchmate.session import Session
+    from benchmate.step_parts import Span, StepParts
 
 AGGREGATE_AFTER = 100_000
 RESERVE = 64  # slots kept for entries that must be written: the ends of warm-up and window
@@ -60,9 +60,9 @@ class Observer:
 
     # Slots are read faster than the entries of a dictionary of this size.
     __slots__ = (
-        "_agreement",
         "_begin",
         "_capacity",
+        "_consensus",
         "_device",
         "_direct",
         "_end",
@@ -122,7 +122,7 @@ class Observer:
         self.is_complete = False
         self.is_over = False
         """Whether loops should end now: the window is complete and there is no runner to end the program."""
-        self._agreement = Agreement(task, session.rank, session.world_size)
+        self._consensus = RankConsensus(task, session.rank, session.world_size)
         self._measured = 0
         self.count = 0
         """Observations, warm-up included."""
@@ -153,7 +153,7 @@ class Observer:
         self._lag: BoundedLag | None = None
         self._is_drained = True
         """Whether the window began with nothing on its way to a device without events; then it ends so, too."""
-        self.parts: Parts | None = None
+        self.parts: StepParts | None = None
         """What the step consists of, where somebody asked for it."""
 
     def _tie_to_ring(self) -> None:
@@ -266,7 +266,7 @@ class Observer:
         self._sum_steps = self._sum_host_ns = self._sum_wait_ns = self._sum_flags = 0
         self._sum_n = 0
 
-    def _write_parts(self, parts: Parts, device_ns: int) -> list[Span] | None:
+    def _write_parts(self, parts: StepParts, device_ns: int) -> list[Span] | None:
         """Write what the entry consists of into the slot before it; both are published with the entry."""
         ns, spans = parts.take()
         if device_ns != PENDING:
@@ -294,10 +294,10 @@ class Observer:
 
     def take_parts(self) -> None:
         """From the next step on, record what each step consists of."""
-        from benchmate.parts import Parts
+        from benchmate.step_parts import StepParts
 
         self._write_gathered(0)
-        self.parts = Parts()
+        self.parts = StepParts()
         self.parts.device = self._device
         self._direct, self._fast = -1, None
 
@@ -421,9 +421,9 @@ class Observer:
 
     def _may_stop(self) -> bool:
         try:
-            if not self._agreement.may_stop(self.count):
+            if not self._consensus.may_stop(self.count):
                 return False
-            self._agreement.meet()
+            self._consensus.meet()
             return True
         except Exception as error:  # the store of a process group that is going away
             self._session.message(
@@ -487,7 +487,7 @@ class Observer:
             self._stop_turn(0)
             if self.is_over:
                 return
-        size, n = sizer(batch_size)
+        size, n = size_function(batch_size)
         me = self._loop = object()
         clock, began_ns, wait_ns = perf_counter_ns, None, 0
         head_word, no_device_clock = HEAD, NO_DEVICE_CLOCK

@@ -25,7 +25,7 @@ def median(values: Sequence[float]) -> float | None:
 
 
 @dataclass(slots=True)
-class Totals:
+class TaskTotals:
     """What the observations of one task add up to; warm-up is counted, not summed."""
 
     units: str = ""
@@ -54,11 +54,11 @@ class Totals:
                 self.stride *= 2
 
 
-class Table:
+class SummaryTable:
     """Folds records into one line a task, and the other measurements below."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, Totals] = {}
+        self._tasks: dict[str, TaskTotals] = {}
         self._losses: dict[str, list[float]] = {}
         self._others: list[str] = []
 
@@ -73,7 +73,7 @@ class Table:
         elif event != "data":
             return
         elif "rate" in data:
-            self._tasks.setdefault(data["task"], Totals()).add(data)
+            self._tasks.setdefault(data["task"], TaskTotals()).add(data)
         elif "loss" in data:
             first_and_last = self._losses.setdefault(data["task"], [])
             first_and_last[1 if first_and_last else 0 :] = [data["loss"]]

@@ -12,7 +12,7 @@ from typing import Any
 PATIENCE_S = 10  # for the others at the last step; they are at most a step behind
 
 
-class Agreement:
+class RankConsensus:
     """Asks, once a rank has its own window, whether all have theirs; talks through the key-value store of torch.distributed.
 
     Each rank says when it is complete. Rank 0, seeing that all are, names a step two ahead: no rank can be further than one step

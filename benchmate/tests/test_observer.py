@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from benchmate import loop, session
+from benchmate import observer as observer_module
 from benchmate.configuration import parse_config
 from benchmate.errors import BenchmateError
-from benchmate.loop import Observed, ObservedIterator, Steps
-from benchmate.ring import EPOCH_END, LOST, MILLI, OBSERVED, WARM_UP, WINDOW_STOP, Reader
+from benchmate.observer import Observed, ObservedIterator, Steps
+from benchmate.ring import EPOCH_END, LOST, MILLI, OBSERVED, WARM_UP, WINDOW_STOP, RingReader
 from benchmate.session import Session
 
 
@@ -212,7 +212,7 @@ def test_counts_that_are_not_whole_are_kept_to_a_thousandth():
     mark = Steps(here.observer("train", "epochs/s"))
     for _ in range(3):
         mark(0.125)
-    (first, second) = Reader(here.observers["train"].ring.memory).entries()
+    (first, second) = RingReader(here.observers["train"].ring.memory).entries()
     assert first.flags & MILLI
     assert (first.items, second.items) == (0.125, 0.125)
 
@@ -262,7 +262,7 @@ def test_the_program_goes_on_until_every_task_that_may_end_it_has_its_window():
 
 
 def test_nothing_is_lost_when_nobody_reads(monkeypatch):
-    monkeypatch.setattr(loop, "AGGREGATE_AFTER", 500)
+    monkeypatch.setattr(observer_module, "AGGREGATE_AFTER", 500)
     here = measuring(warmup=5, window=10**9)
     observer = here.observer("train", "items/s")
     steps = 200_000
@@ -323,14 +323,14 @@ class Device:
 @pytest.fixture
 def device(monkeypatch):
     device = Device()
-    monkeypatch.setattr(loop, "device_clock", lambda: device)
+    monkeypatch.setattr(observer_module, "device_clock", lambda: device)
     return device
 
 
 def test_device_times_are_filled_in_when_their_events_complete(device):
     here = measuring(window=100)
     observer = here.observer("train", "items/s")
-    reader = Reader(observer.ring.memory)
+    reader = RingReader(observer.ring.memory)
     read = []
     for index in Observed(range(20), observer, 1):
         device.done = device.recorded - 3
@@ -379,7 +379,7 @@ def test_a_device_that_lags_without_end_costs_no_memory_and_no_step(device, monk
 
 
 def test_at_the_barrier_the_window_begins_after_go(monkeypatch):
-    monkeypatch.setattr("benchmate.loop.AFTER_GO_NS", 0)
+    monkeypatch.setattr("benchmate.observer.AFTER_GO_NS", 0)
     here = measuring(barrier=True)
     with pytest.raises(Stop):
         go_through(Observed(range(100), here.observer("train", "items/s"), 1))
@@ -390,7 +390,7 @@ def test_at_the_barrier_the_window_begins_after_go(monkeypatch):
 
 @pytest.mark.parametrize("after_go_ns", [0, 5_000_000])
 def test_a_few_steps_after_go_are_warm_up(monkeypatch, after_go_ns):
-    monkeypatch.setattr("benchmate.loop.AFTER_GO_NS", after_go_ns)
+    monkeypatch.setattr("benchmate.observer.AFTER_GO_NS", after_go_ns)
     went = []
     monkeypatch.setattr(Sink, "answer", lambda *_: went.append(perf_counter_ns()) or {"go": 1.0})
     here = measuring(warmup=3, window=4, barrier=True)
@@ -420,6 +420,6 @@ def test_during_warm_up_nothing_counts_as_observed():
 
 
 def test_a_session_that_is_not_told_otherwise_uses_quick(monkeypatch):
-    assert session.Session(parse_config({}), Sink()).config.measure.window_steps == 20
+    assert Session(parse_config({}), Sink()).config.measure.window_steps == 20
     assert os.getpid() > 0
     assert (WARM_UP, EPOCH_END) == (1, 2)

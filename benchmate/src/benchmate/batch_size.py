@@ -13,14 +13,14 @@ BatchSize = int | float | str | Callable[[Any], Any] | None
 _WAY_OUT = "give batch_size=: a number, a key of the batch, or a function of the batch"
 
 
-def sizer(batch_size: BatchSize) -> tuple[Size | None, int | float]:
+def size_function(batch_size: BatchSize) -> tuple[Size | None, int | float]:
     """(function, 0) that says the size of each batch, or (None, size) when all batches have the same."""
     if isinstance(batch_size, bool):
         raise BatchSizeError(f"batch_size={batch_size!r}: {_WAY_OUT}")
     if isinstance(batch_size, (int, float)):
         return None, batch_size
     if batch_size is None:
-        return Guess().of, 0
+        return BatchSizeGuess().of, 0
     if isinstance(batch_size, str):
         return _by_key(batch_size), 0
     if callable(batch_size):
@@ -28,7 +28,7 @@ def sizer(batch_size: BatchSize) -> tuple[Size | None, int | float]:
     raise BatchSizeError(f"batch_size={batch_size!r}: {_WAY_OUT}")
 
 
-class Guess:
+class BatchSizeGuess:
     """The first dimension of the first tensor or array in a batch.
 
     Looks into tuples, lists and mappings, and into the attributes of a data class or other object. Where it was found in one
