@@ -111,4 +111,4 @@ def test_the_demo_says_what_it_expects(words):
     done = subprocess.run(
         [sys.executable, "-m", "benchmate", "demo", *words], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, "expected a number or a script" in done.stderr) == (2, True)
+    assert (done.returncode, "expected a number or an existing script" in done.stderr) == (2, True)

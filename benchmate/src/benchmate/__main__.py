@@ -1,4 +1,4 @@
-"""`python -m benchmate demo`: a plain training script, one of its own or the user's, observed without any orchestrator."""
+"""`python -m benchmate demo`: a plain training script, its own or the user's, observed without an orchestrator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
     try:
         (steps,) = [int(word) for word in argv[1:]] or [200]
     except ValueError:
-        print(f"{USAGE}: expected a number or a script that is there, got {' '.join(argv[1:])!r}", file=sys.stderr)
+        print(f"{USAGE}: expected a number or an existing script, got {' '.join(argv[1:])!r}", file=sys.stderr)
         return 2
     from benchmate import demo
 

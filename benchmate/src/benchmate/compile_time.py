@@ -1,45 +1,45 @@
-"""How long the frameworks compiled, by their own account: torch's Dynamo keeps it, JAX tells whoever listens."""
+"""How long the frameworks compiled, by their own account: torch's Dynamo keeps it, JAX reports it to listeners."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
-# Of a compilation in JAX: tracing, lowering, and the backend's own. What a cache gave back is under other names.
+from benchmate.patching import ImportWatcher
+
+# JAX reports tracing, lowering and the backend's compilation under this prefix; what comes from a cache has other names.
 _JAX = "/jax/core/compile/"
 
 _jax_s = 0.0
-_is_listening = False
+_is_listening = _is_subscribed = False
 
 
 def listen_for_compilations() -> None:
-    """From now on hear what JAX tells, also when it is imported later."""
+    """Add up what JAX reports from now on, also when it is imported later."""
     global _is_listening  # noqa: PLW0603  (JAX takes listeners for the whole process)
     if _is_listening:
         return
     _is_listening = True
-    if not _subscribe():
-        from benchmate.patching import ImportWatcher
-
+    _subscribe()
+    if not _is_subscribed:
         ImportWatcher(_subscribe).watch(("jax", "monitoring", ""))
 
 
 def compile_seconds() -> dict[str, float]:
-    """Seconds spent compiling in this process, by framework, where any were; all threads' and all functions' together."""
-    found = {"torch": _torch_s(), "jax": _jax_s}
-    return {name: value for name, value in found.items() if value > 0}
+    """Return the seconds spent compiling in this process, by framework, over all threads and functions; omit zeros."""
+    seconds = {"torch": _torch_s(), "jax": _jax_s}
+    return {framework: value for framework, value in seconds.items() if value > 0}
 
 
-def _subscribe() -> bool:
+def _subscribe() -> None:
+    global _is_subscribed  # noqa: PLW0603
     monitoring = sys.modules.get("jax.monitoring")
     register = getattr(monitoring, "register_event_duration_secs_listener", None)
-    if register is None or getattr(register, "benchmate_listens", False):
-        return False
-    register(_on_duration)
-    return True
+    if register is not None and not _is_subscribed:
+        _is_subscribed = True
+        register(_on_duration)
 
 
-def _on_duration(event: str, duration_s: float, **_: Any) -> None:
+def _on_duration(event: str, duration_s: float, **_: object) -> None:
     global _jax_s  # noqa: PLW0603
     if event.startswith(_JAX):
         _jax_s += duration_s

@@ -1,4 +1,4 @@
-"""Imports put off until first use: voir brings packages that most runs never touch."""
+"""Imports deferred until first use: voir brings packages that most runs never touch."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from collections.abc import Iterator
 from typing import Any
 
 
-class _Attribute:
-    """A name of a module that has not been imported yet; it is when the name is called or looked into."""
+class _DeferredAttribute:
+    """A name of a module that is imported when the name is called or looked into."""
 
     def __init__(self, module: str, name: str) -> None:
         self.__module, self.__name = module, name
 
-    def __real(self) -> Any:
+    def __resolve(self) -> Any:
         return getattr(importlib.import_module(self.__module), self.__name)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__real()(*args, **kwargs)
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        return self.__resolve()(*args, **kwargs)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__real(), name)
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.__resolve(), name)
 
 
-class _Module(types.ModuleType):
-    def __getattr__(self, name: str) -> Any:
+class _DeferredModule(types.ModuleType):
+    def __getattr__(self, name: str) -> _DeferredAttribute:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Attribute(self.__name__, name)
+        return _DeferredAttribute(self.__name__, name)
 
 
 @contextlib.contextmanager
 def deferred_imports(*names: str) -> Iterator[None]:
-    """While inside, importing one of these modules gives a stand-in that imports the real one at first use."""
-    stand_ins = {name: _Module(name) for name in names if name not in sys.modules}
+    """Make importing one of these modules, inside the `with`, give a stand-in that imports the real one at first use."""
+    stand_ins = {name: _DeferredModule(name) for name in names if name not in sys.modules}
     sys.modules.update(stand_ins)
     try:
         yield
