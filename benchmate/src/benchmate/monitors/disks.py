@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from benchmate.monitors.process import read
+from benchmate.monitors.process_tree import read_kernel_file
 
 SECTOR = 512
 
@@ -36,7 +36,7 @@ class Disks:
 
     def _sums(self) -> tuple[int, int, int, int]:
         sums = [0, 0, 0, 0]
-        for line in read(self._path).splitlines():
+        for line in read_kernel_file(self._path).splitlines():
             fields = line.split()
             if len(fields) > 9 and fields[2] in self._names:
                 for place, (field, size) in enumerate(((3, 1), (5, SECTOR), (7, 1), (9, SECTOR))):

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 
-def installed() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
     """Versions by distribution, from the names of their metadata folders: importlib.metadata reads hundreds of files."""
     found: dict[str, str] = {}
     for folder in reversed(sys.path):

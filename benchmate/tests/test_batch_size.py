@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from benchmate.batch import Guess, sizer
+from benchmate.batch_size import BatchSizeGuess, size_function
 from benchmate.errors import BatchSizeError
 
 
@@ -39,30 +39,30 @@ class Sample:
     ],
 )
 def test_the_first_tensor_says_it(batch):
-    guess = Guess()
+    guess = BatchSizeGuess()
     assert [guess.of(batch), guess.of(batch)] == [8, 8]
 
 
 @pytest.mark.parametrize("batch", [3, "text", ["a", "b"], {}, None, [Tensor()]])
 def test_what_cannot_be_told_says_how_to_give_it(batch):
     with pytest.raises(BatchSizeError, match="give batch_size="):
-        Guess().of(batch)
+        BatchSizeGuess().of(batch)
 
 
 def test_a_number_a_key_and_a_function():
-    assert sizer(32) == (None, 32)
-    assert sizer("ids")[0]({"ids": Tensor(5)}) == 5
-    assert sizer("ids")[0]({"ids": "abc"}) == 3
-    assert sizer(lambda batch: Tensor(7))[0](None) == 7
+    assert size_function(32) == (None, 32)
+    assert size_function("ids")[0]({"ids": Tensor(5)}) == 5
+    assert size_function("ids")[0]({"ids": "abc"}) == 3
+    assert size_function(lambda batch: Tensor(7))[0](None) == 7
     with pytest.raises(BatchSizeError, match="has no key 'ids'"):
-        sizer("ids")[0]({"other": 1})
+        size_function("ids")[0]({"other": 1})
     with pytest.raises(BatchSizeError, match="reading it would wait for the device"):
-        sizer(lambda batch: Tensor(7, device="cuda"))[0](None)
+        size_function(lambda batch: Tensor(7, device="cuda"))[0](None)
     with pytest.raises(BatchSizeError, match="give batch_size="):
-        sizer(True)
+        size_function(True)
 
 
 def test_batches_may_change_their_shape_and_their_kind():
-    guess = Guess()
+    guess = BatchSizeGuess()
     batches = [(Tensor(8), 1), (Tensor(3), 1), {"x": Tensor(5)}, ["name", Tensor(4)], (Tensor(2),)]
     assert [guess.of(batch) for batch in batches] == [8, 3, 5, 4, 2]

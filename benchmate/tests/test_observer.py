@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from benchmate import loop, session
+from benchmate import observation_writer
 from benchmate.configuration import parse_config
 from benchmate.errors import BenchmateError
-from benchmate.loop import Observed, ObservedIterator, Steps
-from benchmate.ring import EPOCH_END, LOST, MILLI, OBSERVED, WARM_UP, WINDOW_STOP, Reader
+from benchmate.observed_loops import ObservedIterable, ObservedIterator, Steps
+from benchmate.ring import EPOCH_END, LOST, MILLI, OBSERVED, WARM_UP, WINDOW_STOP, RingReader
 from benchmate.session import Session
 
 
@@ -71,7 +71,7 @@ def test_the_program_ends_when_the_window_is_complete():
     here = measuring()
     seen = []
     with pytest.raises(Stop):
-        for item in Observed(range(100), here.observer("train", "items/s"), 1):
+        for item in ObservedIterable(range(100), here.observer("train", "items/s"), 1):
             seen.append(item)
     assert seen == [0, 1, 2, 3, 4]
     here.finish()
@@ -94,7 +94,7 @@ def test_no_batch_is_fetched_after_the_window():
 
 def test_epochs_shorter_than_the_window_are_marked_and_go_on():
     here = measuring(warmup=1, window=5)
-    loader = Observed([[1, 2], [3, 4]], here.observer("train", "items/s"), len)
+    loader = ObservedIterable([[1, 2], [3, 4]], here.observer("train", "items/s"), len)
     with pytest.raises(Stop):
         while True:
             go_through(loader)
@@ -104,7 +104,7 @@ def test_epochs_shorter_than_the_window_are_marked_and_go_on():
 
 def test_an_epoch_that_ends_in_the_warm_up_is_marked_too():
     here = measuring(warmup=10)
-    loader = Observed(range(2), here.observer("train", "items/s"), 1)
+    loader = ObservedIterable(range(2), here.observer("train", "items/s"), 1)
     go_through(loader)
     go_through(loader)
     here.finish()
@@ -114,7 +114,7 @@ def test_an_epoch_that_ends_in_the_warm_up_is_marked_too():
 def test_both_the_steps_and_the_seconds_must_be_reached():
     here = measuring(warmup=1, window=2, seconds=0.02)
     with pytest.raises(Stop):
-        go_through(Observed(iter(int, 1), here.observer("train", "items/s"), 1))
+        go_through(ObservedIterable(iter(int, 1), here.observer("train", "items/s"), 1))
     here.finish()
     (window,) = [data["window"] for data in here.sink.of("window")]
     assert window["stop_ns"] - window["start_ns"] >= 20_000_000
@@ -125,7 +125,7 @@ def test_both_the_steps_and_the_seconds_must_be_reached():
 def test_no_warm_up_means_the_first_step_counts():
     here = measuring(warmup=0, window=3)
     with pytest.raises(Stop):
-        go_through(Observed(range(9), here.observer("train", "items/s"), 1))
+        go_through(ObservedIterable(range(9), here.observer("train", "items/s"), 1))
     here.finish()
     assert flags(here.sink) == ["m", "m", "m"]
     (window,) = [data["window"] for data in here.sink.of("window")]
@@ -134,7 +134,7 @@ def test_no_warm_up_means_the_first_step_counts():
 
 def test_a_loader_that_ends_early_has_a_short_window_that_says_so():
     here = measuring(window=50)
-    go_through(Observed(range(6), here.observer("train", "items/s"), 1))
+    go_through(ObservedIterable(range(6), here.observer("train", "items/s"), 1))
     here.finish()
     assert [data["window"]["why"] for data in here.sink.of("window")] == ["ended"]
     assert {"task": "train", "progress": [4, 50]} in here.sink.of("progress")
@@ -142,13 +142,13 @@ def test_a_loader_that_ends_early_has_a_short_window_that_says_so():
 
 def test_a_loader_that_yields_nothing_is_mentioned():
     here = measuring()
-    go_through(Observed([], here.observer("train", "items/s"), 1))
+    go_through(ObservedIterable([], here.observer("train", "items/s"), 1))
     assert ("message", {"message": "train: a loader yielded nothing"}) in here.sink.events
 
 
 def test_an_evaluation_loader_does_not_end_the_program():
     here = measuring()
-    go_through(Observed(range(50), here.observer("validation", "items/s"), 1))
+    go_through(ObservedIterable(range(50), here.observer("validation", "items/s"), 1))
     here.finish()
     assert len(here.sink.of("rate")) == 50
     assert [data["window"]["why"] for data in here.sink.of("window")] == ["complete"]
@@ -156,9 +156,9 @@ def test_an_evaluation_loader_does_not_end_the_program():
 
 def test_evaluation_inside_a_training_step_is_a_task_of_its_own():
     here = measuring(window=4)
-    validation = Observed(range(3), here.observer("validation", "items/s"), 1)
+    validation = ObservedIterable(range(3), here.observer("validation", "items/s"), 1)
     with pytest.raises(Stop):
-        for index in Observed(range(100), here.observer("train", "items/s"), 1):
+        for index in ObservedIterable(range(100), here.observer("train", "items/s"), 1):
             if index == 1:
                 go_through(validation)
     here.finish()
@@ -169,8 +169,8 @@ def test_evaluation_inside_a_training_step_is_a_task_of_its_own():
 def test_two_loops_of_one_task_that_overlap_are_reported_and_the_step_between_is_left_out():
     here = measuring(window=100)
     observer = here.observer("train", "items/s")
-    inner = Observed(range(2), observer, 1)
-    for index in Observed(range(4), observer, 10):
+    inner = ObservedIterable(range(2), observer, 1)
+    for index in ObservedIterable(range(4), observer, 10):
         if index == 1:
             go_through(inner)
     here.finish()
@@ -180,7 +180,7 @@ def test_two_loops_of_one_task_that_overlap_are_reported_and_the_step_between_is
 
 def test_a_first_batch_taken_by_hand_does_not_hide_the_loop():
     here = measuring()
-    loader = Observed(range(100), here.observer("train", "items/s"), 1)
+    loader = ObservedIterable(range(100), here.observer("train", "items/s"), 1)
     kept = iter(loader)
     next(kept)
     with pytest.raises(Stop):
@@ -189,9 +189,9 @@ def test_a_first_batch_taken_by_hand_does_not_hide_the_loop():
 
 def test_in_a_script_of_its_own_the_loop_ends_when_asked_and_goes_on_when_not():
     here = measuring(stop=None)
-    assert list(Observed(range(100), here.observer("train", "items/s"), 1)) == list(range(100))
+    assert list(ObservedIterable(range(100), here.observer("train", "items/s"), 1)) == list(range(100))
     here = measuring(stop=None)
-    loader = Observed(range(100), here.observer("train", "items/s", True), 1)
+    loader = ObservedIterable(range(100), here.observer("train", "items/s", True), 1)
     assert list(loader) == [0, 1, 2, 3, 4]
     assert list(loader) == []
 
@@ -212,7 +212,7 @@ def test_counts_that_are_not_whole_are_kept_to_a_thousandth():
     mark = Steps(here.observer("train", "epochs/s"))
     for _ in range(3):
         mark(0.125)
-    (first, second) = Reader(here.observers["train"].ring.memory).entries()
+    (first, second) = RingReader(here.observers["train"].ring.memory).entries()
     assert first.flags & MILLI
     assert (first.items, second.items) == (0.125, 0.125)
 
@@ -222,7 +222,7 @@ def test_an_observed_loader_is_still_that_loader():
         batch_size = 4
 
     loader = Loader([1, 2, 3])
-    observed = Observed(loader, measuring().observer("train", "items/s"), 1)
+    observed = ObservedIterable(loader, measuring().observer("train", "items/s"), 1)
     observed.epoch = 5
     assert (len(observed), observed.batch_size, observed[1], 2 in observed, loader.epoch) == (3, 4, 2, True, 5)
     with pytest.raises(AttributeError, match="nothing_like_it"):
@@ -253,16 +253,16 @@ def test_an_unknown_task_is_refused():
 def test_the_program_goes_on_until_every_task_that_may_end_it_has_its_window():
     here = measuring(window=2)
     train, inference = here.observer("train", "items/s"), here.observer("inference", "items/s", True)
-    go_through(Observed(range(10), train, 1))
+    go_through(ObservedIterable(range(10), train, 1))
     with pytest.raises(Stop):
-        go_through(Observed(range(10), inference, 1))
+        go_through(ObservedIterable(range(10), inference, 1))
 
 
 # Memory: what the reader does not take in time is summed, not dropped
 
 
 def test_nothing_is_lost_when_nobody_reads(monkeypatch):
-    monkeypatch.setattr(loop, "AGGREGATE_AFTER", 500)
+    monkeypatch.setattr(observation_writer, "AGGREGATE_AFTER", 500)
     here = measuring(warmup=5, window=10**9)
     observer = here.observer("train", "items/s")
     steps = 200_000
@@ -281,7 +281,7 @@ def test_nothing_is_lost_when_nobody_reads(monkeypatch):
 
 def test_the_header_tells_the_display_how_far_it_is():
     here = measuring(window=10)
-    go_through(Observed(range(7), here.observer("train", "items/s"), 1))
+    go_through(ObservedIterable(range(7), here.observer("train", "items/s"), 1))
     words = here.observers["train"].ring.words
     assert words[OBSERVED] == 5
     assert words[WINDOW_STOP] == 0
@@ -323,16 +323,16 @@ class Device:
 @pytest.fixture
 def device(monkeypatch):
     device = Device()
-    monkeypatch.setattr(loop, "device_clock", lambda: device)
+    monkeypatch.setattr(observation_writer, "device_clock", lambda: device)
     return device
 
 
 def test_device_times_are_filled_in_when_their_events_complete(device):
     here = measuring(window=100)
     observer = here.observer("train", "items/s")
-    reader = Reader(observer.ring.memory)
+    reader = RingReader(observer.ring.memory)
     read = []
-    for index in Observed(range(20), observer, 1):
+    for index in ObservedIterable(range(20), observer, 1):
         device.done = device.recorded - 3
         read += reader.entries() if index % 4 == 0 else []
     assert device.waited == 1  # where the window begins
@@ -347,7 +347,7 @@ def test_device_times_are_filled_in_when_their_events_complete(device):
 
 def test_events_are_given_back(device):
     here = measuring(window=10**6)
-    loader = Observed(range(5), here.observer("train", "items/s"), 1)
+    loader = ObservedIterable(range(5), here.observer("train", "items/s"), 1)
     for _ in range(500):
         device.done = device.recorded
         go_through(loader)
@@ -357,7 +357,7 @@ def test_events_are_given_back(device):
 def test_a_window_that_ends_the_program_waits_for_its_device_times(device):
     here = measuring(window=5)
     with pytest.raises(Stop):
-        go_through(Observed(range(100), here.observer("train", "items/s"), 1))
+        go_through(ObservedIterable(range(100), here.observer("train", "items/s"), 1))
     here.finish()
     assert [data["clock"] for data in here.sink.of("rate") if not data.get("warmup")] == ["event"] * 5
 
@@ -368,7 +368,7 @@ def test_a_device_that_lags_without_end_costs_no_memory_and_no_step(device, monk
     monkeypatch.setattr(device, "mark", lambda: plain_mark() if device.out < events else None)
     here = measuring(window=10**6)
     observer = here.observer("train", "items/s")
-    go_through(Observed(range(1000), observer, 1))
+    go_through(ObservedIterable(range(1000), observer, 1))
     observer.close()
     got = here.sink.of("rate")
     assert sum(data.get("steps", 1) for data in got) == 1000
@@ -379,10 +379,10 @@ def test_a_device_that_lags_without_end_costs_no_memory_and_no_step(device, monk
 
 
 def test_at_the_barrier_the_window_begins_after_go(monkeypatch):
-    monkeypatch.setattr("benchmate.loop.AFTER_GO_NS", 0)
+    monkeypatch.setattr("benchmate.observer.AFTER_GO_NS", 0)
     here = measuring(barrier=True)
     with pytest.raises(Stop):
-        go_through(Observed(range(100), here.observer("train", "items/s"), 1))
+        go_through(ObservedIterable(range(100), here.observer("train", "items/s"), 1))
     assert here.sink.controls == [{"ready": True}]
     here.finish()
     assert flags(here.sink) == ["w", "w", "w", "m", "m", "m"]
@@ -390,12 +390,12 @@ def test_at_the_barrier_the_window_begins_after_go(monkeypatch):
 
 @pytest.mark.parametrize("after_go_ns", [0, 5_000_000])
 def test_a_few_steps_after_go_are_warm_up(monkeypatch, after_go_ns):
-    monkeypatch.setattr("benchmate.loop.AFTER_GO_NS", after_go_ns)
+    monkeypatch.setattr("benchmate.observer.AFTER_GO_NS", after_go_ns)
     went = []
     monkeypatch.setattr(Sink, "answer", lambda *_: went.append(perf_counter_ns()) or {"go": 1.0})
     here = measuring(warmup=3, window=4, barrier=True)
     with pytest.raises(Stop):
-        go_through(Observed(itertools.count(), here.observer("train", "items/s"), 1))
+        go_through(ObservedIterable(itertools.count(), here.observer("train", "items/s"), 1))
     here.finish()
     steps = here.sink.of("rate")
     after_go = [step for step in steps if step["t0_ns"] > went[0]]
@@ -414,12 +414,12 @@ def test_during_warm_up_nothing_counts_as_observed():
     observer = here.observer("train", "items/s")
     seen = []
     with pytest.raises(Stop):
-        for _ in Observed(range(100), observer, 1):
+        for _ in ObservedIterable(range(100), observer, 1):
             seen.append(observer.ring.words[OBSERVED])
     assert seen == [0, 0, 0, 0, 0, 0, 1, 2]
 
 
 def test_a_session_that_is_not_told_otherwise_uses_quick(monkeypatch):
-    assert session.Session(parse_config({}), Sink()).config.measure.window_steps == 20
+    assert Session(parse_config({}), Sink()).config.measure.window_steps == 20
     assert os.getpid() > 0
     assert (WARM_UP, EPOCH_END) == (1, 2)

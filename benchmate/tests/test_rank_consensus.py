@@ -9,8 +9,8 @@ import types
 
 import pytest
 
-from benchmate import agreement
-from benchmate.agreement import Agreement
+from benchmate import rank_consensus
+from benchmate.rank_consensus import RankConsensus
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
@@ -26,8 +26,8 @@ class Store(dict):
 @pytest.mark.parametrize("complete_at", [(3, 3, 3), (3, 9, 5), (9, 3, 3), (1, 2, 20)])
 def test_ranks_in_lock_step_end_at_the_same_step(monkeypatch, complete_at):
     store = Store()
-    monkeypatch.setattr(agreement, "_store", lambda: store)
-    ranks = [Agreement("train", rank, 3) for rank in range(3)]
+    monkeypatch.setattr(rank_consensus, "_store", lambda: store)
+    ranks = [RankConsensus("train", rank, 3) for rank in range(3)]
     ended: dict[int, int] = {}
     for count in range(1, 40):
         # A rank may reach the end of a step after the others, but not of the next.
@@ -41,8 +41,8 @@ def test_ranks_in_lock_step_end_at_the_same_step(monkeypatch, complete_at):
 
 def test_a_single_process_asks_nobody(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
-    assert Agreement("train", 0, 1).may_stop(1)
-    assert Agreement("train", 1, 4).may_stop(1)
+    assert RankConsensus("train", 0, 1).may_stop(1)
+    assert RankConsensus("train", 1, 4).may_stop(1)
 
 
 TRAIN = """

@@ -1,4 +1,4 @@
-"""The program to observe: a script or module, loaded up to its last definition and then run, as Python itself would."""
+"""Loading and running the observed program: a script or module, loaded up to its last definition and then run to its end."""
 
 from __future__ import annotations
 import __future__
@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
-from typing import Any
 
 from benchmate.errors import BenchmateError
 
@@ -24,8 +23,8 @@ for _name in __future__.all_feature_names:
 class Program:
     """A script, or a module as `python -m` finds it; `arguments` are its own.
 
-    Raises BenchmateError when there is none such. What the program itself raises passes through, its own part of the traceback
-    kept in `traceback`.
+    Raise BenchmateError when there is no such program. What the program itself raises passes through, and its own part of the
+    traceback is kept in `traceback`.
     """
 
     def __init__(
@@ -47,19 +46,19 @@ class Program:
         sys.argv = [self.file, *arguments]
 
     def load(self) -> None:
-        """Make it `__main__` and run it up to and including its last top-level definition."""
+        """Make the program `__main__` and run it up to and including its last top-level definition."""
         module = ModuleType("__main__")
-        space = vars(module)
-        space.update(__file__=self.file, __builtins__=builtins, __spec__=self._spec, __cached__=None)
+        namespace = vars(module)
+        namespace.update(__file__=self.file, __builtins__=builtins, __spec__=self._spec, __cached__=None)
         if self._spec is None:
-            space["__loader__"] = SourceFileLoader("__main__", self.file)
+            namespace["__loader__"] = SourceFileLoader("__main__", self.file)
         else:
-            space.update(__package__=self._spec.parent, __loader__=self._spec.loader, __cached__=self._spec.cached)
+            namespace.update(__package__=self._spec.parent, __loader__=self._spec.loader, __cached__=self._spec.cached)
         sys.modules["__main__"] = module
-        self._space = space
+        self._namespace = namespace
         try:
             with io.open_code(str(Path(self.file).resolve())) as file:
-                definitions, self._rest = split(file.read(), self.file)
+                definitions, self._rest = split_after_definitions(file.read(), self.file)
         except SyntaxError:
             self.traceback = None
             raise
@@ -71,7 +70,7 @@ class Program:
 
     def _execute(self, code: CodeType) -> None:
         try:
-            exec(code, self._space)  # noqa: S102  (running the user's program is what this is for)
+            exec(code, self._namespace)  # noqa: S102  (running the user's program is what this is for)
         except BaseException as error:
             # The first frame is this one: the user's own traceback begins below.
             self.traceback = error.__traceback__ and error.__traceback__.tb_next
@@ -85,8 +84,8 @@ class Program:
         sys.path[:0] = folders
 
 
-def split(source: bytes, file: str) -> tuple[CodeType, CodeType]:
-    """(all up to the last top-level function or class, the rest), both compiled under the file's own `__future__` imports."""
+def split_after_definitions(source: bytes, file: str) -> tuple[CodeType, CodeType]:
+    """Compile everything up to the last top-level function or class, and the rest, under the file's own `__future__` imports."""
     tree = ast.parse(source, file)
     definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     end = max((index + 1 for index, statement in enumerate(tree.body) if isinstance(statement, definitions)), default=0)
@@ -111,8 +110,8 @@ def _find_module(name: str) -> ModuleSpec:
     return spec
 
 
-def show_exception(error: BaseException, traceback: Any) -> None:
-    """Print an exception as Python prints one that nobody caught, through the hook that the program may have set."""
+def show_exception(error: BaseException, traceback: TracebackType | None) -> None:
+    """Print an exception as Python prints an uncaught one, through the hook that the program may have set."""
     # The hook prints what the exception carries, which has our frames on top.
     error.__traceback__ = traceback
     try:

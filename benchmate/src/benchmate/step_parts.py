@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TypeVar
 
-from benchmate.clock import DeviceClock, now_ns
+from benchmate.clock import DeviceClock, DeviceEvent, now_ns
+from benchmate.patching import Patch, apply_when_imported
 
-if TYPE_CHECKING:
-    from benchmate.loop import Observer
-
-NAMES = ("forward", "backward", "optimizer")
 FORWARD, BACKWARD, OPTIMIZER = range(3)
 
-Span = tuple[int, Any, Any]
+PartSpan = tuple[int, DeviceEvent, DeviceEvent]
+"""(part, event at its begin, event at its end)."""
+
+R = TypeVar("R")
 
 
-class Parts:
-    """How long the parts of the steps took that share one entry of the ring; told of each border in the loop.
+class StepParts:
+    """Times the parts of the steps that share one entry of the ring.
 
     Forward is what runs from the batch's arrival, or the last backward, to the next backward; in a step without backward all of
     it. What follows the last backward and is not the optimizer's (clipping, logging) belongs to no part. Several backwards
@@ -29,24 +30,23 @@ class Parts:
         self._inside: int | None = None
         self._depth = 0
         self._began_ns = 0
-        self._mark: Any = None
+        self._mark: DeviceEvent | None = None
         self._saw_backward = False
         self.ns = [-1, -1, -1]
-        """Nanoseconds on the host of each part, -1 where there was none."""
-        self.spans: list[Span] = []
-        """(part, event at its begin, event at its end) on the device."""
-        self.is_whole = True
-        """Whether every part has its events: the device may have had too many on their way."""
+        """Nanoseconds of each part on the host, -1 where there was none."""
+        self.spans: list[PartSpan] = []
+        self.is_complete = True
+        """Whether every part has its events: the device's pool of them may have been empty."""
         self.device: DeviceClock | None = None
 
     def begin(self) -> None:
-        """The batch is here."""
+        """Begin a step: its batch has arrived."""
         self._depth = 0
         self._saw_backward = False
         self._open(FORWARD)
 
     def enter(self, part: int) -> None:
-        """Backward, or the optimizer, begins; one inside the other is its."""
+        """Begin backward or the optimizer; inside one another, the outer one counts."""
         self._depth += 1
         if self._depth > 1:
             return
@@ -58,7 +58,7 @@ class Parts:
         self._open(part)
 
     def leave(self) -> None:
-        """It has ended."""
+        """End backward or the optimizer."""
         self._depth = max(0, self._depth - 1)
         if self._depth == 0 and self._inside is not None:
             part = self._inside
@@ -67,18 +67,18 @@ class Parts:
                 self._open(FORWARD)
 
     def end(self) -> None:
-        """The step has ended."""
+        """End the step."""
         if self._inside == FORWARD and not self._saw_backward:
             self._close()
         else:
             self._drop()
 
-    def take(self) -> tuple[list[int], list[Span] | None]:
-        """(nanoseconds on the host, spans on the device, None where some are missing) since the last call."""
-        ns, spans = self.ns, self.spans if self.is_whole else None
+    def take(self) -> tuple[list[int], list[PartSpan] | None]:
+        """Return, since the last call, the nanoseconds on the host and the spans on the device, None where some are missing."""
+        ns, spans = self.ns, self.spans if self.is_complete else None
         if spans is None:
             self._release()
-        self.ns, self.spans, self.is_whole = [-1, -1, -1], [], True
+        self.ns, self.spans, self.is_complete = [-1, -1, -1], [], True
         return ns, spans
 
     def _release(self) -> None:
@@ -92,7 +92,7 @@ class Parts:
         self._inside = part
         if self.device is not None:
             self._mark = self.device.mark()
-            self.is_whole &= self._mark is not None
+            self.is_complete &= self._mark is not None
         self._began_ns = now_ns()
 
     def _close(self) -> None:
@@ -104,7 +104,7 @@ class Parts:
         if self.device is not None and begin is not None:
             end = self.device.mark()
             if end is None:
-                self.is_whole = False
+                self.is_complete = False
                 self.device.release(begin)
             else:
                 self.spans.append((part, begin, end))
@@ -116,40 +116,38 @@ class Parts:
         self._mark = None
 
 
-_observers: list[Observer] = []
+_watched: list[StepParts] = []
+_is_patched = False
 
 
-def watch(observer: Observer) -> None:
-    """Take the parts of an observer's steps from here on; torch's entry points are patched once, when it is imported."""
-    from benchmate.patching import Patch
-    from benchmate.probes import book
+def watch(parts: StepParts) -> None:
+    """Tell `parts` of each border from here on; torch's entry points are patched once, when it is imported."""
+    global _is_patched  # noqa: PLW0603  (torch's functions exist once in a process)
+    _watched.append(parts)
+    if not _is_patched:
+        _is_patched = True
+        apply_when_imported(Patch("torch.autograd.backward", _around_backward))
+        apply_when_imported(Patch("torch.optim.optimizer.register_optimizer_step_post_hook", _around_steps))
 
-    if observer in _observers:
-        return
-    observer.take_parts()
-    if not _observers:
-        book().place(Patch("torch.autograd.backward", _around_backward))
-        book().place(Patch("torch.optim.optimizer.register_optimizer_step_post_hook", _around_steps))
-    _observers.append(observer)
+
+def unwatch_all() -> None:
+    """Tell nobody any more: a forked child must not touch its parent's device."""
+    _watched.clear()
 
 
 def _enter(part: int) -> None:
-    for observer in _observers:
-        if observer.parts is not None:
-            observer.parts.enter(part)
+    for parts in _watched:
+        parts.enter(part)
 
 
 def _leave() -> None:
-    for observer in _observers:
-        if observer.parts is not None:
-            observer.parts.leave()
+    for parts in _watched:
+        parts.leave()
 
 
-def _around_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
-    import functools
-
+def _around_backward(backward: Callable[..., R]) -> Callable[..., R]:
     @functools.wraps(backward)
-    def replacement(*args: Any, **kwargs: Any) -> Any:
+    def replacement(*args: object, **kwargs: object) -> R:
         _enter(BACKWARD)
         try:
             return backward(*args, **kwargs)
@@ -159,8 +157,8 @@ def _around_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
     return replacement
 
 
-def _around_steps(register_after: Callable[..., Any]) -> Callable[..., Any]:
+def _around_steps(register_after: Callable[[Callable[..., None]], object]) -> object:
     module = sys.modules["torch.optim.optimizer"]
-    module.register_optimizer_step_pre_hook(lambda *_: _enter(OPTIMIZER))  # type: ignore[attr-defined]
+    module.register_optimizer_step_pre_hook(lambda *_: _enter(OPTIMIZER))
     register_after(lambda *_: _leave())
     return register_after

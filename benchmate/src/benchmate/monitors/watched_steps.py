@@ -110,7 +110,7 @@ class StepSink:
             self._socket.close()
 
 
-def of_device(steps: Sequence[WatchedStep], index: int, uuid: str, order: int) -> list[WatchedStep]:
+def steps_holding(steps: Sequence[WatchedStep], index: int, uuid: str, order: int) -> list[WatchedStep]:
     """The steps that hold a device: by UUID where it is known, else by number.
 
     `order` is its place among the devices, which is what a plan for devices that do not exist counts.

@@ -1,77 +1,79 @@
-"""voir's Overseer as we use it: phases and instruments are voir's, errors fail the step, records go to our sink."""
+"""voir's Overseer, adapted: phases and instruments are voir's, but errors fail the step and records go to the session's sink."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
-from benchmate import probes
 from benchmate.errors import BenchmateError, ProbeError
-from benchmate.lazily import put_off
-from benchmate.program import Program
+from benchmate.lazy_imports import deferred_imports
+from benchmate.patching import apply_waiting
+from benchmate.probes.ptera_streams import Stream, open_stream
+from benchmate.probes.registry import Probe, expect
+from benchmate.program_loader import Program
 from benchmate.session import Session
+from benchmate.voir_types import Instrument, InstrumentHost
 
-# Half of voir's start-up, and most voirfiles ask for none of it.
-with put_off("ptera", "omegaconf", "yaml", "varname", "varname.utils", "pdb"):
+# Half of voir's start-up, and most voirfiles need none of them.
+with deferred_imports("ptera", "omegaconf", "yaml", "varname", "varname.utils", "pdb"):
     from voir.overseer import LogStream, Overseer
     from voir.phase import StopProgram
 
-__all__ = ["InstrumentFailed", "Runner", "StopProgram"]
+__all__ = ["InstrumentFailed", "ProgramOverseer", "StopProgram"]
 
 
 class InstrumentFailed(BaseException):
     """An instrument failed before the program began: running it would measure nothing."""
 
 
-class Runner(Overseer):  # type: ignore[misc]
+class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
     """Runs a program under instruments."""
 
-    def __init__(self, instruments: list[Any], session: Session, config: Mapping[str, Any]) -> None:
-        super().__init__(instruments)
+    def __init__(self, instruments: Iterable[Instrument], session: Session, option_blocks: Mapping[str, Any]) -> None:
+        super().__init__(list(instruments))
         self._session = session
-        self._blocks = config
+        self._option_blocks = option_blocks
         self._logger = None
         self.log = LogStream()
         self.log >> self._forward
         self.program: Program | None = None
         add_from_model = self.argparser.add_from_model
         self.argparser.add_from_model = lambda dest, model, **more: add_from_model(
-            dest, self._preset(dest, model), **more
+            dest, self._with_suite_defaults(dest, model), **more
         )
 
-    def probe(self, selector: Any, **options: Any) -> Any:
-        """voir's own probe, with hazards refused, overridden objects let go, and the duty to fire."""
+    def probe(self, selector: object, **options: Any) -> object:
+        """Place voir's own probe, but refuse hazards, let overridden objects go, and fail the step when it never fires."""
         frame = sys._getframe(1)
         if not isinstance(selector, str):
             return super().probe(selector, **options)
         if "//" in selector and self.phases.load_script.pending:
             raise ProbeError(f"probe {selector!r}: the script is not loaded yet; `yield ov.phases.load_script` first")
-        from benchmate.selectors import make_probe
-
-        expected = probes.book().add(probes.Probe(f"probe {selector!r}", required=options.pop("required", True)))
-        stream = make_probe(
+        probe = expect(Probe(f"probe {selector!r}", required=options.pop("required", True)))
+        stream = open_stream(
             selector,
-            on_fire=lambda: setattr(expected, "fired", True),
-            on_error=expected.failed,
+            on_fire=probe.fire,
+            on_error=probe.failed,
             env={**vars(sys.modules["__main__"]), **frame.f_globals, **frame.f_locals},
             **options,
         )
         return self.require(_Activation(stream))
 
     def run_command(self, argv: list[str], paths: tuple[str, ...]) -> None:
-        """Run what the command line names; returns also when it was stopped early, passes on what the program raised."""
+        """Run what the command line names; return also when it was stopped early, pass on what the program raised."""
         self._paths = paths
         self(argv)
-        # Back here after an early stop: what was raised holds every frame of the program, and with them its loaders' workers.
+        # Here after an early stop too: what was raised holds every frame of the program, and with them its loaders' workers.
         for phase in self.phases:
             if phase.exception is not None:
                 phase.exception.__traceback__ = None
         if self.program is not None:
             self.program.traceback = None
 
-    # What voir calls
+    # Called by voir
 
     def _run(self, argv: list[str]) -> None:
         self.given.where("$event") >> self.log
@@ -80,16 +82,16 @@ class Runner(Overseer):  # type: ignore[misc]
         with self.run_phase(self.phases.parse_args):
             self.options = self.argparser.parse_args(argv)
             del self.argparser
-        self._give_up_on_failure()
+        self._abort_on_failure()
         with self.run_phase(self.phases.load_script):
-            self.program = self._program()
+            self.program = self._find_program()
             self.program.load()
-        probes.book().apply()
-        self._give_up_on_failure()
+        apply_waiting()
+        self._abort_on_failure()
         with self.run_phase(self.phases.run_script):
             self.program.run()
 
-    def _program(self) -> Program:
+    def _find_program(self) -> Program:
         options = self.options
         if options.SCRIPT is not None:
             return Program(script=options.SCRIPT, module=None, arguments=options.ARGV, paths=self._paths)
@@ -97,7 +99,7 @@ class Runner(Overseer):  # type: ignore[misc]
             raise BenchmateError("expected a script, or -m and a module")
         return Program(script=None, module=options.MODULE[0], arguments=options.MODULE[1:], paths=self._paths)
 
-    def _give_up_on_failure(self) -> None:
+    def _abort_on_failure(self) -> None:
         if self._session.failures:
             raise InstrumentFailed
 
@@ -117,7 +119,7 @@ class Runner(Overseer):  # type: ignore[misc]
         super()._on_stop(value)
 
     def _on_error(self, error: BaseException) -> None:
-        """The program raised; recorded by the caller, which knows the program's own traceback."""
+        """Do nothing: the caller records what the program raised, because it knows the program's own traceback."""
 
     def _forward(self, data: Mapping[str, Any]) -> None:
         if self._session.is_forked_child:
@@ -127,27 +129,25 @@ class Runner(Overseer):  # type: ignore[misc]
         else:
             self._session.record("data", data)
 
-    def _preset(self, dest: str, model: Any) -> Any:
-        """A configurable instrument's options, with the defaults that the suite gives for its block; other keys are left."""
-        import dataclasses
-
-        block = self._blocks.get(dest)
+    def _with_suite_defaults(self, dest: str, model: object) -> object:
+        """Return a configurable instrument's options with the defaults that the suite gives for its block."""
+        block = self._option_blocks.get(dest)
         if not isinstance(block, Mapping) or not isinstance(model, type) or not dataclasses.is_dataclass(model):
             return model
         known = {field.name for field in dataclasses.fields(model)}
-        given = {name: value for name, value in block.items() if name in known}
-        if given:
-            self.argparser.merge_base_config({dest: given})
+        defaults = {name: value for name, value in block.items() if name in known}
+        if defaults:
+            self.argparser.merge_base_config({dest: defaults})
         return model
 
 
 class _Activation:
     """Activates a probe for as long as the script runs."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Stream) -> None:
         self.stream = self.__state__ = stream
 
-    def __call__(self, ov: Any) -> Any:
+    def __call__(self, ov: InstrumentHost) -> Generator[object, object, None]:
         yield ov.phases.load_script(priority=0)
         with self.stream:
             yield ov.phases.run_script(priority=0)

@@ -1,4 +1,4 @@
-"""The numbers of the table on stderr: totals, never means of rates."""
+"""The table of results on stderr, where no agent listens: rates from totals, never means of rates."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-KEPT = 4096
+MAX_DURATIONS = 4096
+"""Durations kept for the median of a task."""
 
 
 def throughput(items: float, seconds: float) -> float | None:
-    """Items in a second as the ratio of totals; None when no time has passed."""
+    """Return items per second as the ratio of totals; None when no time has passed."""
     return items / seconds if seconds > 0 else None
 
 
 def median(values: Sequence[float]) -> float | None:
-    """The middle value, the mean of the two middle ones when their number is even; None of nothing."""
+    """Return the middle value, the mean of the two middle ones of an even number; None without any."""
     if not values:
         return None
     ordered = sorted(values)
@@ -25,8 +26,8 @@ def median(values: Sequence[float]) -> float | None:
 
 
 @dataclass(slots=True)
-class Totals:
-    """What the observations of one task add up to; warm-up is counted, not summed."""
+class TaskTotals:
+    """Totals of the observations of one task; warm-up is counted, not summed."""
 
     units: str = ""
     warmup: int = 0
@@ -43,27 +44,27 @@ class Totals:
         if data.get("warmup"):
             self.warmup += steps
             return
-        entry = self.steps
+        step = self.steps
         self.steps += steps
         self.items += data["n"]
         self.seconds += data["elapsed"]
-        if entry % self.stride == 0:
+        if step % self.stride == 0:
             self.durations.append(data["elapsed"] / steps)
-            if len(self.durations) > KEPT:
+            if len(self.durations) > MAX_DURATIONS:
                 del self.durations[1::2]
                 self.stride *= 2
 
 
-class Table:
-    """Folds records into one line a task, and the other measurements below."""
+class SummaryTable:
+    """Folds records into one line per task, and lists the other measurements below."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, Totals] = {}
+        self._tasks: dict[str, TaskTotals] = {}
         self._losses: dict[str, list[float]] = {}
         self._others: list[str] = []
 
     def add(self, event: str, data: Mapping[str, Any]) -> None:
-        """Take one record; what says nothing to a person is left out."""
+        """Take one record; leave out those that mean nothing to a person."""
         if event == "message":
             self._others.append(f"note: {data['message']}")
         elif event == "error":
@@ -73,7 +74,7 @@ class Table:
         elif event != "data":
             return
         elif "rate" in data:
-            self._tasks.setdefault(data["task"], Totals()).add(data)
+            self._tasks.setdefault(data["task"], TaskTotals()).add(data)
         elif "loss" in data:
             first_and_last = self._losses.setdefault(data["task"], [])
             first_and_last[1 if first_and_last else 0 :] = [data["loss"]]
@@ -82,7 +83,7 @@ class Table:
             self._others.append(f"{data['metric']}{part}: {_value(data['value'], data['units'])}")
 
     def text(self) -> str:
-        """The table; empty when nothing was measured."""
+        """Return the table; empty when nothing was measured."""
         rows = [("task", "steps", "warm-up", "seconds", "rate", "units", "step (median)")]
         for task, totals in self._tasks.items():
             middle = median(totals.durations)

@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 @dataclass(slots=True)
-class Member:
+class TreeProcess:
     """A process of a step: processor seconds, and bytes read and written, when it was last seen alive."""
 
     start: int
@@ -25,11 +25,11 @@ class Member:
 
 
 @dataclass(slots=True)
-class Tree:
+class ProcessTree:
     """A leader and everything that came of it; what ended keeps its processor time in the sums."""
 
     leader: int
-    members: dict[int, Member] = field(default_factory=dict)
+    members: dict[int, TreeProcess] = field(default_factory=dict)
     ended_cpu_s: float = 0.0
     ended_io: tuple[int, int] = (0, 0)
     peak_rss: int = 0
@@ -37,7 +37,7 @@ class Tree:
     last: tuple[float, float] | None = None
 
 
-class Processes:
+class ProcessTrees:
     """The trees of some leaders, kept up to date from /proc.
 
     Only processes that are new are looked at to find out where they belong: a machine may have thousands of others. One
@@ -46,7 +46,7 @@ class Processes:
 
     def __init__(self, leaders: Iterable[int], proc: str = "/proc") -> None:
         self._proc = proc
-        self.trees = {leader: Tree(leader=leader) for leader in leaders}
+        self.trees = {leader: ProcessTree(leader=leader) for leader in leaders}
         self._owner: dict[int, int] = {}
         self._seen: set[int] = set()
         self.update()
@@ -67,7 +67,7 @@ class Processes:
             owner = pid if pid in self.trees else self._owner.get(parent, session if session in self.trees else None)
             if owner is not None:
                 self._owner[pid] = owner
-                self.trees[owner].members[pid] = Member(start=int(fields[19]))
+                self.trees[owner].members[pid] = TreeProcess(start=int(fields[19]))
         self._seen = alive
         for tree in self.trees.values():
             for pid, member in list(tree.members.items()):
@@ -117,33 +117,33 @@ class Processes:
             if known:
                 tree.pss = sum(known)
 
-    def _forget(self, tree: Tree, pid: int, member: Member) -> None:
+    def _forget(self, tree: ProcessTree, pid: int, member: TreeProcess) -> None:
         del tree.members[pid]
         self._owner.pop(pid, None)
         tree.ended_cpu_s += member.cpu_s
         tree.ended_io = (tree.ended_io[0] + member.io[0], tree.ended_io[1] + member.io[1])
 
-    def _look(self, pid: int, member: Member, fields: list[bytes]) -> None:
+    def _look(self, pid: int, member: TreeProcess, fields: list[bytes]) -> None:
         member.cpu_s = (int(fields[11]) + int(fields[12])) / TICKS
         member.threads = int(fields[17])
         member.rss = int(fields[21]) * PAGE
-        text = read(f"{self._proc}/{pid}/io")
+        text = read_kernel_file(f"{self._proc}/{pid}/io")
         found = dict(line.split(b": ") for line in text.splitlines() if b": " in line)
         if b"read_bytes" in found:
             member.io = (int(found[b"read_bytes"]), int(found[b"write_bytes"]))
 
     def _stat(self, pid: int) -> list[bytes] | None:
-        fields = read(f"{self._proc}/{pid}/stat").rpartition(b")")[2].split()
+        fields = read_kernel_file(f"{self._proc}/{pid}/stat").rpartition(b")")[2].split()
         return fields if len(fields) > 21 else None
 
     def _pss(self, pid: int) -> int | None:
-        for line in read(f"{self._proc}/{pid}/smaps_rollup").splitlines():
+        for line in read_kernel_file(f"{self._proc}/{pid}/smaps_rollup").splitlines():
             if line.startswith(b"Pss:"):
                 return int(line.split()[1]) * 1024
         return None
 
 
-def read(path: str) -> bytes:
+def read_kernel_file(path: str) -> bytes:
     """A file of /proc or /sys; empty when it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

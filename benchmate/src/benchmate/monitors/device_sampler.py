@@ -12,7 +12,7 @@ SILENT_READINGS = 10
 
 
 @dataclass(slots=True)
-class Followed:
+class WatchedDevice:
     """A device under watch: under which number its step knows it, and what has been said of it."""
 
     device: Device
@@ -28,17 +28,17 @@ class DeviceSampler:
     def __init__(
         self, devices: Iterable[tuple[str, Device]], is_ours: Callable[[int], bool | None], say: Callable[[str], None]
     ) -> None:
-        self._followed = [Followed(device=device, key=key) for key, device in devices]
+        self._devices = [WatchedDevice(device=device, key=key) for key, device in devices]
         self._is_ours = is_ours
         self._say = say
         self._said: set[str] = set()
 
     def __len__(self) -> int:
-        return len(self._followed)
+        return len(self._devices)
 
     def survey(self) -> None:
         """What is asked once a second; it goes out with the next sample."""
-        for one in self._followed:
+        for one in self._devices:
             if not one.lost:
                 try:
                     one.surveyed = _survey_data(one.device.survey(), self._is_ours)
@@ -48,7 +48,7 @@ class DeviceSampler:
     def sample(self) -> dict[str, Any]:
         """The `gpudata` of now, by the number of the device; of a device that was lost only that, and only once."""
         found: dict[str, Any] = {}
-        for one in self._followed:
+        for one in self._devices:
             if one.lost:
                 continue
             try:
@@ -64,7 +64,7 @@ class DeviceSampler:
     def tell_absent(self) -> None:
         """One message for each kind of reading that devices do not give, however many they are."""
         reasons: dict[tuple[str, str], list[str]] = {}
-        for one in self._followed:
+        for one in self._devices:
             for reading, reason in one.device.absent.items():
                 reasons.setdefault((reading, reason), []).append(one.key)
         for (reading, reason), keys in reasons.items():
@@ -72,7 +72,7 @@ class DeviceSampler:
                 self._said.add(reading)
                 self._say(f"device {_some(keys)}: no reading of {reading}: {reason}")
 
-    def _lost(self, one: Followed, error: DeviceLostError) -> None:
+    def _lost(self, one: WatchedDevice, error: DeviceLostError) -> None:
         one.lost = str(error)
         self._say(f"device {one.key}: its sensors do not answer any more: {error}")
 

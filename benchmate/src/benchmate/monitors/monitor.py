@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from benchmate.devices.api import Device, Vendor
 from benchmate.devices.detect import named
 from benchmate.monitors.cpu import Cpu
-from benchmate.monitors.gpu import DeviceSampler
-from benchmate.monitors.io import Disks
-from benchmate.monitors.memory import Memory, group_peak_bytes
+from benchmate.monitors.device_sampler import DeviceSampler
+from benchmate.monitors.disks import Disks
+from benchmate.monitors.memory import NodeMemory, group_peak_bytes
 from benchmate.monitors.network import Network
-from benchmate.monitors.process import Processes
-from benchmate.monitors.watched import StepSink, WatchedStep, of_device
+from benchmate.monitors.process_tree import ProcessTrees
+from benchmate.monitors.watched_steps import StepSink, WatchedStep, steps_holding
 
 HOST_S = 1.0
 PSS_S = 10.0
@@ -33,9 +33,9 @@ class Monitor:
         self._host_period_s = host_period_s
         self._sinks = [sink for sink in map(StepSink, steps) if sink.is_open]
         live = [sink.step for sink in self._sinks]
-        self._processes = Processes(step.pid for step in live)
+        self._processes = ProcessTrees(step.pid for step in live)
         self._peaks: dict[int, int] = {}
-        self._cpu, self._memory, self._disks, self._network = Cpu(), Memory(), Disks(), Network()
+        self._cpu, self._memory, self._disks, self._network = Cpu(), NodeMemory(), Disks(), Network()
         held = _held(live, vendor.devices)
         self._samplers = {
             sink: DeviceSampler(held[sink.step.name], self._processes.is_ours, sink.message) for sink in self._sinks
@@ -131,7 +131,7 @@ def _held(steps: Sequence[WatchedStep], devices: Sequence[Device]) -> dict[str, 
     """The devices of each step, each under the number by which the plan knows it."""
     held: dict[str, list[tuple[str, Device]]] = {step.name: [] for step in steps}
     for order, device in enumerate(devices):
-        for step in of_device(steps, device.index, device.uuid, order):
+        for step in steps_holding(steps, device.index, device.uuid, order):
             held[step.name].append((str(device.index), device))
     for step in steps:
         # Slices of a device are held by their UUIDs only.
