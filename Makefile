@@ -78,6 +78,8 @@ perf: $(VENV)/.dev
 
 docs: $(VENV)/.installed
 	$(MILABENCH) config schema > docs/suite.schema.json
+	mkdir -p docs/reference
+	$(MILABENCH) config schema --markdown > docs/reference/suite-keys.md
 	$(MILABENCH) accept --schema > docs/acceptance.schema.json
 
 clean:
