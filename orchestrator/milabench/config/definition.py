@@ -45,7 +45,7 @@ class PyPIDefinition:
 Definition: TypeAlias = Path | GitDefinition | PyPIDefinition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DefinitionKind(Kind):
     """A definition as suites write it."""
 

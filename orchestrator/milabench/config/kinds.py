@@ -72,7 +72,7 @@ class ValueParser:
         return self.reject(node, path, f"expected {expected}, got {display_value(node)}", way_out)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Kind:
     """Any plain value, and the base of all other kinds."""
 
@@ -87,7 +87,7 @@ class Kind:
         return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Text(Kind):
     """Text; a number or a boolean is taken as the text that it was written with."""
 
@@ -107,7 +107,7 @@ class Text(Kind):
         return {"type": list(_SCALAR_TYPES)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FilePath(Text):
     """A path, relative to the file in which it is written."""
 
@@ -115,7 +115,7 @@ class FilePath(Text):
         return INVALID if Text.parse(self, node, path, parser) is INVALID else path_at(node)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Expression(Text):
     """A condition in the language of expr.py."""
 
@@ -132,7 +132,7 @@ class Expression(Text):
         return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Pattern(Text):
     """A regular expression."""
 
@@ -148,7 +148,7 @@ class Pattern(Text):
         return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Number(Kind):
     """A number; `above` excludes the bound itself."""
 
@@ -181,7 +181,7 @@ class Number(Kind):
         return {"anyOf": [number, _INTERPOLATED]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Whole(Kind):
     """A whole number."""
 
@@ -209,7 +209,7 @@ class Whole(Kind):
         return {"anyOf": [whole, _INTERPOLATED]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Flag(Kind):
     """True or false."""
 
@@ -223,7 +223,7 @@ class Flag(Kind):
         return {"anyOf": [{"type": "boolean"}, _INTERPOLATED]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Choice(Kind):
     """One of a few words."""
 
@@ -246,7 +246,7 @@ class Choice(Kind):
         return {"anyOf": [{"enum": list(self.words)}, _INTERPOLATED]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Capacity(Kind):
     """An amount of memory in MiB: `80 GiB`, or a number of MiB."""
 
@@ -260,7 +260,7 @@ class Capacity(Kind):
         return {"type": ["string", "number"]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ListOf(Kind):
     """A list; with `lone`, a value that is no list stands for a list of one. A `unique` list has each item once."""
 
@@ -286,7 +286,7 @@ class ListOf(Kind):
         return {"anyOf": [several, item]} if self.lone else several
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MapOf(Kind):
     """A mapping with keys of the user's choice."""
 
@@ -303,7 +303,7 @@ class MapOf(Kind):
         return {"type": "object", "additionalProperties": {"anyOf": [self.item.json_schema(), {"type": "null"}]}}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Arguments(Kind):
     """Command line arguments: a mapping from option to value, or a list taken verbatim."""
 
@@ -375,7 +375,7 @@ def extra_keys() -> Any:
     return dataclasses.field(default_factory=dict, metadata={_METADATA: _EXTRA})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Key:
     """One key of a record, as its declaration has it; `default` is MISSING for a key that has to be given."""
 

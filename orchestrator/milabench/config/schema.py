@@ -129,7 +129,7 @@ class MetricConfig:
     direction: Literal["higher", "lower", "none"] = key("Which direction is better.", default="none")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, repr=False, eq=False)
 class VoirOptions:
     """The keys of `voir.options`; benchmarks read the mapping."""
 
@@ -141,7 +141,7 @@ class VoirOptions:
     extra: Mapping[str, Any] = extra_keys()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, repr=False, eq=False)
 class VoirKeys:
     """The keys of `voir`; benchmarks read the mapping."""
 
@@ -149,7 +149,7 @@ class VoirKeys:
     extra: Mapping[str, Any] = extra_keys()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, repr=False, eq=False)
 class UsageKeys:
     """The keys of `validation.usage`; the check reads the mapping."""
 
@@ -158,7 +158,7 @@ class UsageKeys:
     extra: Mapping[str, Any] = extra_keys()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, repr=False, eq=False)
 class ValidationKeys:
     """The keys of `validation`; each check reads its own."""
 
@@ -220,7 +220,7 @@ class BenchmarkConfig:
     origin: Origins = field(compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, repr=False, eq=False)
 class DriverKeys:
     """Keys of a benchmark that are replaced by those of a task file before it is parsed."""
 
@@ -262,7 +262,7 @@ class NodeConfig:
     extra: Mapping[str, Any] = extra_keys()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(init=False, repr=False, eq=False)
 class CostKeys:
     """The keys of `system.costs`; reports read the mapping."""
 
