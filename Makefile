@@ -81,7 +81,9 @@ figures: $(VENV)/.installed
 	$(BIN)/python -m tests.figures --write
 
 docs: $(VENV)/.installed
-	$(BIN)/python docs/generate.py
+	$(MILABENCH) config schema > docs/reference/suite.schema.json
+	$(MILABENCH) config schema --markdown > docs/reference/suite-keys.md
+	$(MILABENCH) accept --schema > docs/reference/acceptance.schema.json
 
 clean:
 	rm -rf $(VENV)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +20,6 @@ from milabench.workflow.context import declared_options, max_jobs, overrides, re
 
 if TYPE_CHECKING:
     from milabench.config.schema import Suite
-    from milabench.facts.model import Arch
 
 
 @click.group("config", help="Show, explain or check what the suite means.")
@@ -134,7 +133,7 @@ def planning_problems(suite: Suite, options: SuiteOptions) -> list[Problem]:
     from milabench.plan.sizing import sizer_options
 
     # Any machine does: which names there are does not depend on it.
-    arch = cast("Arch", suite.system.arch or "cpu")
+    arch = suite.system.arch or "cpu"
     facts = system_facts(suite.system, Node(), arch)
     where = PlanContext(
         facts=facts, system=suite.system, dirs=suite_dirs(options, suite), profile=PROFILES[suite.profile]
@@ -172,10 +171,11 @@ def yaml_files(path: Path) -> list[Path]:
     return found
 
 
-@command.command("schema", help="The JSON Schema (draft 2020-12) of suite and system files, for editors.")
-def print_schema() -> int:
-    """Print it."""
-    from milabench.config.show import json_schema
+@command.command("schema", help="Print the JSON Schema (draft 2020-12) of suite and system files, for editors.")
+@click.option("--markdown", is_flag=True, help="Print the reference page of all keys instead.")
+def print_schema(markdown: bool) -> int:
+    """Hand the command line's values on; see the help text above."""
+    from milabench.config.schema_docs import json_schema, reference_page
 
-    click.echo(json.dumps(json_schema(), indent=1))
+    click.echo(reference_page() if markdown else json.dumps(json_schema(), indent=1) + "\n", nl=False)
     return 0

@@ -10,7 +10,7 @@ from milabench.history.rows import TABLES
 
 
 def test_the_criteria_file_of_the_page_can_be_read_and_shows_every_key(root: Path) -> None:
-    page = (root / "docs" / "acceptance.md").read_text()
+    page = (root / "docs" / "reference" / "criteria.md").read_text()
     [shown] = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     found = parse_criteria(shown.encode(), "accept.yaml")
     assert [one.name for one in found.benchmarks] == ["resnet50", "llama", "loader", "flops"]
@@ -18,7 +18,7 @@ def test_the_criteria_file_of_the_page_can_be_read_and_shows_every_key(root: Pat
 
 
 def test_the_page_has_every_column_of_the_store(root: Path) -> None:
-    page = (root / "docs" / "history.md").read_text()
+    page = (root / "docs" / "reference" / "results-store.md").read_text()
     for table, columns in TABLES.items():
         [line] = [line for line in page.splitlines() if line.startswith(f"| `{table}`")]
         assert re.findall(r"`(\w+)`", line.rsplit("|", 2)[1]) == list(columns), table

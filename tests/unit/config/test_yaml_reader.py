@@ -10,8 +10,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from milabench.config.scalars import resolve_scalar
 from milabench.config.source_map import SourceLocation, plain
-from milabench.config.yaml_reader import Document, decode_text, parse_document, resolve_scalar
+from milabench.config.yaml_reader import Document, decode_text, parse_document
 from milabench.errors import ConfigError
 
 SOURCE = SourceLocation("s.yaml", "/")
