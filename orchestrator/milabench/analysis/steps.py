@@ -162,10 +162,7 @@ def _ending(run: Run, ended: Mapping[str, Any] | None, measured: Measurement) ->
 
 
 def _first_error(errors: Sequence[Error]) -> str:
-    for error in errors:
-        if not (error.type == "SystemExit" and error.message in ("", "0", "None")):
-            return f"{error.type}: {error.message}".splitlines()[0]
-    return ""
+    return next((error.headline for error in errors if error.is_failure), "")
 
 
 def _planned(step: Mapping[str, Any]) -> PlannedStep:

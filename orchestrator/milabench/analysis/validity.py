@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from milabench.analysis.measure import Window
-from milabench.events.model import Line, Verdict
-from milabench.events.observations import Seen
+from milabench.events.model import Line, StepEvent, Verdict
 
 LEAST_OVERLAP = 0.95
 
@@ -26,7 +25,7 @@ _ANY_CHECK = "validation"
 class EventObserver(Protocol):
     """Somebody who wants to see the events of a step, too."""
 
-    def see(self, event: Seen) -> None:
+    def see(self, event: StepEvent) -> None:
         """Take one event into account."""
 
 
@@ -46,7 +45,7 @@ def unchecked(_: str) -> Sequence[StepCheck]:
     return ()
 
 
-def tee(events: Iterable[Seen], watchers: Sequence[EventObserver]) -> Iterator[Seen]:
+def tee(events: Iterable[StepEvent], watchers: Sequence[EventObserver]) -> Iterator[StepEvent]:
     """The same events, each shown to the watchers: a step's records are read once, whoever wants to see them.
 
     Lines of output are not shown: there may be millions, and a check looks at what was measured.

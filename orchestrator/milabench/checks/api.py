@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
-from milabench.events.model import Event, Verdict
-from milabench.events.observations import Seen
+from milabench.events.model import Event, StepEvent, Verdict
 from milabench.events.readings import Readings
 
 
 class Check(Protocol):
     """Sees every event of one step, in order; its verdict may be asked for at any time."""
 
-    def see(self, event: Seen) -> None:
+    def see(self, event: StepEvent) -> None:
         """Take one event into account."""
 
     def verdict(self) -> Verdict:
@@ -27,7 +26,7 @@ class DeviceCheck:
         self._step = step
         self._readings = readings
 
-    def see(self, event: Seen) -> None:
+    def see(self, event: StepEvent) -> None:
         """Hand it on to the readings."""
         self._readings.see(event)
 

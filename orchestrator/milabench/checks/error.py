@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from milabench.events.model import Error, Other, Verdict
-from milabench.events.observations import Seen
+from milabench.events.model import Error, Other, StepEvent, Verdict
 
 # An exit that is no failure: voir reports `sys.exit(0)` as an error too.
 _GOOD_EXITS = ("", "0", "None")
@@ -17,7 +16,7 @@ class ErrorCheck:
         self._count = 0
         self._first = ""
 
-    def see(self, event: Seen) -> None:
+    def see(self, event: StepEvent) -> None:
         """Count an error."""
         match event:
             case Error(type=kind, message=message):

@@ -6,9 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from milabench.events.model import Data, Verdict
+from milabench.events.model import Data, StepEvent, Verdict
 from milabench.events.numbers import finite_number
-from milabench.events.observations import Seen
 
 # Fewer equal losses in a row can be chance (a plateau, few digits).
 _ENOUGH = 5
@@ -29,7 +28,7 @@ class LossCheck:
         self._low = math.inf
         self._high = -math.inf
 
-    def see(self, event: Seen) -> None:
+    def see(self, event: StepEvent) -> None:
         """Take a loss into account."""
         if not isinstance(event, Data) or "loss" not in event.data:
             return

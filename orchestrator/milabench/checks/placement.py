@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from milabench.checks.api import verdict_of_check
-from milabench.events.model import Data, Meta, Verdict
-from milabench.events.observations import Observations, Seen
+from milabench.events.model import Data, Meta, ObservationBatch, StepEvent, Verdict
 from milabench.events.readings import Readings
 
 
@@ -27,9 +26,9 @@ class PlacementCheck:
         self._seen: set[int] = set()
         self._lost: dict[str, str] = {}
 
-    def see(self, event: Seen) -> None:
+    def see(self, event: StepEvent) -> None:
         """Note who reports."""
-        if isinstance(event, Observations):
+        if isinstance(event, ObservationBatch):
             self._seen.add(event.rank)
             return
         self._readings.see(event)

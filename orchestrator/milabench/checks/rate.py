@@ -7,9 +7,8 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from milabench.events.model import Config, Data, Verdict
+from milabench.events.model import Config, Data, ObservationBatch, StepEvent, Verdict
 from milabench.events.numbers import positive
-from milabench.events.observations import Observations, Seen
 
 # Fewer observations have no halves to compare.
 _ENOUGH = 10
@@ -77,9 +76,9 @@ class RateCheck:
         self._metrics = 0
         self._is_of_log = False
 
-    def see(self, event: Seen) -> None:
+    def see(self, event: StepEvent) -> None:
         """Count observations or a metric."""
-        if isinstance(event, Observations):
+        if isinstance(event, ObservationBatch):
             self._count += len(event.ns)
             self._keep_all(event)
         elif isinstance(event, Config):
@@ -102,7 +101,7 @@ class RateCheck:
         if is_main and n is not None and elapsed is not None:
             self._totals.add([n], [elapsed])
 
-    def _keep_all(self, seen: Observations) -> None:
+    def _keep_all(self, seen: ObservationBatch) -> None:
         if seen.task not in _MAIN:
             return
         items, ns = seen.n, seen.ns

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from milabench.checks.api import DeviceCheck, verdict_of_check
-from milabench.events.model import Meta, Verdict
-from milabench.events.observations import Seen
+from milabench.events.model import Meta, StepEvent, Verdict
 from milabench.events.readings import THROTTLED, Readings, share_of
 
 # docs/methodology.md, 1.1: any of THROTTLED in more than one sample of a hundred is throttling; a power cap in software is not.
@@ -46,7 +45,7 @@ class PowerCheck(DeviceCheck):
         self._devices = devices
         self._limited: dict[str, dict[str, float]] = {}
 
-    def see(self, event: Seen) -> None:
+    def see(self, event: StepEvent) -> None:
         """Take the limits from what is told of the machine."""
         super().see(event)
         accelerators = event.data.get("accelerators") if isinstance(event, Meta) else None

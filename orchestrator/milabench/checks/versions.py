@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from milabench.checks.api import verdict_of_check
-from milabench.events.model import Meta, Verdict
-from milabench.events.observations import Seen
+from milabench.events.model import Meta, StepEvent, Verdict
 
 _SHOWN = 5
 
@@ -21,7 +20,7 @@ class VersionsCheck:
         self._locked: dict[str, str] = {}
         self._installed: dict[str, str] | None = None
 
-    def see(self, event: Seen) -> None:
+    def see(self, event: StepEvent) -> None:
         """Take what was recorded at the installation, and what the monitor found."""
         if isinstance(event, Meta):
             if isinstance(event.data.get("packages"), Mapping):
