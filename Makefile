@@ -79,6 +79,7 @@ perf: $(VENV)/.dev
 docs: $(VENV)/.installed
 	$(MILABENCH) config schema > docs/suite.schema.json
 	$(MILABENCH) accept --schema > docs/acceptance.schema.json
+	$(BIN)/python -m milabench.checks.page > docs/reference/checks.md
 
 clean:
 	rm -rf $(VENV)

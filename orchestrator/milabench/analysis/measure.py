@@ -192,7 +192,7 @@ def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
     """Everything that one step's events say, in one pass over them."""
     fold = _Fold()
     for event in events:
-        fold.see(event)
+        fold.observe(event)
     return fold.result(step)
 
 
@@ -404,7 +404,7 @@ class _Fold:
         self.cost_s = 0.0
         self.dropped = 0.0
 
-    def see(self, event: StepEvent) -> None:
+    def observe(self, event: StepEvent) -> None:
         match event:
             case ObservationBatch():
                 self._growing((event.task, event.rank)).add_all(event)
@@ -418,7 +418,7 @@ class _Fold:
                 self.messages[text] = None
             case Line(text=text, pipe=pipe):
                 if self.log is not None:
-                    self.log.see(text, pipe)
+                    self.log.observe(text, pipe)
             case Config(data=data):
                 self.config = data
                 asked = metrics_of(data)

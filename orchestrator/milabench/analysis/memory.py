@@ -33,7 +33,7 @@ class MemoryFold:
         self._own: dict[str, array[float]] = {}
         self._whole: dict[str, array[float]] = {}
 
-    def see(self, event: StepEvent) -> None:
+    def observe(self, event: StepEvent) -> None:
         """Take a sample into account."""
         if not isinstance(event, Data):
             return

@@ -134,7 +134,7 @@ def trace(step: str, bench: str, events: Iterable[StepEvent]) -> Trace:
     """What one step's events say of its course, in one pass over them."""
     fold, growing = _Fold(), dict[tuple[str, int], Growing]()
     for event in events:
-        fold.see(event)
+        fold.observe(event)
         match event:
             case ObservationBatch(task=task, rank=rank):
                 growing.setdefault((task, rank), Growing()).add_all(event)
@@ -154,8 +154,8 @@ class _Drawn:
         self._drawn = drawn
         self._fold = _Fold()
 
-    def see(self, event: StepEvent) -> None:
-        self._fold.see(event)
+    def observe(self, event: StepEvent) -> None:
+        self._fold.observe(event)
 
     def end(self, measured: Measurement) -> None:
         self._drawn[self._step] = self._fold.result(self._step, "", measured.series)
@@ -169,11 +169,11 @@ class _Fold:
         self._windows: dict[str, _Window] = {}
         self._host: dict[str, tuple[array[float], array[float]]] = {}
 
-    def see(self, event: StepEvent) -> None:
+    def observe(self, event: StepEvent) -> None:
         if not isinstance(event, Data):
             return
         data: Mapping[str, Any] = event.data
-        self._readings.see(event)
+        self._readings.observe(event)
         window, time = data.get("window"), finite_number(data.get("time"))
         if isinstance(window, Mapping):
             start, stop = whole(window.get("start_ns"), -1), whole(window.get("stop_ns"), -1)

@@ -101,7 +101,7 @@ class Readings:
     windows: dict[str, tuple[float, float]] = field(default_factory=dict)
     _last: Event | None = None
 
-    def see(self, event: StepEvent) -> None:
+    def observe(self, event: StepEvent) -> None:
         """Take a sample or a window into account."""
         if event is self._last or not isinstance(event, Data):
             return

@@ -15,6 +15,7 @@ from milabench.analysis.columns import Runs
 from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.spread import quantile
 from milabench.analysis.windows import quantiles
+from milabench.checks.check import StepContext
 from milabench.checks.rate import RateCheck
 from milabench.events.model import ObservationBatch
 from milabench.events.rundir import read_batches, read_events
@@ -111,10 +112,10 @@ def test_batches_come_to_the_same_as_single_events(tmp_path: Path, kind: str) ->
 def test_the_check_of_rates_sees_the_same_in_batches(tmp_path: Path) -> None:
     records = [observation(place, 1_000_000 + 150 * place, warmup=place < 10) for place in range(9000)]
     path = written(tmp_path / "s.data", records)
-    checks = RateCheck("s"), RateCheck("s")
+    checks = RateCheck(StepContext(step="s")), RateCheck(StepContext(step="s"))
     for check, events in zip(checks, (read_events(path, "s"), read_batches(path, "s")), strict=True):
         for event in events:
-            check.see(event)  # type: ignore[arg-type]
+            check.observe(event)  # type: ignore[arg-type]
     one_by_one, in_batches = (check.verdict() for check in checks)
     assert in_batches.verdict == one_by_one.verdict == "warn"
     assert in_batches.numbers["drift"] == pytest.approx(one_by_one.numbers["drift"], rel=1e-3)
