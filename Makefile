@@ -84,6 +84,7 @@ docs: $(VENV)/.installed
 	$(MILABENCH) config schema > docs/reference/suite.schema.json
 	$(MILABENCH) config schema --markdown > docs/reference/suite-keys.md
 	$(MILABENCH) accept --schema > docs/reference/acceptance.schema.json
+	$(BIN)/python -m milabench.checks.page > docs/reference/checks.md
 
 clean:
 	rm -rf $(VENV)
