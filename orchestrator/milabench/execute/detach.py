@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from milabench.errors import RecordError, UsageError
-from milabench.execute.interrupts import interrupts
+from milabench.execute.interrupts import WAKEUP_BYTES, interrupts, wakeup_sockets
 
 LOG = "orchestrator.log"
 """Where in a run directory an orchestrator without a terminal says what it would say there."""
@@ -141,9 +141,11 @@ def _listen(pid: int, said: int, word: int) -> Parted:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
-    with interrupts().heard_by(pass_on):
+    with interrupts().heard_by(pass_on), wakeup_sockets() as (woken, _):
         while True:
-            ready = select.select((said, word), (), ())[0]
+            ready = select.select((said, word, woken.fileno()), (), ())[0]
+            if woken.fileno() in ready:
+                woken.recv(WAKEUP_BYTES)
             if not (said in ready and _tell(said)) and word in ready:
                 break
         os.set_blocking(said, False)

@@ -186,6 +186,7 @@ INTERRUPTED = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
+from milabench.execute.interrupts import Interrupts
 from milabench.execute.venv import InstallOptions, install_venvs
 from milabench.plan.dirs import dirs_under
 from milabench.plan.requirements import RequirementFile
@@ -195,6 +196,7 @@ request = VenvRequest(bench="b", group="g", variant="cpu", requirements=(file,))
 python = "%d.%d" % sys.version_info[:2]
 specs = plan_venvs([request], benchmate="0" * 64, python=python, platform="p")
 options = InstallOptions(benchmate=Path("/none"), environ={{"PATH": "/usr/bin:/bin"}}, pip={{}}, uv={uv!r})
+Interrupts().take_over()
 try:
     install_venvs(specs, dirs_under({base!r}, {{}}), options, lambda progress: None)
 except KeyboardInterrupt:
