@@ -10,16 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import thinned
 from tests.process.interruptions import interrupted, interrupted_in_the_loop
 from tests.process.kill_points import ROOT
 
 
+@pytest.mark.slow
 def test_a_command_that_is_interrupted_at_any_instant_ends_in_order(tmp_path: Path) -> None:
-    assert interrupted(range(16), tmp_path) == {}
+    assert interrupted(thinned(range(16), 3), tmp_path) == {}
 
 
+@pytest.mark.slow
 def test_a_signal_while_an_event_loop_is_made_or_closed_ends_in_order(tmp_path: Path) -> None:
-    assert interrupted_in_the_loop(0, 16, tmp_path) == {}
+    assert interrupted_in_the_loop(0, len(thinned(range(16), 2)), tmp_path) == {}
 
 
 def test_an_event_loop_is_run_only_where_signals_are_held() -> None:

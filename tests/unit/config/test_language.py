@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.config.parse import capacity_mib
 from milabench.config.read import read_suite
 from milabench.config.schema import BENCHMARK, BenchmarkConfig, GitDefinition, PyPIDefinition, Suite
 from milabench.errors import ConfigError
+from tests.examples import examples
 
 
 class Files:
@@ -446,7 +447,7 @@ VALUES = st.recursive(
 BENCHMARKS = st.dictionaries(st.sampled_from(FRAGMENTS["keys"]), VALUES, max_size=5)
 
 
-@settings(derandomize=True, max_examples=400, deadline=None)
+@examples(400)
 @given(
     st.dictionaries(st.sampled_from(FRAGMENTS["names"]), st.one_of(BENCHMARKS, VALUES), max_size=4),
     st.lists(
