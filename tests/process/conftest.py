@@ -16,28 +16,11 @@ from typing import Any
 
 import pytest
 
+from tests.processes import CEILING_S, is_gone, until
+
 ROOT = Path(__file__).resolve().parents[2]
 AGENT = ROOT / "orchestrator" / "milabench" / "execute" / "agent.py"
 PROGRAMS = ROOT / "tests" / "programs"
-CEILING_S = 120.0  # generous: it is only reached when something is broken
-
-
-def until(condition: Callable[[], Any], what: str = "") -> Any:
-    """What the condition says once it is true."""
-    deadline = time.monotonic() + CEILING_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"never came true: {what or condition}"
-        time.sleep(0.01)
-    return found
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended; a zombie that nobody reaps has."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return state in (b"Z", b"X")
 
 
 class Agent:

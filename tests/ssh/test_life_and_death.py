@@ -19,7 +19,8 @@ import pytest
 from milabench.execute.api import Failed, Frame, Passed, Progress, Started, StepRequest
 from milabench.execute.remote_host import RemoteHost, node_marker, remote_node
 from tests.commands import Said
-from tests.ssh.conftest import PROGRAMS, address, carrying, python, step, until, until_async
+from tests.processes import until
+from tests.ssh.conftest import PROGRAMS, address, carrying, python, step, until_async
 from tests.ssh.hosts import Hosts, sessions
 
 TREE = (sys.executable, str(PROGRAMS / "tree.py"), "wait")

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.commands import ROOT, Said
+from tests.processes import CEILING_S, started, until
 
 from .test_resume import carrying, start
-from .test_run import CEILING_S, until
 from .written import once, runs, suite
 
 
@@ -107,7 +107,7 @@ def test_a_pid_that_is_somebody_elses_by_now_is_not_signalled(
         process.kill()
     (run,) = runs(environ["MILABENCH_BASE"])
     lock = run / "orchestrator.lock"
-    with subprocess.Popen(["sleep", "3600"]) as other:
+    with started(["sleep", "3600"]) as other:
         lock.write_text(json.dumps({**json.loads(lock.read_text()), "pid": other.pid}))
         said = milabench("cancel", str(run))
         assert (said.code, "is not going on (cut off)" in said.err) == (0, True)

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.commands import ROOT, Said
+from tests.processes import CEILING_S, until
 
 from .conftest import HERE as ODD
-from .test_run import CEILING_S, marked, until
+from .test_run import marked
 from .written import ends, journal, once, runs, suite
 
 
