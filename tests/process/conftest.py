@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-AGENT = ROOT / "orchestrator" / "milabench" / "execute" / "agent.py"
+AGENT = ROOT / "orchestrator" / "milabench" / "execute" / "agent" / "__main__.py"
 PROGRAMS = ROOT / "tests" / "programs"
 CEILING_S = 120.0  # generous: it is only reached when something is broken
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from milabench.execute.agent import container_name, containers_of, left_behind, sweep
+from milabench.execute.agent.container import container_name, containers_of
+from milabench.execute.agent.orphans import left_behind, sweep
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 

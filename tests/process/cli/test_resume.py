@@ -159,7 +159,7 @@ def test_an_agent_that_hangs_is_swept_with_its_steps(
     line = f"test -e {tmp_path}/go || {{ touch {tmp_path}/up; sleep 3600; }}; echo here"
     process = start(environ, "run", *suite(tmp_path, long=line))
     until((tmp_path / "up").exists, "the step")
-    (agent,) = [pid for pid in carrying(environ) if b"agent.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    (agent,) = [pid for pid in carrying(environ) if b"execute/agent/" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(agent, signal.SIGSTOP)
     process.kill()
     process.wait(CEILING_S)

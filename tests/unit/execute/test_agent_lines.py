@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.execute.agent import Lines
+from milabench.execute.agent.line_decoder import Lines
 
 
 def texts(records: bytes) -> list[str]:

@@ -1,0 +1,148 @@
+"""How a step has ended, from what was seen of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from typing import List, Optional, Tuple
+
+from .procfs import read_text, signal_name
+from .protocol import TAIL_CHARACTERS, TELLING
+
+ENGINE_FAILED = (125, 126)  # docker and podman end so when the fault is theirs, or nothing in the image can be invoked
+OUT_OF_MEMORY = re.compile(r"OutOfMemory|CUDA out of memory|HIP out of memory|\bMemoryError\b")
+KILLED = re.compile(
+    r"SIGKILL|[Ss]ignal 9\b|exitcode *: *-9\b|\b[Kk]illed\b"
+)  # said of a child: by shells, by launchers
+NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
+
+
+class Account:
+    """What was seen of a step, from which its outcome follows."""
+
+    def __init__(self, needs_data: bool, is_server: bool = False) -> None:
+        self.needs_data = needs_data
+        self.is_server = is_server
+        self.is_serving = False
+        self.measurements = 0
+        self.warmups = 0
+        self.records = 0
+        self.lines = 0
+        self.lost = 0
+        self.bytes = 0
+        self.error: Optional[Tuple[str, str]] = None
+        self.failure: Optional[Tuple[str, str]] = None
+        self.cause: Optional[Tuple[str, Optional[str], str]] = None
+        self.return_code: Optional[int] = None
+        self.last_words = ""
+        self.ranks = 0
+        self.finished = 0
+        self.said_abort = False
+        self.out_of_memory = ""  # what the kernel tells of having killed it, or one of its processes
+        self.is_contained = False
+
+    @property
+    def aborted_at_exit(self) -> bool:
+        """Whether all of it had been measured when it aborted: every process had sent its final record."""
+        is_abort = self.said_abort or self.return_code == -signal.SIGABRT
+        is_whole = 0 < self.ranks == self.finished and self.measurements > 0
+        return self.cause is None and self.error is None and self.failure is None and is_abort and is_whole
+
+    def outcome(self) -> Tuple[str, Optional[str], str]:
+        """Outcome, why and one line of detail, in the vocabulary of docs/protocol.md, section 5."""
+        if self.cause is not None:
+            return self.cause
+        if self.failure is not None and (self.failure[0] in TELLING or self.return_code == 0):
+            return ("failed", *self.failure)
+        if self.return_code != 0 and self.aborted_at_exit:
+            return "passed", None, ""
+        if self.return_code != 0:
+            return self._abnormal(self.return_code if self.return_code is not None else -1)
+        if self.is_server:
+            return "failed", "exit", "it ended before %s" % ("its client" if self.is_serving else "it was ready")
+        if self.needs_data and not self.measurements:
+            return "failed", "no-data", "it ended well but made no observation"
+        return "passed", None, ""
+
+    def _abnormal(self, code: int) -> Tuple[str, Optional[str], str]:
+        said = ": ".join(part for part in self.error if part) if self.error else self.last_words
+        said = said.splitlines()[0][:TAIL_CHARACTERS] if said else ""
+        if OUT_OF_MEMORY.search(said):
+            return "failed", "out-of-memory", said
+        if NO_SPACE.search(said):
+            return "failed", "no-space", said
+        if self.out_of_memory and (code in (-signal.SIGKILL, 128 + signal.SIGKILL) or KILLED.search(said)):
+            return "failed", "out-of-memory", self.out_of_memory
+        if code < 0:
+            name = signal_name(-code)
+            hint = ", perhaps by the kernel for want of memory" if name == "SIGKILL" else ""
+            return "failed", "signal", "ended by %s%s%s" % (name, hint, " after: " + said if said else "")
+        if self.is_contained and code in ENGINE_FAILED and not self.ranks:
+            return "failed", "environment", "its container could not be started: %s" % (said or "no word on stderr")
+        return "failed", "exit", said or "exit code %d without a word on stderr" % code
+
+
+class KernelKills:
+    """Tells the kernel's SIGKILL for want of memory from anybody else's, by what is counted from here on.
+
+    A control group of version 2 counts what is killed in those below it, too; one of version 1 only what is killed in itself,
+    and which that is cannot be asked of the dead. There the machine's count has to do.
+    """
+
+    def __init__(self) -> None:
+        self._anywhere = oom_kills("/proc/vmstat")
+        self._before = {path: oom_kills(path) for path in kill_counters("self")}
+
+    def look_at(self, pid: int) -> None:
+        """Remembers the control groups of a process that has ended and is not waited for yet: it may have gone into its own."""
+        for path in kill_counters(str(pid)):
+            self._before.setdefault(path, None)
+
+    def told(self, is_elsewhere: bool) -> str:
+        """One line when there was such a kill; `is_elsewhere`: in a container, whose groups are gone and were not ours."""
+        anywhere = oom_kills("/proc/vmstat")
+        is_possible = self._anywhere is None or anywhere is None or anywhere > self._anywhere
+        for path, before in self._before.items():
+            count = oom_kills(path)
+            # Of a group that was not known at first the machine's count says whether it is from now.
+            if count is not None and (count > before if before is not None else count > 0 and is_possible):
+                return "the kernel killed it for memory" + memory_limit_of(path)
+        knows_all = any(path.endswith("memory.events") for path in self._before) and not is_elsewhere
+        if is_possible and not knows_all and anywhere is not None and self._anywhere is not None:
+            return "killed while the kernel was killing for memory on this machine"
+        return ""
+
+
+def kill_counters(pid: str) -> List[str]:
+    """The files that count the kernel's kills for memory in the control groups of a process, of version 1 or 2."""
+    found = []
+    for line in read_text("/proc/%s/cgroup" % pid).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            places = ["/sys/fs/cgroup%s/memory.events", "/sys/fs/cgroup/unified%s/memory.events"]
+        elif "memory" in controllers.split(","):
+            places = ["/sys/fs/cgroup/memory%s/memory.oom_control"]
+        else:
+            continue
+        found += [place % path.rstrip("/") for place in places if os.path.exists(place % path.rstrip("/"))]
+    return found
+
+
+def oom_kills(path: str) -> Optional[int]:
+    """How often the kernel has killed for memory, by a control group's counter or the machine's; None where it is not told."""
+    for line in read_text(path).splitlines():
+        name, _, count = line.partition(" ")
+        if name == "oom_kill" and count.strip().isdigit():
+            return int(count)
+    return None
+
+
+def memory_limit_of(counter: str) -> str:
+    """`, in a control group that may hold 512 MiB`, of the group of such a counter; nothing where none is set."""
+    folder = os.path.dirname(counter)
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        limit = read_text(os.path.join(folder, name)).strip()
+        if limit.isdigit() and int(limit) < 1 << 60:
+            return ", in a control group that may hold %d MiB" % (int(limit) >> 20)
+    return ""

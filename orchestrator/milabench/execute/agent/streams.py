@@ -1,0 +1,301 @@
+"""What a step is read from: its output pipes, its sink and who connects to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import selectors
+import socket
+import time
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
+
+from .event_loop import GATHER_S, READ_BYTES
+from .line_decoder import Lines
+from .protocol import REASONS, TAIL_CHARACTERS
+
+if TYPE_CHECKING:
+    from .step import Step
+
+PARTIAL_LINE_S = 1.0  # a line without an end is shown after this
+RECORD_BYTES = 1 << 26  # longer records are refused
+RECORD = b'{"event":'
+KIND = re.compile(rb'\{"event": ?"(\w+)"')
+WARMUP = re.compile(rb'"warmup": ?true')
+# What the instruments say of every process: no measurement of the benchmark.
+HOUSEKEEPING = re.compile(rb'"metric": ?"(first_step|compile|host_memory_peak|memory_(allocated|reserved)_peak)"')
+ABORTED = re.compile(rb"terminate called|SIGABRT|Signal 6\b")  # said by the C++ runtime, by torchrun of a rank
+FINAL = b'"overhead":'  # in the last record of a process
+
+
+class Source:
+    """A descriptor of a step that is read when it has something, then rests.
+
+    The rest is long for those that say little, so that they cost little, and vanishes for those that say much, so that
+    no writer ever waits for room in its pipe or socket (a socket holds some 200 small messages).
+    """
+
+    LITTLE, MUCH = 1 << 10, 1 << 12  # bytes in one reading
+
+    def __init__(self, step: "Step", fd: int, name: str) -> None:
+        self.step = step
+        self.fd = fd
+        self.name = name
+        self.is_open = True
+        self._armed = False
+        self._rest_s = GATHER_S
+        os.set_blocking(fd, False)
+        self.arm()
+
+    @property
+    def is_monitor(self) -> bool:
+        """Whether it comes from who watches the step, not from the step."""
+        return False
+
+    def arm(self) -> None:
+        """Asks to be woken."""
+        if self.is_open and not self._armed and not self.step.agent.is_paused:
+            self.step.agent.selector.register(self.fd, selectors.EVENT_READ, self.ready)
+            self._armed = True
+
+    def disarm(self) -> None:
+        """Asks not to be woken."""
+        if self._armed:
+            self.step.agent.selector.unregister(self.fd)
+            self._armed = False
+
+    def close(self) -> None:
+        """Lets go of the descriptor."""
+        if self.is_open:
+            self.disarm()
+            self.is_open = False
+            self._close()
+
+    def ready(self, _: int) -> None:
+        """Reads once, then rests."""
+        if self.is_open and self._armed:
+            size = self.read()
+            if self.is_open and size and not self.step.is_hurried:
+                self._rest(size)
+            self.step.read_something(size, is_sign=not self.is_monitor)
+
+    def _rest(self, size: int) -> None:
+        if size >= self.MUCH:
+            self._rest_s = self._rest_s / 4 if self._rest_s > 0.001 else 0.0
+        elif size < self.LITTLE:
+            self._rest_s = min(GATHER_S, max(0.001, self._rest_s * 2))
+        if self._rest_s > 0:
+            self.disarm()
+            if self._rest_s < GATHER_S:
+                self.step.agent.timers.after(self._rest_s, self.arm)
+            else:
+                self.step.agent.schedule_gathering()
+
+    def read_rest(self) -> None:
+        """Reads what is there now, without waiting for more; not for ever, should somebody go on writing."""
+        for _ in range(256):
+            if not self.is_open or not self.read():
+                break
+
+    def read(self) -> int:
+        """Takes one piece; its size, 0 when there was none now. Closes itself at the end."""
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        os.close(self.fd)
+
+
+class Output(Source):
+    """The standard output or error of a step."""
+
+    def __init__(self, step: "Step", fd: int, name: str) -> None:
+        self.lines = Lines(name)
+        self._partial: Optional[List[Any]] = None
+        super().__init__(step, fd, name)
+
+    def read(self) -> int:
+        try:
+            data = os.read(self.fd, READ_BYTES)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return 0
+        self.step.account.bytes += len(data)
+        self.step.hear(self.name, data)
+        if self.name == "stderr" and not self.step.account.said_abort:
+            self.step.account.said_abort = ABORTED.search(data) is not None
+        self.step.emit("line", self.lines.feed(data, time.time()))
+        if self.lines.has_partial and self._partial is None:
+            self._partial = self.step.agent.timers.after(PARTIAL_LINE_S, self._show_partial)
+        return len(data)
+
+    def _show_partial(self) -> None:
+        self._partial = None
+        self.step.emit("line", self.lines.partial(time.time()))
+
+    def _close(self) -> None:
+        self.step.agent.timers.cancel(self._partial)
+        self.step.emit("line", self.lines.partial(time.time(), last=True))
+        os.close(self.fd)
+
+
+class Listener(Source):
+    """The sink of a step, to which any number of its processes connect."""
+
+    def __init__(self, step: "Step", path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(path)
+        self._socket.listen(1024)
+        super().__init__(step, self._socket.fileno(), "sink")
+
+    def ready(self, _: int) -> None:
+        self.read_rest()
+
+    def read(self) -> int:
+        try:
+            connection, _ = self._socket.accept()
+        except OSError:  # nobody there, or no descriptor left: the process waits in the queue
+            return 0
+        self.step.connections.append(Connection(self.step, connection))
+        return 1
+
+    def _close(self) -> None:
+        self._socket.close()
+
+
+class Connection(Source):
+    """One process on the sink."""
+
+    def __init__(self, step: "Step", connection: socket.socket) -> None:
+        self._socket = connection
+        self._piece = bytearray()
+        self._refused = False
+        self.world_size = 1
+        self.role = ""
+        self.is_ready = False
+        self.was_released = False
+        self.is_complete = False
+        self._is_finished = False
+        super().__init__(step, connection.fileno(), "sink")
+
+    @property
+    def is_monitor(self) -> bool:
+        return self.role == "monitor"
+
+    def tell(self, message: Dict[str, Any]) -> None:
+        """Sends one line; a process that has gone or never reads misses it."""
+        try:
+            self._socket.send(json.dumps(message).encode() + b"\n", socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+        except OSError:
+            pass
+
+    def read(self) -> int:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return 0
+        self.step.account.bytes += len(data)
+        cut = data.rfind(b"\n") + 1
+        if not cut:
+            self._piece += data
+            if len(self._piece) > RECORD_BYTES:
+                self._refuse("a record of more than %d bytes on the sink was dropped" % RECORD_BYTES)
+                self._piece = bytearray(b"x")  # what follows up to the next line end belongs to it
+            return len(data)
+        whole = bytes(self._piece) + data[:cut]
+        self._piece = bytearray(data[cut:])
+        self._take(whole)
+        return len(data)
+
+    def _take(self, whole: bytes) -> None:
+        """Stamps and forwards whole lines. The usual case, nothing but records, is a few scans by the C library."""
+        if FINAL in whole and not self.is_monitor and not self._is_finished:
+            self._is_finished = True
+            self.step.account.finished += 1
+        count = whole.count(b"\n")
+        stamp = b',"t":%.6f}\n' % time.time()
+        account = self.step.account
+        if whole.startswith(RECORD) and whole.count(b"\n" + RECORD) == whole.count(b"}\n") - 1 == count - 1:
+            is_first = (
+                not account.measurements and not self.is_monitor and (b'"rate":' in whole or b'"metric":' in whole)
+            )
+            if is_first or b'"error"' in whole:
+                self._look_at(whole.splitlines())
+            account.records += count
+            self.step.emit("rec", whole.replace(b"}\n", stamp))
+            return
+        records = []
+        for line in whole.splitlines():
+            if line.startswith(RECORD) and line.endswith(b"}"):
+                records.append(line[:-1] + stamp)
+                self._look_at([line])
+                account.records += 1
+            elif line:
+                self._control(line)
+        self.step.emit("rec", b"".join(records))
+
+    def _look_at(self, lines: List[bytes]) -> None:
+        """Notes errors, and measurements until there is one. A quote inside a string is escaped: `"rate":` is a key."""
+        account = self.step.account
+        for line in lines:
+            kind = KIND.match(line)
+            if kind is None or self.is_monitor:  # what a monitor measures is not the benchmark's
+                continue
+            if kind[1] == b"data":
+                if b'"metric":' in line:
+                    account.measurements += HOUSEKEEPING.search(line) is None
+                elif b'"rate":' in line:
+                    account.warmups += WARMUP.search(line) is not None
+                    account.measurements += 1
+            elif kind[1] == b"error":
+                try:
+                    error = json.loads(line.decode("utf-8", "replace"))["data"]
+                    account.error = str(error.get("type") or ""), str(error.get("message") or "")
+                except (ValueError, KeyError, AttributeError):
+                    pass
+
+    def _control(self, line: bytes) -> None:
+        try:
+            message = json.loads(line.decode())
+            if "hello" in message:
+                self.world_size = int(message["hello"].get("world_size") or 1)
+                self.role = str(message["hello"].get("role") or "")
+                self.step.account.ranks += not self.is_monitor
+            elif "ring" in message:
+                self.step.open_ring(os.path.basename(message["ring"]["path"]), self.world_size)
+            elif "fail" in message:
+                why = message["fail"].get("why")
+                detail = (str(message["fail"].get("detail") or "").splitlines() or [""])[0]
+                self.step.account.failure = (why if why in REASONS else "exit", detail[:TAIL_CHARACTERS])
+            elif "ready" in message:
+                self.is_ready = True
+                self.step.agent.release(self.step.group)
+            elif "complete" in message:
+                self.is_complete = True
+                self.step.agent.settle(self.step.group)
+            else:
+                raise ValueError  # noqa: TRY301 - one place for all that is wrong with a line
+        except (ValueError, TypeError, KeyError, AttributeError):
+            self._refuse("a line on the sink is no record: " + line[:80].decode("utf-8", "backslashreplace"))
+
+    def _refuse(self, why: str) -> None:
+        if not self._refused:
+            self._refused = True
+            self.step.message(why)
+
+    def _close(self) -> None:
+        if self._piece.strip():
+            self.step.message(
+                "the sink was closed in the middle of a record, of which %d bytes came" % len(self._piece)
+            )
+        self._socket.close()
+        if self.was_released:
+            self.step.agent.settle(self.step.group)
