@@ -45,9 +45,7 @@ def test_an_exit_code_is_a_failure_with_the_last_line_of_stderr(agent: Any) -> N
 
 
 def test_an_exit_code_without_a_word_is_told_as_such(agent: Any) -> None:
-    assert verdict(agent.run("sh", "-c", "exit 4")) == ended(
-        "failed", "exit", "exit code 4 without a word on stderr", 4
-    )
+    assert verdict(agent.run("sh", "-c", "exit 4")) == ended("failed", "exit", "exited with code 4; stderr is empty", 4)
 
 
 def test_an_error_record_says_more_than_stderr(agent: Any) -> None:
@@ -234,7 +232,7 @@ def test_nothing_of_a_tree_outlives_its_leader_and_it_is_told(agent: Any, gone: 
     assert agent.end_of()["outcome"] == "passed"
     assert [name for name, pid in pids.items() if not gone(pid)] == []
     (message,) = agent.data("message")
-    assert message["message"].startswith("ended what outlived its leader: ")
+    assert message["message"].startswith("killed leftover processes: ")
     assert str(pids["daemon"]) in message["message"]
 
 

@@ -6,6 +6,7 @@ import ast
 import sys
 import zipfile
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from io import BytesIO
 from pathlib import Path
 
@@ -52,6 +53,11 @@ def test_an_agent_module_imports_only_the_standard_library_and_the_agent(name: s
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_an_agent_module_is_python_3_8(name: str) -> None:
     ast.parse(FILES[name], name, feature_version=(3, 8))
+
+
+def test_agent_modules_import_each_other_in_no_circle() -> None:
+    graph = {name: {path for module in imported(name) if (path := path_of(module))} - {name} for name in FILES}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
 def test_the_archive_of_the_agent_depends_on_its_content_only(tmp_path: Path) -> None:

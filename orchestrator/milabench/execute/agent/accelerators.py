@@ -7,7 +7,7 @@ import json
 import subprocess
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from .procfs import ask_command
+from .procfs import command_output
 
 
 def accelerators(absent: Dict[str, str]) -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
@@ -250,7 +250,7 @@ def nvidia_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
     """NVIDIA's devices as nvidia-smi tells them."""
     fields = "index,uuid,name,memory.total,driver_version,power.limit,power.default_limit,pci.bus_id,ecc.mode.current"
     devices = []
-    for line in ask_command("nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits").splitlines():
+    for line in command_output("nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits").splitlines():
         index, uuid, name, memory, driver, limit, default, pci, ecc = (cell.strip() for cell in line.split(","))
         devices.append(
             {
@@ -280,7 +280,7 @@ def amd_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
         "--showbus",
         "--json",
     )
-    answer = json.loads(ask_command("rocm-smi", *options))
+    answer = json.loads(command_output("rocm-smi", *options))
     driver = (answer.get("system") or {}).get("Driver version")
     devices = []
     for card, said in sorted(answer.items()):
@@ -302,9 +302,9 @@ def amd_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
 def intel_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
     """Intel's devices as xpu-smi tells them."""
     devices = []
-    for said in json.loads(ask_command("xpu-smi", "discovery", "-j"))["device_list"]:
+    for said in json.loads(command_output("xpu-smi", "discovery", "-j"))["device_list"]:
         number = str(said["device_id"])
-        more = json.loads(ask_command("xpu-smi", "discovery", "-d", number, "-j"))
+        more = json.loads(command_output("xpu-smi", "discovery", "-d", number, "-j"))
         devices.append(
             {
                 "index": int(number),
@@ -322,7 +322,7 @@ def intel_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
 def habana_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
     """Gaudi devices as hl-smi tells them."""
     devices = []
-    table = ask_command("hl-smi", "-Q", "index,uuid,name,memory.total,driver_version", "-f", "csv,noheader,nounits")
+    table = command_output("hl-smi", "-Q", "index,uuid,name,memory.total,driver_version", "-f", "csv,noheader,nounits")
     for line in table.splitlines():
         index, uuid, name, memory, driver = (cell.strip() for cell in line.split(","))
         devices.append(

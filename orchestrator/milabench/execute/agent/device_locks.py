@@ -1,4 +1,4 @@
-"""Locks that say which run uses a device."""
+"""DeviceLocks that say which run uses a device."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any, Dict, List, Optional, Tuple
 from .procfs import user_name
 
 
-class Locks:
-    """Files that say who uses a device; held by flock, so that they fall with their holder, however it ends."""
+class DeviceLocks:
+    """FileServer that say who uses a device; held by flock, so that they fall with their holder, however it ends."""
 
     def __init__(self, folder: Optional[str], run_id: str) -> None:
         self._given = folder
@@ -39,7 +39,7 @@ class Locks:
         return opened
 
     def take(self, opened: List[Tuple[str, int]]) -> List[Dict[str, Any]]:
-        """Locks all of them, or none and says who holds the first that is taken."""
+        """DeviceLocks all of them, or none and says who holds the first that is taken."""
         for name, fd in opened:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,7 +113,7 @@ class Locks:
 
 
 def wait_for_locks(descriptors: List[int]) -> int:
-    """Locks descriptors that we share with the agent, however long that takes."""
+    """DeviceLocks descriptors that we share with the agent, however long that takes."""
     for fd in descriptors:
         fcntl.flock(fd, fcntl.LOCK_EX)
     return 0

@@ -9,7 +9,7 @@ import stat
 from typing import Any, Dict, List, Set
 
 from .host_facts import facts
-from .protocol import said_of
+from .protocol import format_oserror
 
 
 def new_digest(content: bytes = b"") -> Any:
@@ -19,10 +19,10 @@ def new_digest(content: bytes = b"") -> Any:
     return hashlib.sha256(content)
 
 
-class Files:
+class FileServer:
     """Answers about files, and takes folders that a sender has; one request, one answer, a line each.
 
-    Files are named by paths below a root, so that nothing else can be written. What has come of a file is kept when the
+    FileServer are named by paths below a root, so that nothing else can be written. What has come of a file is kept when the
     connection is lost, and the next time only the rest is asked for.
     """
 
@@ -42,7 +42,7 @@ class Files:
                 request = json.loads(line.decode())
                 answer = getattr(self, "do_" + request["do"])(request)
             except OSError as error:
-                answer = {"ok": False, "error": said_of(error), "errno": error.errno}
+                answer = {"ok": False, "error": format_oserror(error), "errno": error.errno}
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 answer = {"ok": False, "error": "%s: %s" % (type(error).__name__, error)}
             self._say(dict({"ok": True}, **answer))

@@ -12,7 +12,7 @@ from .orphans import sweep
 from .procfs import read_process, read_text
 
 
-class Cage:
+class Cgroup:
     """A cgroup of version 2 for everything that is started: the kernel kills all that is in it at one word."""
 
     def __init__(self, folder: str) -> None:
@@ -20,7 +20,7 @@ class Cage:
         self._procs = os.open(os.path.join(folder, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
 
     @classmethod
-    def make(cls) -> "Optional[Cage]":
+    def make(cls) -> "Optional[Cgroup]":
         """A new one below our own; None where we may not."""
         for line in read_text("/proc/self/cgroup").splitlines():
             if not line.startswith("0::"):
@@ -76,7 +76,7 @@ class Cage:
             time.sleep(0.02)  # nobody tells us that the last has died
 
 
-def start_guard(run_id: str, grace_s: float, cage: Optional[Cage]) -> None:
+def start_guard(run_id: str, grace_s: float, cage: Optional[Cgroup]) -> None:
     """Leaves a process behind that waits for our end, however that comes, and ends what carries the run's marker.
 
     It is no child of ours, so that nobody takes it for part of a step.

@@ -12,7 +12,7 @@ LINE_BYTES = 1 << 20  # longer lines are cut
 WORD = re.compile(r"\w")
 
 
-class Lines:
+class LineDecoder:
     """Turns the bytes of one output pipe into `line` records.
 
     Updates that overwrite each other with a carriage return are one line, the last of them.

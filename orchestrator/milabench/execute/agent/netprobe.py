@@ -7,10 +7,10 @@ import socket
 import time
 from typing import Any, Dict
 
-LINK_ECHOES = 20
+ECHOES = 20
 
 
-def link_listen(seconds: float) -> Dict[str, Any]:
+def measure_as_listener(seconds: float) -> Dict[str, Any]:
     """The far end of a measured connection: says its port, answers a byte with a byte, then takes what comes."""
     with socket.socket() as listener:
         listener.bind(("", 0))
@@ -31,7 +31,7 @@ def link_listen(seconds: float) -> Dict[str, Any]:
                     if not data:
                         break
                     taken += len(data)
-                    if echoes < LINK_ECHOES:
+                    if echoes < ECHOES:
                         connection.sendall(data)
                         echoes += len(data)
             except OSError:
@@ -39,13 +39,13 @@ def link_listen(seconds: float) -> Dict[str, Any]:
             return {"taken": taken}
 
 
-def link_connect(host: str, port: int, seconds: float) -> Dict[str, Any]:
+def measure_as_connector(host: str, port: int, seconds: float) -> Dict[str, Any]:
     """The near end: the least of a few round trips in seconds, and bytes per second one way."""
     with socket.create_connection((host, port), timeout=5.0) as connection:
         connection.settimeout(10.0)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         trips = []
-        for _ in range(LINK_ECHOES):
+        for _ in range(ECHOES):
             began = time.monotonic()
             connection.sendall(b"x")
             connection.recv(1)

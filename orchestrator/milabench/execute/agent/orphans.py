@@ -7,7 +7,7 @@ import signal
 import time
 from typing import Any, Dict, List, Tuple
 
-from .container import containers_of, end_containers, keeps_container
+from .container import containers_of, keeps_container, remove_containers
 from .procfs import UNKILLABLE_S, Process, command_of, environment_of, processes
 from .protocol import RUN_MARKER
 from .runtime_dir import remove_dead_folders
@@ -16,11 +16,11 @@ from .runtime_dir import remove_dead_folders
 def sweep(markers: List[str], grace_s: float) -> Dict[str, Any]:
     """Ends every process with one of these markers, except ourselves and our ancestors; removes dead agents' folders."""
     ended: Dict[int, str] = {}
-    containers = end_containers(markers)
+    containers = remove_containers(markers)
     deadline = time.monotonic() + grace_s
     number = signal.SIGTERM
     while True:
-        left = marked(markers)
+        left = processes_marked(markers)
         for process in left:
             if process.pid not in ended or number == signal.SIGKILL:
                 ended[process.pid] = ended.get(process.pid) or command_of(process)
@@ -35,16 +35,19 @@ def sweep(markers: List[str], grace_s: float) -> Dict[str, Any]:
         time.sleep(0.02)  # they are not our children: nobody tells us of their end
     remove_dead_folders()
     # A client may have gone on making its container until it was ended itself.
-    containers += end_containers(markers)
+    containers += remove_containers(markers)
     still = containers_of(markers) if containers else []
     gone = [container for container in dict.fromkeys(containers) if container not in still]
     return {
-        "ended": [*_shown(gone), *({"pid": pid, "command": command} for pid, command in ended.items())],
-        "left": [*_shown(still), *({"pid": process.pid, "command": command_of(process)} for process in left)],
+        "ended": [*describe_containers(gone), *({"pid": pid, "command": command} for pid, command in ended.items())],
+        "left": [
+            *describe_containers(still),
+            *({"pid": process.pid, "command": command_of(process)} for process in left),
+        ],
     }
 
 
-def marked(markers: List[str]) -> List[Process]:
+def processes_marked(markers: List[str]) -> List[Process]:
     """The live processes that carry one of these markers of runs."""
     table = processes()
     spared = {os.getpid()}
@@ -61,12 +64,12 @@ def marked(markers: List[str]) -> List[Process]:
     ]
 
 
-def left_behind(markers: List[str]) -> Dict[str, Any]:
+def list_orphans(markers: List[str]) -> Dict[str, Any]:
     """The processes that `sweep` would end."""
-    found = [{"pid": process.pid, "command": command_of(process)} for process in marked(markers)]
-    return {"left": [*_shown(containers_of(markers)), *found]}
+    found = [{"pid": process.pid, "command": command_of(process)} for process in processes_marked(markers)]
+    return {"left": [*describe_containers(containers_of(markers)), *found]}
 
 
-def _shown(containers: List[Tuple[str, str]]) -> List[Dict[str, Any]]:
+def describe_containers(containers: List[Tuple[str, str]]) -> List[Dict[str, Any]]:
     """Containers among processes: they have no pid that means something here."""
     return [{"pid": 0, "command": "%s container %s" % container} for container in containers]

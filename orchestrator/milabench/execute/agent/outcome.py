@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
-from typing import List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from .procfs import read_text, signal_name
-from .protocol import TAIL_CHARACTERS, TELLING
+from .protocol import DECISIVE_REASONS, TAIL_CHARACTERS
 
 ENGINE_FAILED = (125, 126)  # docker and podman end so when the fault is theirs, or nothing in the image can be invoked
 OUT_OF_MEMORY = re.compile(r"OutOfMemory|CUDA out of memory|HIP out of memory|\bMemoryError\b")
@@ -18,7 +18,15 @@ KILLED = re.compile(
 NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
 
 
-class Account:
+class StepOutcome(NamedTuple):
+    """How a step has ended, in the vocabulary of docs/protocol.md, section 5; `why` is None of what did not fail."""
+
+    outcome: str
+    why: Optional[str]
+    detail: str  # one line for a person
+
+
+class StepLedger:
     """What was seen of a step, from which its outcome follows."""
 
     def __init__(self, needs_data: bool, is_server: bool = False) -> None:
@@ -31,59 +39,80 @@ class Account:
         self.lines = 0
         self.lost = 0
         self.bytes = 0
-        self.error: Optional[Tuple[str, str]] = None
-        self.failure: Optional[Tuple[str, str]] = None
-        self.cause: Optional[Tuple[str, Optional[str], str]] = None
+        self.error: Optional[Tuple[str, str]] = None  # type and message of an exception that an instrument recorded
+        self.failure: Optional[Tuple[str, str]] = None  # reason and detail of a `fail` line
+        self.cause: Optional[StepOutcome] = None  # of an end that we brought about
         self.return_code: Optional[int] = None
-        self.last_words = ""
-        self.ranks = 0
-        self.finished = 0
-        self.said_abort = False
+        self.last_error_line = ""
+        self.ranks = 0  # processes that said hello on the sink
+        self.finished = 0  # those that sent their final record
+        self.saw_abort = False
         self.out_of_memory = ""  # what the kernel tells of having killed it, or one of its processes
         self.is_contained = False
 
     @property
     def aborted_at_exit(self) -> bool:
         """Whether all of it had been measured when it aborted: every process had sent its final record."""
-        is_abort = self.said_abort or self.return_code == -signal.SIGABRT
+        is_abort = self.saw_abort or self.return_code == -signal.SIGABRT
         is_whole = 0 < self.ranks == self.finished and self.measurements > 0
         return self.cause is None and self.error is None and self.failure is None and is_abort and is_whole
 
-    def outcome(self) -> Tuple[str, Optional[str], str]:
-        """Outcome, why and one line of detail, in the vocabulary of docs/protocol.md, section 5."""
+    def add_rings(self, warmups: int, observations: int, lost: int) -> None:
+        """Count what came through rings."""
+        self.warmups += warmups
+        self.measurements += observations
+        self.records += observations
+        self.lost += lost
+
+    def counts(self) -> Dict[str, int]:
+        """Return what came of the step, by kind."""
+        return {
+            "observations": self.measurements,
+            "warmup": self.warmups,
+            "records": self.records,
+            "lines": self.lines,
+            "bytes": self.bytes,
+            "lost": self.lost,
+        }
+
+    def outcome(self) -> StepOutcome:
+        """Decide how the step has ended; its return code is known, or it was never started."""
         if self.cause is not None:
             return self.cause
-        if self.failure is not None and (self.failure[0] in TELLING or self.return_code == 0):
-            return ("failed", *self.failure)
+        if self.failure is not None and (self.failure[0] in DECISIVE_REASONS or self.return_code == 0):
+            return StepOutcome("failed", *self.failure)
         if self.return_code != 0 and self.aborted_at_exit:
-            return "passed", None, ""
+            return StepOutcome("passed", None, "")
         if self.return_code != 0:
-            return self._abnormal(self.return_code if self.return_code is not None else -1)
+            return StepOutcome("failed", *self._abnormal(self.return_code if self.return_code is not None else -1))
         if self.is_server:
-            return "failed", "exit", "it ended before %s" % ("its client" if self.is_serving else "it was ready")
+            return StepOutcome(
+                "failed", "exit", "it ended before %s" % ("its client" if self.is_serving else "it was ready")
+            )
         if self.needs_data and not self.measurements:
-            return "failed", "no-data", "it ended well but made no observation"
-        return "passed", None, ""
+            return StepOutcome("failed", "no-data", "it ended well but made no observation")
+        return StepOutcome("passed", None, "")
 
-    def _abnormal(self, code: int) -> Tuple[str, Optional[str], str]:
-        said = ": ".join(part for part in self.error if part) if self.error else self.last_words
-        said = said.splitlines()[0][:TAIL_CHARACTERS] if said else ""
-        if OUT_OF_MEMORY.search(said):
-            return "failed", "out-of-memory", said
-        if NO_SPACE.search(said):
-            return "failed", "no-space", said
-        if self.out_of_memory and (code in (-signal.SIGKILL, 128 + signal.SIGKILL) or KILLED.search(said)):
-            return "failed", "out-of-memory", self.out_of_memory
+    def _abnormal(self, code: int) -> Tuple[str, str]:
+        """Return why and detail of a return code that is not 0."""
+        text = ": ".join(part for part in self.error if part) if self.error else self.last_error_line
+        text = text.splitlines()[0][:TAIL_CHARACTERS] if text else ""
+        if OUT_OF_MEMORY.search(text):
+            return "out-of-memory", text
+        if NO_SPACE.search(text):
+            return "no-space", text
+        if self.out_of_memory and (code in (-signal.SIGKILL, 128 + signal.SIGKILL) or KILLED.search(text)):
+            return "out-of-memory", self.out_of_memory
         if code < 0:
             name = signal_name(-code)
             hint = ", perhaps by the kernel for want of memory" if name == "SIGKILL" else ""
-            return "failed", "signal", "ended by %s%s%s" % (name, hint, " after: " + said if said else "")
+            return "signal", "ended by %s%s%s" % (name, hint, " after: " + text if text else "")
         if self.is_contained and code in ENGINE_FAILED and not self.ranks:
-            return "failed", "environment", "its container could not be started: %s" % (said or "no word on stderr")
-        return "failed", "exit", said or "exit code %d without a word on stderr" % code
+            return "environment", "its container could not be started: %s" % (text or "stderr is empty")
+        return "exit", text or "exited with code %d; stderr is empty" % code
 
 
-class KernelKills:
+class OomWatch:
     """Tells the kernel's SIGKILL for want of memory from anybody else's, by what is counted from here on.
 
     A control group of version 2 counts what is killed in those below it, too; one of version 1 only what is killed in itself,
@@ -94,12 +123,12 @@ class KernelKills:
         self._anywhere = oom_kills("/proc/vmstat")
         self._before = {path: oom_kills(path) for path in kill_counters("self")}
 
-    def look_at(self, pid: int) -> None:
+    def note_killed(self, pid: int) -> None:
         """Remembers the control groups of a process that has ended and is not waited for yet: it may have gone into its own."""
         for path in kill_counters(str(pid)):
             self._before.setdefault(path, None)
 
-    def told(self, is_elsewhere: bool) -> str:
+    def describe_kill(self, is_elsewhere: bool) -> str:
         """One line when there was such a kill; `is_elsewhere`: in a container, whose groups are gone and were not ours."""
         anywhere = oom_kills("/proc/vmstat")
         is_possible = self._anywhere is None or anywhere is None or anywhere > self._anywhere

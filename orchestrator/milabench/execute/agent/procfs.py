@@ -85,10 +85,10 @@ def environment_has(pid: int, entry: str) -> bool:
 
 def command_of(process: Process) -> str:
     """The command line of a process, shortened; its name when it has none."""
-    return " ".join(words_of(process.pid))[:100] or process.name
+    return " ".join(argv_of(process.pid))[:100] or process.name
 
 
-def words_of(pid: int) -> List[str]:
+def argv_of(pid: int) -> List[str]:
     """The command line of a process; none of one that is gone."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
@@ -97,7 +97,7 @@ def words_of(pid: int) -> List[str]:
         return []
 
 
-def named(found: List[Process]) -> str:
+def describe_processes(found: List[Process]) -> str:
     """Processes for a person."""
     shown = ["%d (%s)" % (process.pid, command_of(process)) for process in found[:5]]
     return ", ".join(shown) + (" and %d more" % (len(found) - 5) if len(found) > 5 else "")
@@ -156,7 +156,7 @@ def read_text(path: str) -> str:
         return ""
 
 
-def ask_command(*words: str) -> str:
+def command_output(*words: str) -> str:
     """What a vendor's tool prints. Raises OSError when it is not there, SubprocessError when it fails or hangs."""
     done = subprocess.run(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20, check=True

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import math
 import os
 import struct
-from typing import Any, Dict, List, Tuple
+import time
+from typing import Any, Callable, Dict, List, Set, Tuple
 
 
-class Ring:
+class RingReader:
     """Observations that a process leaves in a file, without a system call; they outlive it.
 
     Read with pread, not through a mapping: a program that truncates its file must not kill us by SIGBUS.
@@ -58,7 +60,7 @@ class Ring:
         """Lets go of the file."""
         os.close(self._fd)
 
-    def tell_stop(self) -> None:
+    def request_stop(self) -> None:
         """Writes that the whole group has its observations, where the loop sees it without a system call."""
         try:
             os.pwrite(self._fd, struct.pack("<q", 1), self.STOP_OFFSET)
@@ -176,3 +178,68 @@ class Ring:
                 )
             )
         return "".join(out), len(out), len(out)
+
+
+class StepRings:
+    """The rings of a step's processes, in its folder."""
+
+    def __init__(self, folder: str, message: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._message = message
+        self._rings: List[RingReader] = []
+        self._known: Set[str] = set()
+        self._is_asked_to_stop = False
+        self.warmups = 0
+        self.observations = 0
+        self.lost = 0
+
+    def open(self, name: str, world_size: int = 1) -> None:
+        """Follow a ring; by name, because a container may know the folder under another path."""
+        if name in self._known:
+            return
+        self._known.add(name)
+        try:
+            ring = RingReader(os.path.join(self._folder, name), world_size)
+        except (OSError, ValueError, TypeError, AttributeError, struct.error) as error:
+            self._message("the ring %s cannot be read: %s" % (name, error))
+            return
+        self._rings.append(ring)
+        if self._is_asked_to_stop:
+            ring.request_stop()
+
+    def drain(self, emit: Callable[[bytes, int, Dict[str, Any]], None], final: bool = False) -> bool:
+        """Turn new observations into records; return whether any came. `final`: see RingReader.drain."""
+        has_moved = False
+        for ring in self._rings:
+            if ring.is_done:
+                continue
+            before = ring.head
+            payload, count = ring.drain(time.time(), final)
+            has_moved = has_moved or ring.head != before
+            if count:
+                emit(payload, count, dict(ring.last) if "rate" in ring.last else {})
+        return has_moved
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no more observations can come from the rings that are known."""
+        return all(ring.is_done for ring in self._rings)
+
+    def request_stop(self) -> None:
+        """Let all loops see that their load is needed no longer."""
+        self._is_asked_to_stop = True
+        for ring in self._rings:
+            if not ring.is_done:
+                ring.request_stop()
+
+    def close(self, emit: Callable[[bytes, int, Dict[str, Any]], None]) -> None:
+        """Take what is left, after the end of the step, and sum up."""
+        # A process may have died between making a ring and announcing it.
+        for path in glob.glob(os.path.join(glob.escape(self._folder), "*.ring")):
+            self.open(os.path.basename(path))
+        self.drain(emit, final=True)
+        for ring in self._rings:
+            self.warmups += ring.warmups
+            self.observations += ring.observations
+            self.lost += ring.lost
+            ring.close()

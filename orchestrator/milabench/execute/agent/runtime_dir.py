@@ -19,7 +19,7 @@ def private_folder(run_id: str) -> str:
     writer. A short path: a socket's may have 107 bytes. The file in it is locked as long as we live, which tells others
     whose folder may go.
     """
-    for candidate in folder_places():
+    for candidate in runtime_dir_candidates():
         try:
             room = os.statvfs(candidate)
             if len(candidate) > 60 or room.f_bavail * room.f_frsize < 1 << 25:
@@ -32,10 +32,10 @@ def private_folder(run_id: str) -> str:
             return folder
         except OSError:
             continue
-    raise SystemExit("no place for sockets: none of %s can be written" % ", ".join(folder_places()))
+    raise SystemExit("no place for sockets: none of %s can be written" % ", ".join(runtime_dir_candidates()))
 
 
-def folder_places() -> List[str]:
+def runtime_dir_candidates() -> List[str]:
     """Where agents make their folders, the best first."""
     places = [os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", os.environ.get("TMPDIR", ""), "/tmp"]
     return [place for number, place in enumerate(places) if place and place not in places[:number]]
@@ -43,7 +43,7 @@ def folder_places() -> List[str]:
 
 def remove_dead_folders() -> None:
     """Removes the folders of our user's agents that were killed."""
-    for place in folder_places():
+    for place in runtime_dir_candidates():
         for path in glob.glob(os.path.join(glob.escape(place), "milabench-*", OWNER)):
             try:
                 lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)

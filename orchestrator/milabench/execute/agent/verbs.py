@@ -40,9 +40,9 @@ def main() -> NoReturn:
 
         sys.exit(Agent(arguments.run_id, arguments.grace, arguments.locks, arguments.lease).serve())
     if arguments.verb == "files":
-        from .file_server import Files
+        from .file_server import FileServer
 
-        sys.exit(Files(sys.stdin.buffer, 1).serve())
+        sys.exit(FileServer(sys.stdin.buffer, 1).serve())
     if arguments.verb == "flock":
         from .device_locks import wait_for_locks
 
@@ -52,18 +52,18 @@ def main() -> NoReturn:
 
         answer = facts(arguments.disk)
     elif arguments.verb == "left":
-        from .orphans import left_behind
+        from .orphans import list_orphans
 
-        answer = left_behind(arguments.markers)
+        answer = list_orphans(arguments.markers)
     elif arguments.verb == "link":
-        from .netprobe import link_connect, link_listen
-        from .protocol import said_of
+        from .netprobe import measure_as_connector, measure_as_listener
+        from .protocol import format_oserror
 
         try:
             to = arguments.to
-            answer = link_connect(to[0], int(to[1]), arguments.seconds) if to else link_listen(20.0)
+            answer = measure_as_connector(to[0], int(to[1]), arguments.seconds) if to else measure_as_listener(20.0)
         except OSError as error:
-            answer = {"error": said_of(error)}
+            answer = {"error": format_oserror(error)}
     else:
         from .orphans import sweep
 
