@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from milabench.execute.agent.container import container_name, containers_of
-from milabench.execute.agent.orphans import list_orphans, sweep
+from milabench.execute.agent.orphans import list_orphans, sweep_orphans
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 
@@ -136,7 +136,7 @@ def test_a_sweep_finds_the_containers_that_a_killed_agent_left_and_ends_them(
     assert containers_of([agent.run_id]) == [("docker", f"milabench-{agent.run_id}-s")]
     assert {"pid": 0, "command": f"docker container milabench-{agent.run_id}-s"} in list_orphans([agent.run_id])["left"]
     assert containers_of(["another"]) == []
-    assert sweep([agent.run_id], 5.0)["left"] == []
+    assert sweep_orphans([agent.run_id], 5.0)["left"] == []
     wait_until(lambda: gone(inside))
     assert list_orphans([agent.run_id])["left"] == []
 

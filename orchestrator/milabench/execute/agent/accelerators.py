@@ -11,7 +11,7 @@ from .procfs import command_output
 
 
 def accelerators(absent: Dict[str, str]) -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
-    """The devices, and the versions that belong to all of them; by the vendor's library, else by its command line."""
+    """Return the devices, and the versions that belong to all of them; by the vendor's library, else by its command line."""
     reasons = []
     for ask in (nvidia_by_library, nvidia_by_command, amd_by_command, intel_by_command, habana_by_command):
         try:
@@ -46,7 +46,7 @@ VISIBLE_DEVICES = {
 def visible_devices(
     devices: List[Dict[str, Any]], env: Mapping[str, str]
 ) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
-    """(the devices that programs with this environment may use, in their order, the variables that say so)."""
+    """Return the devices that programs with this environment may use, in their order, and the variables that hide others."""
     arch = devices[0]["arch"] if devices else ""
     hidden = {name: env[name] for name in VISIBLE_DEVICES.get(arch, ()) if name in env}
     if "HIP_VISIBLE_DEVICES" in hidden:
@@ -58,28 +58,28 @@ def visible_devices(
 
 
 def chosen_devices(devices: List[Dict[str, Any]], text: str) -> List[Dict[str, Any]]:
-    """The devices that the value of such a variable names: by number, by UUID or its beginning, or by the UUID of a MIG slice.
+    """Return the devices that the value of such a variable names: by number, UUID or its beginning, or a MIG slice's UUID.
 
     The list ends before the first word that names nothing, as CUDA has it; an empty value means none, `all` and `*` all.
     """
     words = [word.strip() for word in text.rpartition(":")[2].split(",")]
     if words in (["all"], ["*"]):
         return devices
-    found: List[Dict[str, Any]] = []
+    usable: List[Dict[str, Any]] = []
     for word in words:
         device = named_device(devices, word)
         if device is None:
             break
-        if device not in found:
-            found.append(device)
-    if any("slice_of" in device for device in found):
+        if device not in usable:
+            usable.append(device)
+    if any("slice_of" in device for device in usable):
         # Slices of one device share its number, and CUDA knows them by their UUIDs only.
-        found = [dict(device, index=number, visible_as=device["uuid"]) for number, device in enumerate(found)]
-    return found
+        usable = [dict(device, index=number, visible_as=device["uuid"]) for number, device in enumerate(usable)]
+    return usable
 
 
 def named_device(devices: List[Dict[str, Any]], word: str) -> Optional[Dict[str, Any]]:
-    """The device, or slice of one, that a number or a UUID stands for."""
+    """Return the device, or slice of one, that a number or a UUID stands for."""
     number = word.partition(".")[0]  # ZE_AFFINITY_MASK may name a tile: 0.1
     if number.isdigit():
         return devices[int(number)] if int(number) < len(devices) else None
@@ -118,34 +118,34 @@ class Nvml:
             raise OSError("the library is there, the driver is not")
 
     def close(self) -> None:
-        """Lets go of the driver."""
+        """Let go of the driver."""
         self._library.nvmlShutdown()
 
     def text(self, name: str, *arguments: Any) -> Optional[str]:
-        """An answer in a buffer that we give."""
+        """Return an answer in a buffer that we give."""
         buffer = ctypes.create_string_buffer(96)
         if self._call(name, *arguments, buffer, ctypes.c_uint(96)):
             return buffer.value.decode("utf-8", "replace")
         return None
 
     def number(self, name: str, *arguments: Any) -> Optional[int]:
-        """An answer in an unsigned int."""
+        """Return an answer in an unsigned int."""
         value = ctypes.c_uint()
         return value.value if self._call(name, *arguments, ctypes.byref(value)) else None
 
     def pair(self, name: str, *arguments: Any) -> Optional[Tuple[int, int]]:
-        """An answer in two unsigned ints: now, and after the next boot."""
+        """Return an answer in two unsigned ints: now, and after the next boot."""
         now, later = ctypes.c_uint(), ctypes.c_uint()
         return (
             (now.value, later.value) if self._call(name, *arguments, ctypes.byref(now), ctypes.byref(later)) else None
         )
 
     def fill(self, name: str, device: Any, structure: Any) -> Optional[Any]:
-        """The structure, filled."""
+        """Return the structure, filled."""
         return structure if self._call(name, device, ctypes.byref(structure)) else None
 
     def handle(self, index: int) -> Any:
-        """A device, for the other questions. Raises OSError for one that is lost."""
+        """Return a device, for the other questions. Raise OSError for one that is lost."""
         device = ctypes.c_void_p()
         code = self._library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device))
         if code != 0:
@@ -160,32 +160,32 @@ class Nvml:
         return bytes(function(code)).decode("utf-8", "replace")
 
     def slices(self, device: Any) -> List[Dict[str, Any]]:
-        """The MIG slices of a device that is cut up."""
-        found = []
+        """Return the MIG slices of a device that is cut up."""
+        slices = []
         for number in range(self.number("nvmlDeviceGetMaxMigDeviceCount", device) or 0):
             piece = ctypes.c_void_p()
             if self._call("nvmlDeviceGetMigDeviceHandleByIndex", device, ctypes.c_uint(number), ctypes.byref(piece)):
                 memory = self.fill("nvmlDeviceGetMemoryInfo", piece, NvmlMemory())
-                found.append(
+                slices.append(
                     {
                         "uuid": self.text("nvmlDeviceGetUUID", piece),
                         "name": self.text("nvmlDeviceGetName", piece),
                         "memory_mib": memory.total >> 20 if memory else None,
                     }
                 )
-        return found
+        return slices
 
     def processes(self, device: Any) -> Optional[List[Dict[str, Any]]]:
-        """Who computes on a device; a process whose memory the driver hides has None."""
+        """Return who computes on a device; a process whose memory the driver hides has None."""
         room = 512
         count = ctypes.c_uint(room)
-        found = (NvmlProcess * room)()
-        if not self._call("nvmlDeviceGetComputeRunningProcesses_v3", device, ctypes.byref(count), found):
+        table = (NvmlProcess * room)()
+        if not self._call("nvmlDeviceGetComputeRunningProcesses_v3", device, ctypes.byref(count), table):
             return None
         hidden = (1 << 64) - 1
         return [
-            {"pid": one.pid, "memory_mib": None if one.memory == hidden else one.memory >> 20}
-            for one in found[: count.value]
+            {"pid": process.pid, "memory_mib": None if process.memory == hidden else process.memory >> 20}
+            for process in table[: count.value]
         ]
 
     def _call(self, name: str, *arguments: Any) -> bool:
@@ -194,7 +194,7 @@ class Nvml:
 
 
 def nvidia_by_library() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
-    """NVIDIA's devices as NVML numbers them, which is by PCI address."""
+    """Return NVIDIA's devices as NVML numbers them, which is by PCI address."""
     nvml = Nvml()
     try:
         cuda = nvml.number("nvmlSystemGetCudaDriverVersion_v2")
@@ -239,7 +239,7 @@ def _nvidia_device(nvml: Nvml, index: int) -> Dict[str, Any]:
 
 
 def _cell(text: str, kind: Callable[[str], Any]) -> Any:
-    """A value of a vendor's table; None for its many ways to say that there is none."""
+    """Return a value of a vendor's table; None for its many ways to say that there is none."""
     try:
         return kind(text)
     except ValueError:
@@ -247,7 +247,7 @@ def _cell(text: str, kind: Callable[[str], Any]) -> Any:
 
 
 def nvidia_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
-    """NVIDIA's devices as nvidia-smi tells them."""
+    """Return NVIDIA's devices as nvidia-smi tells them."""
     fields = "index,uuid,name,memory.total,driver_version,power.limit,power.default_limit,pci.bus_id,ecc.mode.current"
     devices = []
     for line in command_output("nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits").splitlines():
@@ -270,7 +270,7 @@ def nvidia_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
 
 
 def amd_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
-    """AMD's devices as rocm-smi tells them."""
+    """Return AMD's devices as rocm-smi tells them."""
     options = (
         "--showuniqueid",
         "--showproductname",
@@ -283,16 +283,18 @@ def amd_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
     answer = json.loads(command_output("rocm-smi", *options))
     driver = (answer.get("system") or {}).get("Driver version")
     devices = []
-    for card, said in sorted(answer.items()):
+    for card, card_info in sorted(answer.items()):
         if card.startswith("card"):
             devices.append(
                 {
                     "index": int(card[4:]),
                     "arch": "rocm",
-                    "uuid": said.get("Unique ID"),
-                    "name": said.get("Card Series") or said.get("Card series") or said.get("Device Name"),
-                    "memory_mib": int(said.get("VRAM Total Memory (B)") or 0) >> 20 or None,
-                    "pci": said.get("PCI Bus"),
+                    "uuid": card_info.get("Unique ID"),
+                    "name": card_info.get("Card Series")
+                    or card_info.get("Card series")
+                    or card_info.get("Device Name"),
+                    "memory_mib": int(card_info.get("VRAM Total Memory (B)") or 0) >> 20 or None,
+                    "pci": card_info.get("PCI Bus"),
                     "driver": driver,
                 }
             )
@@ -300,19 +302,19 @@ def amd_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
 
 
 def intel_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
-    """Intel's devices as xpu-smi tells them."""
+    """Return Intel's devices as xpu-smi tells them."""
     devices = []
-    for said in json.loads(command_output("xpu-smi", "discovery", "-j"))["device_list"]:
-        number = str(said["device_id"])
+    for summary in json.loads(command_output("xpu-smi", "discovery", "-j"))["device_list"]:
+        number = str(summary["device_id"])
         more = json.loads(command_output("xpu-smi", "discovery", "-d", number, "-j"))
         devices.append(
             {
                 "index": int(number),
                 "arch": "xpu",
-                "uuid": said.get("uuid"),
-                "name": said.get("device_name"),
+                "uuid": summary.get("uuid"),
+                "name": summary.get("device_name"),
                 "memory_mib": int(more.get("memory_physical_size_byte") or 0) >> 20 or None,
-                "pci": said.get("pci_bdf_address"),
+                "pci": summary.get("pci_bdf_address"),
                 "driver": more.get("driver_version"),
             }
         )
@@ -320,7 +322,7 @@ def intel_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
 
 
 def habana_by_command() -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
-    """Gaudi devices as hl-smi tells them."""
+    """Return Gaudi devices as hl-smi tells them."""
     devices = []
     table = command_output("hl-smi", "-Q", "index,uuid,name,memory.total,driver_version", "-f", "csv,noheader,nounits")
     for line in table.splitlines():

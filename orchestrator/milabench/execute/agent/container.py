@@ -15,15 +15,15 @@ ENGINE_S = 15.0  # a container engine may take so long to answer
 
 
 def container_name(marker: str, step: str, attempt: str) -> str:
-    """What the container of an attempt is called, in the letters that engines allow; `attempt` is empty for the first."""
+    """Return what the container of an attempt is called, in the letters that engines allow; `attempt` is empty for the first."""
     name = "-".join(part for part in (marker, step, attempt) if part)
     return "milabench-" + re.sub(r"[^A-Za-z0-9_.-]", "_", name)
 
 
 def keeps_container(process: Process, markers: List[str]) -> bool:
-    """Whether it is podman's keeper of a container with one of these markers.
+    """Tell whether a process is podman's keeper of a container with one of these markers.
 
-    Podman gives it an environment of its own; of a container that was struck while it was made, it stays for ever, and
+    Podman gives it an environment of its own; of a container whose creation was interrupted, it stays for ever, and
     with it the locks that it inherited.
     """
     if process.name != "conmon":
@@ -41,7 +41,7 @@ def remove_containers(markers: List[str]) -> List[Tuple[str, str]]:
 
 
 def containers_of(markers: List[str]) -> List[Tuple[str, str]]:
-    """Engine and name of the containers with one of these markers; none of an engine that does not answer.
+    """Return engine and name of the containers with one of these markers; none of an engine that does not answer.
 
     Those that do not run are among them: a client that was killed early leaves one that was made and never started.
     """
@@ -56,10 +56,10 @@ def containers_of(markers: List[str]) -> List[Tuple[str, str]]:
     return containers
 
 
-def engine_output(*words: str) -> str:
-    """What a container engine prints; nothing when it fails or hangs."""
+def engine_output(*argv: str) -> str:
+    """Return what a container engine prints; nothing when it fails or hangs."""
     try:
-        return command_output(*words)
+        return command_output(*argv)
     except (OSError, subprocess.SubprocessError):
         return ""
 

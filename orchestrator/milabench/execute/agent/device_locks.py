@@ -1,4 +1,4 @@
-"""DeviceLocks that say which run uses a device."""
+"""Locks that say which run uses a device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .procfs import user_name
 
 
 class DeviceLocks:
-    """FileServer that say who uses a device; held by flock, so that they fall with their holder, however it ends."""
+    """Files that say who uses a device; held by flock, so that they fall with their holder, however it ends."""
 
     def __init__(self, folder: Optional[str], run_id: str) -> None:
         self._given = folder
@@ -27,7 +27,7 @@ class DeviceLocks:
         return list(self._held.values())
 
     def open(self, names: List[str]) -> List[Tuple[str, int]]:
-        """Opens the files of those not yet held, in the order in which everybody takes them. Raises OSError."""
+        """Open the files of those not yet held, in the order in which everybody takes them. Raise OSError."""
         opened: List[Tuple[str, int]] = []
         try:
             for name in sorted(set(names) - set(self._held)):
@@ -39,7 +39,7 @@ class DeviceLocks:
         return opened
 
     def take(self, opened: List[Tuple[str, int]]) -> List[Dict[str, Any]]:
-        """DeviceLocks all of them, or none and says who holds the first that is taken."""
+        """Lock all of them, or none and return who holds the first that is taken."""
         for name, fd in opened:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -52,8 +52,8 @@ class DeviceLocks:
         return []
 
     def keep(self, opened: List[Tuple[str, int]]) -> None:
-        """Notes them, locked by now, as ours, in the files too."""
-        whose = {
+        """Note them, locked by now, as ours, in the files too."""
+        owner = {
             "run": self._run_id,
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -62,19 +62,19 @@ class DeviceLocks:
         }
         for name, fd in opened:
             os.ftruncate(fd, 0)
-            os.pwrite(fd, json.dumps(whose).encode() + b"\n", 0)
+            os.pwrite(fd, json.dumps(owner).encode() + b"\n", 0)
             self._held[name] = fd
 
     def holder(self, name: str, fd: int) -> Dict[str, Any]:
-        """What the holder of a lock wrote about itself."""
+        """Return what the holder of a lock wrote about itself."""
         try:
-            whose = json.loads(os.pread(fd, 4096, 0).decode())
+            owner = json.loads(os.pread(fd, 4096, 0).decode())
         except (OSError, ValueError):
-            whose = {}
-        return dict(whose if isinstance(whose, dict) else {}, name=name)
+            owner = {}
+        return dict(owner if isinstance(owner, dict) else {}, name=name)
 
     def release(self) -> None:
-        """Lets go of all, also where a stray process has inherited the descriptor."""
+        """Let go of all, also where a stray process has inherited the descriptor."""
         for fd in self._held.values():
             fcntl.flock(fd, fcntl.LOCK_UN)
             os.close(fd)
@@ -113,7 +113,7 @@ class DeviceLocks:
 
 
 def wait_for_locks(descriptors: List[int]) -> int:
-    """DeviceLocks descriptors that we share with the agent, however long that takes."""
+    """Lock descriptors that we share with the agent, however long that takes."""
     for fd in descriptors:
         fcntl.flock(fd, fcntl.LOCK_EX)
     return 0

@@ -8,12 +8,12 @@ import shutil
 import stat
 from typing import Any, Dict, List, Set
 
-from .host_facts import facts
+from .host_facts import host_facts
 from .protocol import format_oserror
 
 
 def new_digest(content: bytes = b"") -> Any:
-    """A SHA-256 of these bytes, to which more may be added."""
+    """Return a SHA-256 of these bytes, to which more may be added."""
     import hashlib  # which only files and folders need
 
     return hashlib.sha256(content)
@@ -33,7 +33,7 @@ class FileServer:
         self._answers = answers
 
     def serve(self) -> int:
-        """Works until the end of its input."""
+        """Work until the end of its input."""
         while True:
             line = self._source.readline()
             if not line:
@@ -45,31 +45,31 @@ class FileServer:
                 answer = {"ok": False, "error": format_oserror(error), "errno": error.errno}
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 answer = {"ok": False, "error": "%s: %s" % (type(error).__name__, error)}
-            self._say(dict({"ok": True}, **answer))
+            self._send_answer(dict({"ok": True}, **answer))
             if not answer.get("ok", True):
                 return 1  # what the sender has begun to send cannot be told from its next request
 
-    def _say(self, answer: Dict[str, Any]) -> None:
+    def _send_answer(self, answer: Dict[str, Any]) -> None:
         data = json.dumps(answer).encode() + b"\n"
         while data:
             data = data[os.write(self._answers, data) :]
 
     def do_facts(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """What this machine is."""
-        return {"facts": facts(request.get("disks") or [])}
+        """Return what this machine is."""
+        return {"facts": host_facts(request.get("disks") or [])}
 
     def do_mark(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """Makes an empty file, with the folders above it."""
+        """Make an empty file, with the folders above it."""
         os.makedirs(os.path.dirname(request["path"]), exist_ok=True)
         with open(request["path"], "ab"):
             return {}
 
     def do_look(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """Which of these paths exist."""
+        """Return which of these paths exist."""
         return {"found": [os.path.exists(path) for path in request["paths"]]}
 
     def do_forget(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """Removes files."""
+        """Remove files."""
         for path in request["paths"]:
             try:
                 os.unlink(path)
@@ -78,14 +78,14 @@ class FileServer:
         return {}
 
     def do_link(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """Makes a symbolic link, in one step in the place of an older one."""
+        """Make a symbolic link, in one step in the place of an older one."""
         new = "%s.%d" % (request["path"], os.getpid())
         os.symlink(request["target"], new)
         os.replace(new, request["path"])
         return {}
 
     def do_take(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """Makes a folder like the sender's: `entries` are its links, folders and files, of which what is not here is sent.
+        """Make a folder like the sender's: `entries` are its links, folders and files, of which what is not here is sent.
 
         `[path, "d", mode]`, `[path, "l", target]`, `[path, "f", mode, size, mtime_ns, sha256 or ""]`; without a digest, a
         file with the same size and time is the same. What else is here is removed, unless it is to be kept.
@@ -101,7 +101,7 @@ class FileServer:
             self._prepare(os.path.join(root, path), kind, about)
         need = [(number, entry) for number, entry in enumerate(files) if not self._has(root, entry)]
         offsets = [self._offset(self._part(root, entry), entry[3]) for _, entry in need]
-        self._say({"ok": True, "need": [[number, at] for (number, _), at in zip(need, offsets)]})
+        self._send_answer({"ok": True, "need": [[number, at] for (number, _), at in zip(need, offsets)]})
         for (_, entry), offset in zip(need, offsets):
             self._take_file(root, entry, offset)
         removed = 0 if request.get("keep") else self._remove_others(root, {entry[0] for entry in entries})
@@ -134,28 +134,28 @@ class FileServer:
         path, _, mode, size, mtime_ns, digest = entry
         path = os.path.join(root, path)
         try:
-            found = os.lstat(path)
+            status = os.lstat(path)
         except OSError:
             return False
-        if not stat.S_ISREG(found.st_mode) or found.st_size != size:
+        if not stat.S_ISREG(status.st_mode) or status.st_size != size:
             return False
         if digest:
             same = bool(self._digest_of(path).hexdigest() == digest)
         else:
-            same = bool(found.st_mtime_ns == mtime_ns)
-        if same and stat.S_IMODE(found.st_mode) != mode:
+            same = bool(status.st_mtime_ns == mtime_ns)
+        if same and stat.S_IMODE(status.st_mode) != mode:
             os.chmod(path, mode)
         return same
 
     @staticmethod
     def _digest_of(path: str) -> Any:
-        found = new_digest()
+        digest = new_digest()
         with open(path, "rb") as file:
             while True:
                 piece = file.read(1 << 20)
                 if not piece:
-                    return found
-                found.update(piece)
+                    return digest
+                digest.update(piece)
 
     def _part(self, root: str, entry: List[Any]) -> str:
         name = new_digest(json.dumps([entry[0], entry[3], entry[4], entry[5]]).encode()).hexdigest()[:24]

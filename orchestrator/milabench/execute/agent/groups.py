@@ -128,7 +128,9 @@ class Groups:
     def stragglers(self, step: Step) -> List[str]:
         """Return whom a step waits for at the start barrier; nobody when it does not wait."""
         connections = step.connections
-        if not any(one.is_open and one.is_ready and not one.was_released for one in connections):
+        if not any(
+            connection.is_open and connection.is_ready and not connection.was_released for connection in connections
+        ):
             return []
         late = [other.id for other in self.members(step.group) if not other.is_at_barrier]
         return late or (["steps on other nodes"] if step.is_spread else [])

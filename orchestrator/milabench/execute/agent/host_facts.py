@@ -12,14 +12,14 @@ from .accelerators import accelerators, visible_devices
 from .procfs import read_text, user_name
 
 
-def facts(disks: List[str]) -> Dict[str, Any]:
-    """What this machine is. What cannot be found out is None, with the reason under `absent`."""
+def host_facts(disks: List[str]) -> Dict[str, Any]:
+    """Return what this machine is. What cannot be found out is None, with the reason under `absent`."""
     absent: Dict[str, str] = {}
     memory = memory_info()
-    found, software = accelerators(absent)
-    usable, hidden = visible_devices(found, os.environ)
-    if found and not usable:
-        absent["devices"] = "%s leaves none of %d" % (" ".join("%s=%s" % pair for pair in hidden.items()), len(found))
+    devices, software = accelerators(absent)
+    usable, hidden = visible_devices(devices, os.environ)
+    if devices and not usable:
+        absent["devices"] = "%s leaves none of %d" % (" ".join("%s=%s" % pair for pair in hidden.items()), len(devices))
     return {
         "hostname": socket.gethostname(),
         "addresses": addresses(),
@@ -45,23 +45,23 @@ def facts(disks: List[str]) -> Dict[str, Any]:
 
 
 def addresses() -> List[str]:
-    """The addresses of this machine but for those of the loopback, as the kernel's routing tables list them."""
-    found, last = [], ""
+    """Return the addresses of this machine but for those of the loopback, as the kernel's routing tables list them."""
+    addresses, last = [], ""
     for line in read_text("/proc/net/fib_trie").splitlines():
         words = line.split()
         if len(words) == 2 and words[0] in ("|--", "+--"):
             last = words[1]
-        elif words[:3] == ["/32", "host", "LOCAL"] and not last.startswith("127.") and last not in found:
-            found.append(last)
+        elif words[:3] == ["/32", "host", "LOCAL"] and not last.startswith("127.") and last not in addresses:
+            addresses.append(last)
     for line in read_text("/proc/net/if_inet6").splitlines():
         digits, _, _, scope = line.split()[:4]
         if scope == "00":
-            found.append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
-    return found
+            addresses.append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    return addresses
 
 
 def os_name() -> str:
-    """What the distribution calls itself."""
+    """Return what the distribution calls itself."""
     for line in read_text("/etc/os-release").splitlines():
         if line.startswith("PRETTY_NAME="):
             return line.partition("=")[2].strip('"')
@@ -69,27 +69,27 @@ def os_name() -> str:
 
 
 def memory_info() -> Dict[str, int]:
-    """MiB by the names of /proc/meminfo; the total is what cgroups leave us."""
-    found = {}
+    """Return MiB by the names of /proc/meminfo; the total is what cgroups leave us."""
+    memory = {}
     for line in read_text("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
         if rest.strip().endswith("kB"):
-            found[name] = int(rest.split()[0]) // 1024
+            memory[name] = int(rest.split()[0]) // 1024
     limits = [
         int(text) // (1 << 20)
         for name in ("memory.max", "memory/memory.limit_in_bytes")
         for text in cgroup_files(name)
         if text.isdigit()
     ]
-    if "MemTotal" in found:
-        found["MemTotal"] = min([found["MemTotal"], *limits])
-    return found
+    if "MemTotal" in memory:
+        memory["MemTotal"] = min([memory["MemTotal"], *limits])
+    return memory
 
 
 def cgroup_files(name: str) -> List[str]:
-    """The contents of a control file in our cgroup and all above it; version 1 names start with their controller."""
+    """Return the contents of a control file in our cgroup and all above it; version 1 names start with their controller."""
     controller, _, file = name.rpartition("/")
-    found = []
+    texts = []
     for line in read_text("/proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controller:
@@ -102,16 +102,16 @@ def cgroup_files(name: str) -> List[str]:
             continue
         folder = path.rstrip("/")
         while True:
-            texts = [read_text(base + folder + "/" + file).strip() for base in bases]
-            found += [text for text in texts if text][:1]
+            candidates = [read_text(base + folder + "/" + file).strip() for base in bases]
+            texts += [text for text in candidates if text][:1]
             if not folder:
                 break
             folder = folder.rpartition("/")[0]
-    return found
+    return texts
 
 
 def cpu_info(absent: Dict[str, str]) -> Dict[str, Any]:
-    """The processor: `count` is what affinity and cgroup quotas leave us, at least 1."""
+    """Return the processor: `count` is what affinity and cgroup quotas leave us, at least 1."""
     model, cores, sockets = None, set(), set()
     physical = ""
     for line in read_text("/proc/cpuinfo").splitlines():
@@ -141,28 +141,28 @@ def cpu_info(absent: Dict[str, str]) -> Dict[str, Any]:
 
 
 def cpu_quota() -> Optional[float]:
-    """Processors' worth of time that cgroups allow us; None without a limit."""
-    found = []
+    """Return processors' worth of time that cgroups allow us; None without a limit."""
+    quotas = []
     for text in cgroup_files("cpu.max"):
         quota, _, period = text.partition(" ")
         if quota.isdigit() and period.isdigit():
-            found.append(int(quota) / int(period))
+            quotas.append(int(quota) / int(period))
     periods = cgroup_files("cpu/cpu.cfs_period_us")
     for quota, period in zip(cgroup_files("cpu/cpu.cfs_quota_us"), periods):
         if quota.isdigit() and period.isdigit() and int(period):
-            found.append(int(quota) / int(period))
-    return min(found) if found else None
+            quotas.append(int(quota) / int(period))
+    return min(quotas) if quotas else None
 
 
 def disk_space(path: str, absent: Dict[str, str]) -> Optional[Dict[str, int]]:
-    """MiB free and in all where a path is or would be."""
-    place = os.path.abspath(path)
-    while not os.path.exists(place) and place != "/":
-        place = os.path.dirname(place)
+    """Return MiB free and in all where a path is or would be."""
+    existing = os.path.abspath(path)
+    while not os.path.exists(existing) and existing != "/":
+        existing = os.path.dirname(existing)
     try:
-        room = os.statvfs(place)
+        space = os.statvfs(existing)
     except OSError as error:
         absent["disk." + path] = str(error.strerror)
         return None
-    block = room.f_frsize
-    return {"free_mib": room.f_bavail * block >> 20, "total_mib": room.f_blocks * block >> 20}
+    block = space.f_frsize
+    return {"free_mib": space.f_bavail * block >> 20, "total_mib": space.f_blocks * block >> 20}

@@ -1,4 +1,4 @@
-"""What ends a run's processes when its agent was killed."""
+"""End a run's processes when its agent was killed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import time
 from typing import Optional
 
-from .orphans import sweep
+from .orphans import sweep_orphans
 from .procfs import read_process, read_text
 
 
@@ -21,7 +21,7 @@ class Cgroup:
 
     @classmethod
     def make(cls) -> "Optional[Cgroup]":
-        """A new one below our own; None where we may not."""
+        """Return a new one below our own; None where we may not."""
         for line in read_text("/proc/self/cgroup").splitlines():
             if not line.startswith("0::"):
                 continue
@@ -43,7 +43,7 @@ class Cgroup:
 
     @staticmethod
     def _remove_dead(above: str) -> None:
-        """Removes those that agents left whose guard was killed too; the kernel refuses one that holds a process."""
+        """Remove those that agents left whose guard was killed too; the kernel refuses one that holds a process."""
         for path in glob.glob(glob.escape(above) + "/milabench-*"):
             pid = path.rpartition("-")[2]
             if pid.isdigit() and read_process(int(pid)) is None:
@@ -53,14 +53,14 @@ class Cgroup:
                     pass
 
     def enter(self) -> None:
-        """Puts the calling process in; it stays outside where the kernel refuses."""
+        """Put the calling process in; it stays outside where the kernel refuses."""
         try:
             os.write(self._procs, b"0")
         except OSError:
             pass
 
     def empty(self) -> None:
-        """Kills everything in it, and removes it."""
+        """Kill everything in it, and remove it."""
         try:
             with open(self.folder + "/cgroup.kill", "w") as file:
                 file.write("1")
@@ -76,8 +76,8 @@ class Cgroup:
             time.sleep(0.02)  # nobody tells us that the last has died
 
 
-def start_guard(run_id: str, grace_s: float, cage: Optional[Cgroup]) -> None:
-    """Leaves a process behind that waits for our end, however that comes, and ends what carries the run's marker.
+def start_guard(run_id: str, grace_s: float, cgroup: Optional[Cgroup]) -> None:
+    """Leave a process behind that waits for our end, however that comes, and then ends what carries the run's marker.
 
     It is no child of ours, so that nobody takes it for part of a step.
     """
@@ -97,8 +97,8 @@ def start_guard(run_id: str, grace_s: float, cage: Optional[Cgroup]) -> None:
             os.dup2(null, fd)
         while os.read(reading, 1):
             pass
-        sweep([run_id], grace_s)
-        if cage is not None:
-            cage.empty()
+        sweep_orphans([run_id], grace_s)
+        if cgroup is not None:
+            cgroup.empty()
     finally:
         os._exit(0)

@@ -1,4 +1,4 @@
-"""Bytes of an output pipe as `line` records."""
+"""Decode the bytes of an output pipe into `line` records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LineDecoder:
         return bool(self._pending)
 
     def feed(self, data: bytes, now: float) -> bytes:
-        """The records of the lines that `data` completes."""
+        """Return the records of the lines that `data` completes."""
         parts = (self._pending + data).split(b"\n")
         pending = parts.pop()
         out = []
@@ -49,7 +49,7 @@ class LineDecoder:
         return b"".join(out)
 
     def partial(self, now: float, last: bool = False) -> bytes:
-        """The record of the text that has no end yet; `last` when nothing will follow."""
+        """Return the record of the text that has no end yet; `last` when nothing will follow."""
         text, self._pending = (self._pending, b"") if last else _complete_characters(self._pending)
         if self._updating and not last:
             text = text.rstrip(b"\r") + b"\r"
@@ -71,7 +71,7 @@ def _last_update(text: bytes) -> bytes:
 
 
 def _pieces(data: bytes) -> List[bytes]:
-    """The bytes in pieces of bounded size, cut between characters."""
+    """Return the bytes in pieces of bounded size, cut between characters."""
     pieces = []
     while len(data) > LINE_BYTES:
         piece = _complete_characters(data[:LINE_BYTES])[0]
@@ -81,7 +81,7 @@ def _pieces(data: bytes) -> List[bytes]:
 
 
 def _complete_characters(data: bytes) -> Tuple[bytes, bytes]:
-    """Splits before a UTF-8 character that has only partly arrived."""
+    """Split before a UTF-8 character that has only partly arrived."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 == 0x80:

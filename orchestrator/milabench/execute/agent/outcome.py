@@ -124,7 +124,7 @@ class OomWatch:
         self._before = {path: oom_kills(path) for path in kill_counters("self")}
 
     def note_killed(self, pid: int) -> None:
-        """Remembers the control groups of a process that has ended and is not waited for yet: it may have gone into its own."""
+        """Remember the control groups of a process that has ended and is not waited for yet: it may have gone into its own."""
         for path in kill_counters(str(pid)):
             self._before.setdefault(path, None)
 
@@ -144,22 +144,22 @@ class OomWatch:
 
 
 def kill_counters(pid: str) -> List[str]:
-    """The files that count the kernel's kills for memory in the control groups of a process, of version 1 or 2."""
-    found = []
+    """Return the files that count the kernel's kills for memory in the control groups of a process, of version 1 or 2."""
+    counters = []
     for line in read_text("/proc/%s/cgroup" % pid).splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            places = ["/sys/fs/cgroup%s/memory.events", "/sys/fs/cgroup/unified%s/memory.events"]
+            patterns = ["/sys/fs/cgroup%s/memory.events", "/sys/fs/cgroup/unified%s/memory.events"]
         elif "memory" in controllers.split(","):
-            places = ["/sys/fs/cgroup/memory%s/memory.oom_control"]
+            patterns = ["/sys/fs/cgroup/memory%s/memory.oom_control"]
         else:
             continue
-        found += [place % path.rstrip("/") for place in places if os.path.exists(place % path.rstrip("/"))]
-    return found
+        counters += [pattern % path.rstrip("/") for pattern in patterns if os.path.exists(pattern % path.rstrip("/"))]
+    return counters
 
 
 def oom_kills(path: str) -> Optional[int]:
-    """How often the kernel has killed for memory, by a control group's counter or the machine's; None where it is not told."""
+    """Return a counter of the kernel's kills for memory, a control group's or the machine's; None where it is not counted."""
     for line in read_text(path).splitlines():
         name, _, count = line.partition(" ")
         if name == "oom_kill" and count.strip().isdigit():

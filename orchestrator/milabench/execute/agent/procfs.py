@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
-import glob
 import os
 import resource
 import signal
-import subprocess
 from typing import Dict, List, NamedTuple, Optional, Set
 
 UNKILLABLE_S = 10.0  # a process that survives SIGKILL for so long hangs in the kernel
@@ -24,7 +21,7 @@ class Process(NamedTuple):
     name: str
 
     def signal(self, number: int) -> None:
-        """Signals this very process, not one that has its pid by now."""
+        """Signal this very process, not one that has its pid by now."""
         now = read_process(self.pid)
         if now is not None and now.start == self.start:
             try:
@@ -34,7 +31,7 @@ class Process(NamedTuple):
 
 
 def read_process(pid: int) -> Optional[Process]:
-    """The process with this pid; None when there is none or it is dead but for its parent's knowledge."""
+    """Return the process with this pid; None when there is none or it is dead but for its parent's knowledge."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             head, _, tail = file.read().rpartition(b")")
@@ -49,28 +46,28 @@ def read_process(pid: int) -> Optional[Process]:
 
 
 def processes() -> Dict[int, Process]:
-    """All live processes."""
-    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    return {process.pid: process for process in found if process is not None}
+    """Return all live processes."""
+    table = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {process.pid: process for process in table if process is not None}
 
 
 def descendants(table: Dict[int, Process], roots: Set[int]) -> Set[int]:
-    """The pids below `roots`, without them."""
+    """Return the pids below `roots`, without them."""
     children: Dict[int, List[int]] = {}
     for process in table.values():
         children.setdefault(process.parent, []).append(process.pid)
-    found: Set[int] = set()
+    below: Set[int] = set()
     todo = list(roots)
     while todo:
         for pid in children.get(todo.pop(), ()):
-            if pid not in found:
-                found.add(pid)
+            if pid not in below:
+                below.add(pid)
                 todo.append(pid)
-    return found - roots
+    return below - roots
 
 
 def environment_of(pid: int) -> Set[bytes]:
-    """What a process was started with, each NAME=value."""
+    """Return what a process was started with, each NAME=value."""
     try:
         with open("/proc/%d/environ" % pid, "rb") as file:
             return set(file.read().split(b"\0"))
@@ -79,17 +76,17 @@ def environment_of(pid: int) -> Set[bytes]:
 
 
 def environment_has(pid: int, entry: str) -> bool:
-    """Whether a process was started with this NAME=value."""
+    """Tell whether a process was started with this NAME=value."""
     return os.fsencode(entry) in environment_of(pid)
 
 
 def command_of(process: Process) -> str:
-    """The command line of a process, shortened; its name when it has none."""
+    """Return the command line of a process, shortened; its name when it has none."""
     return " ".join(argv_of(process.pid))[:100] or process.name
 
 
 def argv_of(pid: int) -> List[str]:
-    """The command line of a process; none of one that is gone."""
+    """Return the command line of a process; none of one that is gone."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as file:
             return file.read().rstrip(b"\0").decode("utf-8", "backslashreplace").split("\0")
@@ -97,32 +94,40 @@ def argv_of(pid: int) -> List[str]:
         return []
 
 
-def describe_processes(found: List[Process]) -> str:
-    """Processes for a person."""
-    shown = ["%d (%s)" % (process.pid, command_of(process)) for process in found[:5]]
-    return ", ".join(shown) + (" and %d more" % (len(found) - 5) if len(found) > 5 else "")
+def describe_processes(members: List[Process]) -> str:
+    """Return processes as text for a person."""
+    shown = ["%d (%s)" % (process.pid, command_of(process)) for process in members[:5]]
+    return ", ".join(shown) + (" and %d more" % (len(members) - 5) if len(members) > 5 else "")
 
 
 def holders_of(descriptors: List[int]) -> List[Process]:
-    """Other processes that have the pipes or sockets behind these descriptors open."""
+    """Return other processes that have the pipes or sockets behind these descriptors open."""
     wanted = set()
     for fd in descriptors:
         try:
             wanted.add(os.readlink("/proc/self/fd/%d" % fd))
         except OSError:
             pass
-    found = []
+    holders = []
     for pid, process in processes().items():
         if pid == os.getpid():
             continue
-        for path in glob.glob("/proc/%d/fd/*" % pid):
+        for path in _descriptors_of(pid):
             try:
                 if os.readlink(path) in wanted:
-                    found.append(process)
+                    holders.append(process)
                     break
             except OSError:
                 pass
-    return found
+    return holders
+
+
+def _descriptors_of(pid: int) -> List[str]:
+    folder = "/proc/%d/fd/" % pid
+    try:
+        return [folder + name for name in os.listdir(folder)]
+    except OSError:
+        return []
 
 
 def signal_name(number: int) -> str:
@@ -134,13 +139,15 @@ def signal_name(number: int) -> str:
 
 
 def own_cpu_s() -> float:
-    """CPU seconds that this agent has used."""
+    """Return CPU seconds that this agent has used."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def user_name() -> str:
-    """Who we are; the number where there is no name."""
+    """Return our user's name; the number where there is no name."""
+    import getpass  # brings termios, which no step needs
+
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -148,7 +155,7 @@ def user_name() -> str:
 
 
 def read_text(path: str) -> str:
-    """A small file; empty when it cannot be read."""
+    """Return the text of a small file; empty when it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -156,9 +163,11 @@ def read_text(path: str) -> str:
         return ""
 
 
-def command_output(*words: str) -> str:
-    """What a vendor's tool prints. Raises OSError when it is not there, SubprocessError when it fails or hangs."""
+def command_output(*argv: str) -> str:
+    """Return what a command prints. Raise OSError when it is not there, SubprocessError when it fails or hangs."""
+    import subprocess
+
     done = subprocess.run(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20, check=True
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20, check=True
     )
     return done.stdout.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Observations that a process leaves in shared memory, as `data` records."""
+"""Turn observations that a process leaves in shared memory into `data` records."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ class RingReader:
         self._rank = ',"rank":%d' % meta.get("rank", 0) if world_size > 1 else ""
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Let go of the file."""
         os.close(self._fd)
 
     def request_stop(self) -> None:
-        """Writes that the whole group has its observations, where the loop sees it without a system call."""
+        """Write that the whole group has its observations, where the loop sees it without a system call."""
         try:
             os.pwrite(self._fd, struct.pack("<q", 1), self.STOP_OFFSET)
         except OSError:
             pass  # it goes on until its own end
 
     def drain(self, now: float, final: bool = False) -> Tuple[bytes, int]:
-        """The records that became complete since the last call, and how many.
+        """Return the records that became complete since the last call, and how many.
 
         `final`: the writer is dead, so a device time that is still missing will not come; the host clock counts then.
         """

@@ -9,11 +9,11 @@ import os
 import shutil
 from typing import List
 
-OWNER = "agent.json"
+LOCK_FILE = "agent.json"
 
 
-def private_folder(run_id: str) -> str:
-    """A new folder for sinks and rings that only we can enter.
+def make_runtime_dir(run_id: str) -> str:
+    """Return a new folder for sinks and rings that only we can enter.
 
     In memory where possible: a ring's page on a disk is write-protected while it is written back, which stalls its
     writer. A short path: a socket's may have 107 bytes. The file in it is locked as long as we live, which tells others
@@ -21,30 +21,32 @@ def private_folder(run_id: str) -> str:
     """
     for candidate in runtime_dir_candidates():
         try:
-            room = os.statvfs(candidate)
-            if len(candidate) > 60 or room.f_bavail * room.f_frsize < 1 << 25:
+            space = os.statvfs(candidate)
+            if len(candidate) > 60 or space.f_bavail * space.f_frsize < 1 << 25:
                 continue
             folder = os.path.join(candidate, "milabench-" + os.urandom(6).hex())
             os.mkdir(folder, 0o700)
-            lock = os.open(os.path.join(folder, OWNER), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(os.path.join(folder, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
             os.write(lock, json.dumps({"run": run_id, "pid": os.getpid()}).encode())
             return folder
         except OSError:
             continue
-    raise SystemExit("no place for sockets: none of %s can be written" % ", ".join(runtime_dir_candidates()))
+    raise SystemExit("no folder for sockets: none of %s can be written" % ", ".join(runtime_dir_candidates()))
 
 
 def runtime_dir_candidates() -> List[str]:
-    """Where agents make their folders, the best first."""
-    places = [os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", os.environ.get("TMPDIR", ""), "/tmp"]
-    return [place for number, place in enumerate(places) if place and place not in places[:number]]
+    """Return where agents make their folders, the best first."""
+    candidates = [os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm", os.environ.get("TMPDIR", ""), "/tmp"]
+    return [
+        candidate for number, candidate in enumerate(candidates) if candidate and candidate not in candidates[:number]
+    ]
 
 
-def remove_dead_folders() -> None:
-    """Removes the folders of our user's agents that were killed."""
-    for place in runtime_dir_candidates():
-        for path in glob.glob(os.path.join(glob.escape(place), "milabench-*", OWNER)):
+def remove_dead_runtime_dirs() -> None:
+    """Remove the folders of our user's agents that were killed."""
+    for candidate in runtime_dir_candidates():
+        for path in glob.glob(os.path.join(glob.escape(candidate), "milabench-*", LOCK_FILE)):
             try:
                 lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             except OSError:

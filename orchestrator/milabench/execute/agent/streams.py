@@ -84,26 +84,26 @@ class Source:
         return False
 
     def arm(self) -> None:
-        """Asks to be woken."""
+        """Ask to be woken."""
         if self.is_open and not self._armed and not self.owner.loop.is_paused:
             self.owner.loop.on_readable(self.fd, self.ready)
             self._armed = True
 
     def disarm(self) -> None:
-        """Asks not to be woken."""
+        """Ask not to be woken."""
         if self._armed:
             self.owner.loop.forget(self.fd)
             self._armed = False
 
     def close(self) -> None:
-        """Lets go of the descriptor."""
+        """Let go of the descriptor."""
         if self.is_open:
             self.disarm()
             self.is_open = False
             self._close()
 
     def ready(self, _: int) -> None:
-        """Reads once, then rests."""
+        """Read once, then rest."""
         if self.is_open and self._armed:
             size = self.read()
             if self.is_open and size and not self.owner.is_ending:
@@ -123,13 +123,13 @@ class Source:
                 self.owner.schedule_gathering()
 
     def read_rest(self) -> None:
-        """Reads what is there now, without waiting for more; not for ever, should somebody go on writing."""
+        """Read what is there now, without waiting for more; not for ever, should somebody go on writing."""
         for _ in range(256):
             if not self.is_open or not self.read():
                 break
 
     def read(self) -> int:
-        """Takes one piece; its size, 0 when there was none now. Closes itself at the end."""
+        """Take one piece; return its size, 0 when there was none now. Close at the end."""
         raise NotImplementedError
 
     def _close(self) -> None:
@@ -217,7 +217,7 @@ class Connection(Source):
         return self.role == "monitor"
 
     def send(self, message: Dict[str, Any]) -> None:
-        """Sends one line; a process that has gone or never reads misses it."""
+        """Send one line; a process that has gone or never reads misses it."""
         try:
             self._socket.send(json.dumps(message).encode() + b"\n", socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
         except OSError:
@@ -247,7 +247,7 @@ class Connection(Source):
         return len(data)
 
     def _accept(self, whole: bytes) -> None:
-        """Stamps and forwards whole lines. The usual case, nothing but records, is a few scans by the C library."""
+        """Stamp and forward whole lines. The usual case, nothing but records, is a few scans by the C library."""
         if FINAL_RECORD in whole and not self.is_monitor and not self._is_finished:
             self._is_finished = True
             self.owner.ledger.finished += 1
@@ -274,7 +274,7 @@ class Connection(Source):
         self.owner.frames.emit("rec", b"".join(records))
 
     def _inspect(self, lines: List[bytes]) -> None:
-        """Notes errors, and measurements until there is one. A quote inside a string is escaped: `"rate":` is a key."""
+        """Note errors, and measurements until there is one. A quote inside a string is escaped: `"rate":` is a key."""
         ledger = self.owner.ledger
         for line in lines:
             kind = EVENT_NAME.match(line)

@@ -23,7 +23,7 @@ from .kill_guard import Cgroup, start_guard
 from .outcome import StepOutcome
 from .procfs import Process, descendants, environment_has, own_cpu_s, processes, signal_name
 from .protocol import STEP_MARKER, VERSION, Outbox, format_oserror
-from .runtime_dir import private_folder, remove_dead_folders
+from .runtime_dir import make_runtime_dir, remove_dead_runtime_dirs
 from .step import Step
 
 DRAIN_S = 1.0  # rings
@@ -53,8 +53,8 @@ class Agent:
         self.locks = DeviceLocks(lock_folder, run_id)
         self.steps: Dict[str, Step] = {}
         self.groups = Groups(self.steps, self.loop, self._start_monitor)
-        remove_dead_folders()
-        self.folder = private_folder(run_id)
+        remove_dead_runtime_dirs()
+        self.folder = make_runtime_dir(run_id)
         self._lease_s = lease_s
         self._last_request = time.monotonic()
         self._cgroup: Optional[Cgroup] = None
@@ -243,7 +243,7 @@ class Agent:
         assert self._lease_s is not None
         left = self._last_request + self._lease_s - time.monotonic()
         if left <= 0:
-            self.leave("nothing was heard from the orchestrator for %g s" % self._lease_s, "lost-node")
+            self.leave("nothing was heard from the control plane for %g s" % self._lease_s, "lost-node")
         else:
             self.loop.timers.after(left, self._check_lease)
 
@@ -256,7 +256,7 @@ class Agent:
             data = b""
         if not data:
             self.loop.forget(0)
-            self.leave("the orchestrator is gone")
+            self.leave("the control plane is gone")
             return
         self._last_request = time.monotonic()
         *lines, self._request_bytes = (self._request_bytes + data).split(b"\n")
@@ -301,7 +301,7 @@ class Agent:
             self.locks.release()
             return {}
         if verb in ("facts", "sweep"):
-            self._ask_helper(request)
+            self._run_verb(request)
             return None
         if verb == "release":
             self.groups.allow(request["group"])
@@ -369,15 +369,15 @@ class Agent:
                 self.reply(request.get("id"), {"ok": False, "error": "held", "holders": holders})
 
         descriptors = [fd for _, fd in opened]
-        self._ask_ourselves(["flock", *map(str, descriptors)], taken, descriptors)
+        self._run_self(["flock", *map(str, descriptors)], taken, descriptors)
         return None
 
-    def _ask_helper(self, request: Dict[str, Any]) -> None:
-        """Asks in a process of its own: a driver that hangs must not hang the supervision."""
+    def _run_verb(self, request: Dict[str, Any]) -> None:
+        """Ask in a process of its own: a driver that hangs must not hang the supervision."""
         if request["verb"] == "facts":
-            words = ["facts", *(word for path in request.get("disk") or () for word in ("--disk", path))]
+            argv = ["facts", *(word for path in request.get("disk") or () for word in ("--disk", path))]
         else:
-            words = ["sweep", request["marker"], "--grace", str(request.get("grace_s", self.grace_s))]
+            argv = ["sweep", request["marker"], "--grace", str(request.get("grace_s", self.grace_s))]
 
         def answered(code: int, output: bytes) -> None:
             try:
@@ -386,12 +386,12 @@ class Agent:
                 answer = {"ok": False, "error": "%s failed (%d)" % (request["verb"], code)}
             self.reply(request.get("id"), answer)
 
-        self._ask_ourselves(words, answered)
+        self._run_self(argv, answered)
 
-    def _ask_ourselves(
-        self, words: List[str], done: Callable[[int, bytes], None], descriptors: Optional[List[int]] = None
+    def _run_self(
+        self, argv: List[str], done: Callable[[int, bytes], None], descriptors: Optional[List[int]] = None
     ) -> None:
-        self.start_helper([sys.executable, "-I", "-S", PROGRAM, *words], done, descriptors)
+        self.start_helper([sys.executable, "-I", "-S", PROGRAM, *argv], done, descriptors)
 
     def start_helper(
         self,
@@ -400,7 +400,7 @@ class Agent:
         descriptors: Optional[List[int]] = None,
         env: Optional[Dict[str, str]] = None,
     ) -> int:
-        """Starts a command that is of no step; its pid. `done` is told its exit code and what it printed."""
+        """Start a command that is of no step; return its pid. `done` is called with its exit code and what it printed."""
         process = subprocess.Popen(
             command,
             env=env,
@@ -475,7 +475,7 @@ class Agent:
         return self.groups.stragglers(step)
 
     def schedule_drain(self) -> None:
-        """Rings are read once a second, all in one waking."""
+        """Drain the rings once a second, all in one waking."""
         if self._draining is None:
             self._draining = self.loop.timers.after(DRAIN_S - time.monotonic() % DRAIN_S, self._drain)
 
@@ -507,7 +507,7 @@ class Agent:
             self._ports.pop(step.group, None)
 
     def leave(self, reason: str, why: Optional[str] = None) -> None:
-        """Ends everything, in steps; asked twice, at once. With `why` the steps have failed, else they are cancelled."""
+        """End everything, in steps; asked twice, at once. With `why` the steps have failed, else they are cancelled."""
         grace = 0.0 if self._is_leaving else None
         self._is_leaving = True
         for step in list(self.steps.values()):
@@ -515,7 +515,7 @@ class Agent:
 
 
 def free_port() -> int:
-    """A port that is free at this moment on every address of this machine."""
+    """Return a port that is free at this moment on every address of this machine."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])
