@@ -19,7 +19,7 @@ import pytest
 from tests.processes import CEILING_S, is_gone, until
 
 ROOT = Path(__file__).resolve().parents[2]
-AGENT = ROOT / "orchestrator" / "milabench" / "execute" / "agent.py"
+AGENT = ROOT / "orchestrator" / "milabench" / "execute" / "agent" / "__main__.py"
 PROGRAMS = ROOT / "tests" / "programs"
 
 
@@ -151,31 +151,25 @@ class Agent:
 
 
 def old_python() -> str | None:
-    """An interpreter of the oldest version that an agent must run on."""
-    for candidate in (shutil.which("python3.8"), *_pyenv_interpreters()):
-        if candidate is None:
-            continue
-        probe = [candidate, "-c", "import sys; sys.exit(sys.version_info[:2] != (3, 8))"]
-        if subprocess.run(probe, stderr=subprocess.DEVNULL, check=False).returncode == 0:
-            return candidate
+    """The interpreter of the oldest version on this machine that an agent must run on, older than the control plane's."""
+    for minor in (8, 9, 10):
+        for candidate in (shutil.which(f"python3.{minor}"), *_pyenv_interpreters(minor)):
+            if candidate is None:
+                continue
+            # A pyenv shim exists for versions that are not chosen, and fails.
+            probe = [candidate, "-c", f"import sys; sys.exit(sys.version_info[:2] != (3, {minor}))"]
+            if subprocess.run(probe, stderr=subprocess.DEVNULL, check=False).returncode == 0:
+                return candidate
     return None
 
 
-def _pyenv_interpreters() -> list[str]:
+def _pyenv_interpreters(minor: int) -> list[str]:
     pyenv = shutil.which("pyenv")
     if pyenv is None:
         return []
     asked = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=False)
-    return [str(path) for path in sorted(Path(asked.stdout.strip() or "/nonexistent").glob("versions/3.8*/bin/python"))]
-
-
-@pytest.fixture(scope="session")
-def python_3_8() -> str:
-    """The oldest supported interpreter."""
-    found = old_python()
-    if found is None:
-        pytest.skip("no Python 3.8 on this machine (PATH, pyenv)")
-    return found
+    root = Path(asked.stdout.strip() or "/nonexistent")
+    return [str(path) for path in sorted(root.glob(f"versions/3.{minor}.*/bin/python"))]
 
 
 @pytest.fixture(scope="session")

@@ -162,7 +162,7 @@ class Case:
         """One process of a kind; none where there is none at this moment, and for the orchestrator, which is known."""
         found = {
             "orchestrator": lambda _: False,
-            "agent": lambda command: "agent.py" in command and "serve" in command,
+            "agent": lambda command: "execute/agent/" in command and "serve" in command,
             "step": lambda command: command.startswith("/bin/sh -c"),
             "monitor": lambda command: "benchmate.monitors" in command,
         }[target]

@@ -111,7 +111,7 @@ def test_a_lost_node_fails_its_step_only_and_keeps_nothing(hosts: Hosts, how: st
     assert isinstance(first, Failed)
     assert first.why == "lost-node"
     if how == "lease":
-        assert "nothing was heard from the orchestrator" in first.detail
+        assert "nothing was heard from the control plane" in first.detail
     until(lambda: gone(mark), "nothing is left")
 
 

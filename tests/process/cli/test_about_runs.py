@@ -183,7 +183,9 @@ def test_cleanup_ends_what_a_dead_run_left_and_only_that(
         with going(environ, tmp_path) as process:
             said = milabench("cleanup")
             assert "no run below this base left a process" in said.err  # one that lives is no leftover
-            (agent,) = [pid for pid in carrying(environ) if b"agent.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+            (agent,) = [
+                pid for pid in carrying(environ) if b"execute/agent/" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            ]
             os.kill(agent, signal.SIGSTOP)
             process.kill()
             process.wait(CEILING_S)
