@@ -96,7 +96,7 @@ def record(
 ) -> rundir.Run:
     """Write the run below `base` and open it."""
     times = iter(float(second) for second in range(10_000))
-    writer = rundir.create(base, name, NOON, clock=lambda: next(times))
+    writer = rundir.create_run(base, name, NOON, clock=lambda: next(times))
     plan = {"steps": [step.planned() for step in steps], "skipped": list(skipped)}
     files = {step.id: step.id for step in steps}
     told: dict[str, Any] = {"phase": "run", "name": name, "version": "2.0.0", "system": SYSTEM}

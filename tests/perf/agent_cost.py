@@ -17,9 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from milabench.events.rundir import create  # noqa: E402
-from milabench.execute.engine import Done, execute  # noqa: E402
-from milabench.execute.nodes import local_node  # noqa: E402
+from milabench.events.rundir import create_run  # noqa: E402
+from milabench.execute.agent_client import local_node  # noqa: E402
+from milabench.execute.engine import ExecutionResult, execute  # noqa: E402
 from milabench.plan.model import Plan, Step  # noqa: E402
 
 PROGRAMS = ROOT / "tests" / "programs"
@@ -32,8 +32,8 @@ def step(name: str, *argv: object, env: dict[str, str] | None = None) -> Step:
     return Step(id=name, bench=name, phase="run", argv=words, env=env, needs_data=False)
 
 
-async def carried_out(base: Path, *steps: Step) -> Done:
-    writer = create(base, "cost", datetime.now())
+async def carried_out(base: Path, *steps: Step) -> ExecutionResult:
+    writer = create_run(base, "cost", datetime.now())
     async with local_node(f"cost-{time.monotonic_ns()}") as node:
         done = await execute(Plan(phase="run", steps=steps), {"local": node}, writer, lambda _: None)
     writer.close()

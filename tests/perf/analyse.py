@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from milabench.events.rundir import RunWriter, create  # noqa: E402
+from milabench.events.rundir import RunWriter, create_run  # noqa: E402
 from milabench.events.wire import dump  # noqa: E402
 
 NOON = datetime(2026, 3, 14, 12)
@@ -120,7 +120,7 @@ def cost(module: str, *argv: str) -> Cost:
 
 def run_of(base: Path, name: str, *, records: int, benchmarks: int, launches: int = 1, seed: int = 1) -> Path:
     """A run directory as `milabench run` leaves it, with so many observations in it."""
-    writer = create(base, name, NOON)
+    writer = create_run(base, name, NOON)
     steps = [(f"bench{bench}", launch) for bench in range(benchmarks) for launch in range(launches)]
     ids = {(bench, launch): f"{bench}.D0.R{launch}" for bench, launch in steps}
     planned = [

@@ -29,12 +29,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from milabench.events.attempts import attempts  # noqa: E402
-from milabench.events.rundir import RunWriter, create, open_run, stems  # noqa: E402
+from milabench.events.rundir import RunWriter, create_run, open_run, stems  # noqa: E402
+from milabench.execute.agent_client import local_node  # noqa: E402
 from milabench.execute.api import Started  # noqa: E402
-from milabench.execute.engine import Done, execute  # noqa: E402
-from milabench.execute.nodes import local_node  # noqa: E402
+from milabench.execute.engine import ExecutionResult, execute  # noqa: E402
 from milabench.plan.model import Plan, Step  # noqa: E402
-from milabench.plan.resume import left  # noqa: E402
+from milabench.plan.subset import remaining_plan  # noqa: E402
 
 PROCESSES = 8
 RECORDS = 100_000  # of each process
@@ -84,7 +84,9 @@ def step(name: str, *argv: object, env: Mapping[str, str] | None = None, group: 
     return Step(id=name, bench=name, phase="run", argv=words, env=env, needs_data=False, group=group)
 
 
-async def carried_out(writer: RunWriter, *steps: Step, tell: Callable[[Any], object] = lambda _: None) -> Done:
+async def carried_out(
+    writer: RunWriter, *steps: Step, tell: Callable[[Any], object] = lambda _: None
+) -> ExecutionResult:
     async with local_node(f"ingest-{time.monotonic_ns()}") as node:
         return await execute(Plan(phase="run", steps=steps), {"local": node}, writer, tell)
 
@@ -103,7 +105,7 @@ def read_back(path: Path) -> list[list[int]]:
 
 def ours(base: Path) -> float:
     """Records a second, from the moment at which all may write until all is on disk."""
-    writer = create(base, "ours", datetime.now())
+    writer = create_run(base, "ours", datetime.now())
     start = time.time() + PREPARING_S
     words = (sys.executable, "-S", "-c", STARTER, WRITER, PROCESSES, RECORDS, BATCH)
     done = asyncio.run(carried_out(writer, step("many", *words, env={"START": str(start)})))
@@ -148,7 +150,7 @@ def voirs(base: Path) -> float:
 
 def large_records(base: Path) -> None:
     """Records of 1 MB from 4 processes."""
-    writer = create(base, "large", datetime.now())
+    writer = create_run(base, "large", datetime.now())
     program = ROOT / "tests" / "programs" / "sink.py"
     done = asyncio.run(carried_out(writer, step("large", sys.executable, "-S", program, "children", 4, 20, 1_000_000)))
     writer.close()
@@ -191,7 +193,7 @@ def around_one_second(base: Path) -> None:
 
 def together(base: Path) -> None:
     """How far apart the processes of eight instances of a group start."""
-    writer = create(base, "together", datetime.now())
+    writer = create_run(base, "together", datetime.now())
     told: list[Any] = []
     clock = "import time; print(time.time())"
     steps = [step(f"i{number}", sys.executable, "-S", "-c", clock, group="g") for number in range(8)]
@@ -209,7 +211,7 @@ def long_journal(base: Path, count: int = 100_000) -> None:
     """A run of many steps that was cut off at its last one, read, and what is left decided."""
     steps = [replace(step(f"b{i}.D0", "true", group=f"b{i}"), env={}) for i in range(count)]
     plan = Plan(phase="run", steps=tuple(steps))
-    writer = create(base, "long", datetime.now())
+    writer = create_run(base, "long", datetime.now())
     writer.write_manifest({"phase": "run", "plan": plan.to_json(), "files": stems(plan.steps)})
     entries = [{"step": each.id, "attempt": 1, "state": "planned", "node": "local"} for each in steps]
     for each in steps[:-1]:
@@ -221,7 +223,7 @@ def long_journal(base: Path, count: int = 100_000) -> None:
     run = open_run(writer.path)
     tried = attempts(run.journal)
     passed = frozenset(name for name in run.files if any(each.outcome == "passed" for each in tried.get(name, ())))
-    rest = left(plan, passed)
+    rest = remaining_plan(plan, passed)
     took = time.monotonic() - began
     assert [each.id for each in rest.steps] == [steps[-1].id]
     print(f"a run of {count:,} steps: read, and its rest decided, in {took:.2f} s")

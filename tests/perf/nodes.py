@@ -23,9 +23,9 @@ from typing import Any
 
 import asyncssh
 
-from milabench.events.rundir import create
-from milabench.execute.engine import Settings, execute
-from milabench.execute.machine import Machine, remote_node
+from milabench.events.rundir import create_run
+from milabench.execute.engine import ExecutionSettings, execute
+from milabench.execute.remote_host import RemoteHost, remote_node
 from milabench.execute.ssh import Address
 from milabench.plan.model import Plan, Step
 
@@ -106,16 +106,16 @@ async def run_on_all(
 ) -> tuple[float, float, float, int]:
     """Seconds until all had run a trivial step, memory then, our CPU share while steps ran, and records that were written."""
     before, began = resident_mib(), time.monotonic()
-    machines = [Machine(address) for address in addresses]
+    machines = [RemoteHost(address) for address in addresses]
     nodes = {each.name: remote_node(each, "perf") for each in machines}
     await asyncio.gather(*(node.open() for node in nodes.values()))
-    writer = create(base, "perf", datetime.now())
-    await execute(plan(addresses, "trivial", 0, 0), nodes, writer, lambda _: None, Settings())
+    writer = create_run(base, "perf", datetime.now())
+    await execute(plan(addresses, "trivial", 0, 0), nodes, writer, lambda _: None, ExecutionSettings())
     took = time.monotonic() - began
     gc.collect()
     memory = resident_mib() - before
     cpu, began = time.process_time(), time.monotonic()
-    await execute(plan(addresses, "long", seconds, rate), nodes, writer, lambda _: None, Settings())
+    await execute(plan(addresses, "long", seconds, rate), nodes, writer, lambda _: None, ExecutionSettings())
     share = (time.process_time() - cpu) / (time.monotonic() - began)
     await asyncio.gather(*(node.close() for node in nodes.values()))
     await asyncio.gather(*(machine.close() for machine in machines))

@@ -94,21 +94,23 @@ def planned(path: Path) -> dict[str, Any]:
     from milabench.bench.api import Benchmark
     from milabench.config.read import read_suite
     from milabench.facts.model import Device, Node, SystemFacts
-    from milabench.plan.circumstances import Circumstances, Ready
+    from milabench.plan.context import PlanContext, ResolvedBenchmark
     from milabench.plan.dirs import dirs_under
     from milabench.plan.profile import PROFILES
     from milabench.plan.run import plan_run
 
     suite = read_suite([path], env={}, detected_arch="cuda")
     node = Node(cpu_count=8, devices=(Device(index=0, uuid="0", name="accelerator", arch="cuda"),))
-    where = Circumstances(
+    where = PlanContext(
         facts=SystemFacts(arch="cuda", nodes=(node,)),
         system=suite.system,
         dirs=dirs_under("/base", {}),
         profile=PROFILES["quick"],
     )
     program = Benchmark(script="main.py")
-    benches = [Ready(config=bench, folder="/folder", declared=program) for bench in suite.benchmarks.values()]
+    benches = [
+        ResolvedBenchmark(config=bench, folder="/folder", declared=program) for bench in suite.benchmarks.values()
+    ]
     started = time.process_time()
     plan = plan_run(benches, where)
     made = time.process_time()

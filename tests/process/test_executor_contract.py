@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from milabench.execute.api import Cancelled, Executor, Failed, Frame, Order, Passed, Progress, Started, Waiting
+from milabench.execute.agent_client import local_node
+from milabench.execute.api import Cancelled, Executor, Failed, Frame, Passed, Progress, Started, StepRequest, Waiting
 from milabench.execute.fake import FakeLocks, FakeNode
-from milabench.execute.nodes import local_node
 from milabench.plan.model import Step
 
 Make = Callable[[], Executor]
@@ -29,8 +29,8 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
     yield agent if request.param == "agent" else (lambda: FakeNode(locks=locks))
 
 
-def order(*argv: str, step: str = "s") -> Order:
-    return Order(step=Step(id=step, bench="b", phase="run", argv=argv, needs_data=False), grace_s=0.5)
+def order(*argv: str, step: str = "s") -> StepRequest:
+    return StepRequest(step=Step(id=step, bench="b", phase="run", argv=argv, needs_data=False), grace_s=0.5)
 
 
 def using(make: Make, work: Callable[[Executor], Awaitable[Any]]) -> Any:

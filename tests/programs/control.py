@@ -4,11 +4,11 @@ import json, sys
 from datetime import datetime
 from pathlib import Path
 
-from milabench.events.rundir import create
+from milabench.events.rundir import create_run
 from milabench.execute.api import Ended, Frame, Notice, Started, Waiting
-from milabench.execute.engine import Settings, execute, name_of
-from milabench.execute.interrupts import Interrupts, run_held
-from milabench.execute.nodes import local_node
+from milabench.execute.engine import ExecutionSettings, execute, outcome_name
+from milabench.execute.interrupts import Interrupts, run_deferring_signals
+from milabench.execute.agent_client import local_node
 from milabench.plan.model import Plan, Step
 
 
@@ -24,7 +24,7 @@ def progress(thing):
             tell("line", thing.step, json.loads(line)["data"].rstrip("\n"))
     elif isinstance(thing, Ended):
         why = getattr(thing.outcome, "why", "-")
-        tell("ended", thing.step, name_of(thing.outcome), why, getattr(thing.outcome, "detail", ""))
+        tell("ended", thing.step, outcome_name(thing.outcome), why, getattr(thing.outcome, "detail", ""))
     elif isinstance(thing, Notice):
         tell("notice", thing.text)
     elif isinstance(thing, Waiting):
@@ -32,16 +32,16 @@ def progress(thing):
 
 
 async def main(base, run_id, steps, settings):
-    writer = create(Path(base), "test", datetime.now())
+    writer = create_run(Path(base), "test", datetime.now())
     tell("run", writer.path)
     plan = Plan(phase="run", steps=tuple(Step(bench="b", phase="run", needs_data=False, **step) for step in steps))
     locks = settings.pop("lock_folder", None)
     async with local_node(run_id, grace_s=settings["grace_s"], locks=Path(locks) if locks else None) as node:
         await node.cpu_s()
         tell("agent", node._link.hello["pid"], node._link.hello["folder"])
-        done = await execute(plan, {"local": node}, writer, progress, Settings(**settings))
+        done = await execute(plan, {"local": node}, writer, progress, ExecutionSettings(**settings))
     tell("done", "interrupted" if done.interrupted else "finished", json.dumps(done.overhead.to_json()))
 
 
 Interrupts().take_over()
-run_held(lambda: main(*json.loads(sys.argv[1])))
+run_deferring_signals(lambda: main(*json.loads(sys.argv[1])))

@@ -4,18 +4,18 @@ import os, subprocess, sys, threading, time
 from pathlib import Path
 
 from milabench.errors import MilabenchError
-from milabench.execute.detach import Parted, part
-from milabench.execute.interrupts import Asked, Interrupts
+from milabench.execute.detach import DetachedProcess, fork_detached
+from milabench.execute.interrupts import InterruptRequested, Interrupts
 
 folder = Path(sys.argv[1])
 Interrupts().take_over()
 if "threads" in sys.argv:
     threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
 try:
-    side = part()
+    side = fork_detached()
 except MilabenchError as error:
     sys.exit(str(error))
-if isinstance(side, Parted):
+if isinstance(side, DetachedProcess):
     print(side.run, side.code)
     sys.exit(0)
 try:
@@ -29,5 +29,5 @@ try:
     print("said alone", file=sys.stderr)
     subprocess.run(["sh", "-c", "echo said by another >&2"], check=True)
     (folder / "done").touch()
-except Asked:
+except InterruptRequested:
     sys.exit(130)

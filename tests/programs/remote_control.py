@@ -5,12 +5,12 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from milabench.events.rundir import create
+from milabench.events.rundir import create_run
 from milabench.execute.api import Ended, Frame, Started
-from milabench.execute.engine import Settings, execute, name_of
-from milabench.execute.interrupts import Interrupts, run_held
-from milabench.execute.machine import Machine, remote_node
-from milabench.execute.runlock import this_orchestrator
+from milabench.execute.engine import ExecutionSettings, execute, outcome_name
+from milabench.execute.interrupts import Interrupts, run_deferring_signals
+from milabench.execute.remote_host import RemoteHost, remote_node
+from milabench.execute.run_lock import this_orchestrator
 from milabench.execute.ssh import Address
 from milabench.plan.model import Plan, Step
 
@@ -29,16 +29,16 @@ def progress(thing):
         tell(
             "ended",
             thing.step,
-            name_of(thing.outcome),
+            outcome_name(thing.outcome),
             getattr(thing.outcome, "why", "-"),
             getattr(thing.outcome, "detail", ""),
         )
 
 
 async def main(base, marker, addresses, steps, settings, lease_s):
-    writer = create(Path(base), "test", datetime.now())
+    writer = create_run(Path(base), "test", datetime.now())
     plan = Plan(phase="run", steps=tuple(Step(bench="b", phase="run", needs_data=False, **step) for step in steps))
-    machines = [Machine(Address(**address)) for address in addresses]
+    machines = [RemoteHost(Address(**address)) for address in addresses]
     nodes = {each.name: remote_node(each, marker, grace_s=settings["grace_s"], lease_s=lease_s) for each in machines}
     entry = {
         "run": "started",
@@ -47,7 +47,7 @@ async def main(base, marker, addresses, steps, settings, lease_s):
     }
     writer.journal(entry)
     try:
-        done = await execute(plan, nodes, writer, progress, Settings(**settings))
+        done = await execute(plan, nodes, writer, progress, ExecutionSettings(**settings))
     finally:
         await asyncio.gather(*(node.close() for node in nodes.values()))
         await asyncio.gather(*(machine.close() for machine in machines))
@@ -55,4 +55,4 @@ async def main(base, marker, addresses, steps, settings, lease_s):
 
 
 Interrupts().take_over()
-run_held(lambda: main(*json.loads(sys.argv[1])))
+run_deferring_signals(lambda: main(*json.loads(sys.argv[1])))

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import Unreachable
-from milabench.execute.boot import agent_file
-from milabench.execute.cluster import Reach
-from milabench.execute.machine import Machine, open_all
+from milabench.execute.agent.unpack import files_below
+from milabench.execute.agent_bootstrap import agent_files
+from milabench.execute.host_pool import HostPool
+from milabench.execute.remote_host import RemoteHost, open_all
 from tests.ssh.conftest import address
 from tests.ssh.hosts import Hosts, keygen, sessions
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings(
 )  # asyncssh leaves a refused connection to the collector
 
 
-def refusal(machine: Machine) -> str:
+def refusal(machine: RemoteHost) -> str:
     """Why a machine cannot be asked anything."""
 
     async def ask() -> str:
@@ -40,83 +41,98 @@ def refusal(machine: Machine) -> str:
     return said
 
 
-def test_an_agent_is_sent_once_and_answers(machine: Machine, hosts: Hosts) -> None:
+def test_an_agent_is_sent_once_and_answers(machine: RemoteHost, hosts: Hosts) -> None:
     assert refusal(machine) == ""
-    cache = hosts.hosts[0].home / "cache" / "milabench"
-    found = list(cache.iterdir())
-    assert [path.read_bytes() for path in found] == [agent_file()[0]]
-    before = found[0].stat()
-    assert refusal(Machine(machine.address)) == ""
-    assert found[0].stat().st_mtime_ns == before.st_mtime_ns
-    found[0].write_bytes(b"altered")
-    assert refusal(Machine(machine.address)) == ""
-    assert found[0].read_bytes() == agent_file()[0]
+    (folder,) = (hosts.hosts[0].home / "cache" / "milabench").iterdir()
+    assert sorted(files_below(str(folder))) == sorted(agent_files())
+    before = folder.stat()
+    assert refusal(RemoteHost(machine.address)) == ""
+    assert folder.stat() == before
+
+
+@pytest.mark.parametrize("damage", ["altered", "removed", "added", "replaced by a file"])
+def test_an_agent_that_was_altered_there_is_sent_again(machine: RemoteHost, hosts: Hosts, damage: str) -> None:
+    assert refusal(machine) == ""
+    (folder,) = (hosts.hosts[0].home / "cache" / "milabench").iterdir()
+    module = folder / "milabench" / "execute" / "agent" / "orphans.py"
+    if damage == "altered":
+        module.write_bytes(b"altered")
+    elif damage == "removed":
+        module.unlink()
+    elif damage == "added":
+        module.with_name("json.py").write_bytes(b"altered")
+    else:
+        shutil.rmtree(folder)
+        folder.write_bytes(b"altered")
+    assert refusal(RemoteHost(machine.address)) == ""
+    assert list(folder.parent.iterdir()) == [folder]
+    assert sorted(files_below(str(folder))) == sorted(agent_files())
 
 
 def test_an_unknown_host_key_is_refused_unless_new_ones_are_accepted(
-    machine: Machine, hosts: Hosts, tmp_path: Path
+    machine: RemoteHost, hosts: Hosts, tmp_path: Path
 ) -> None:
     known = tmp_path / "ssh" / "known_hosts"
     wary = replace(machine.address, known_hosts=str(known))
-    said = refusal(Machine(wary))
+    said = refusal(RemoteHost(wary))
     assert said.startswith("h0: ")
     assert "--accept-new-host-keys" in said
-    assert refusal(Machine(replace(wary, accept_new=True))) == ""
+    assert refusal(RemoteHost(replace(wary, accept_new=True))) == ""
     recorded = known.read_text().splitlines()
     kind, data, *_ = (hosts.hosts[0].folder / "host.pub").read_text().split()
     assert any(line.split()[1:3] == [kind, data] for line in recorded)
-    assert refusal(Machine(wary)) == ""
+    assert refusal(RemoteHost(wary)) == ""
 
 
 @pytest.mark.parametrize("accept_new", [False, True])
 def test_a_host_key_that_changed_is_refused_also_when_new_ones_are_accepted(
-    machine: Machine, tmp_path: Path, accept_new: bool
+    machine: RemoteHost, tmp_path: Path, accept_new: bool
 ) -> None:
     keygen(tmp_path / "other")
     kind, data, *_ = (tmp_path / "other.pub").read_text().split()
     known = tmp_path / "known_hosts"
     known.write_text(f"[{machine.address.host}]:{machine.address.port} {kind} {data}\n")
     before = known.read_text()
-    said = refusal(Machine(replace(machine.address, known_hosts=str(known), accept_new=accept_new)))
+    said = refusal(RemoteHost(replace(machine.address, known_hosts=str(known), accept_new=accept_new)))
     assert said.startswith("h0: ")
     assert "another one than" in said
     assert known.read_text() == before
 
 
-def test_a_key_that_is_not_accepted_is_said(machine: Machine, tmp_path: Path) -> None:
+def test_a_key_that_is_not_accepted_is_said(machine: RemoteHost, tmp_path: Path) -> None:
     keygen(tmp_path / "stranger")
-    said = refusal(Machine(replace(machine.address, key=str(tmp_path / "stranger"))))
+    said = refusal(RemoteHost(replace(machine.address, key=str(tmp_path / "stranger"))))
     assert said.startswith("h0: ")
     assert "accept" in said
     assert "system.sshkey" in said
 
 
 def test_a_key_that_is_not_there_is_said(hosts: Hosts, tmp_path: Path) -> None:
-    said = refusal(Machine(address(hosts, hosts.hosts[0], key=str(tmp_path / "gone"))))
+    said = refusal(RemoteHost(address(hosts, hosts.hosts[0], key=str(tmp_path / "gone"))))
     assert said.startswith("h0: ")
     assert str(tmp_path / "gone") in said
 
 
-def test_a_machine_without_a_python_is_said(machine: Machine) -> None:
-    said = refusal(Machine(replace(machine.address, python="/opt/none/python3")))
+def test_a_machine_without_a_python_is_said(machine: RemoteHost) -> None:
+    said = refusal(RemoteHost(replace(machine.address, python="/opt/none/python3")))
     assert said.startswith("h0: no Python 3.8 or later there: /opt/none/python3")
 
 
-def test_a_python_that_is_too_old_is_said_with_its_version(machine: Machine, tmp_path: Path) -> None:
+def test_a_python_that_is_too_old_is_said_with_its_version(machine: RemoteHost, tmp_path: Path) -> None:
     old = tmp_path / "python"
     old.write_text('#!/bin/sh\n[ "$1" = -V ] && echo Python 3.6.8\nexit 1\n')
     old.chmod(0o755)
-    said = refusal(Machine(replace(machine.address, python=str(old))))
+    said = refusal(RemoteHost(replace(machine.address, python=str(old))))
     assert "Python 3.6.8" in said
 
 
 def test_a_machine_that_does_not_answer_is_said(hosts: Hosts) -> None:
-    said = refusal(Machine(address(hosts, hosts.hosts[0], port=1)))
+    said = refusal(RemoteHost(address(hosts, hosts.hosts[0], port=1)))
     assert said.startswith("h0: ")
     assert "cannot be reached" in said or "did not answer" in said
 
 
-def test_a_shell_that_talks_at_login_is_no_obstacle(machine: Machine, hosts: Hosts) -> None:
+def test_a_shell_that_talks_at_login_is_no_obstacle(machine: RemoteHost, hosts: Hosts) -> None:
     greeting = hosts.hosts[0].home / ".bashrc"
     greeting.write_text("echo welcome to this machine; echo and mind the step >&2\n")
     try:
@@ -135,7 +151,7 @@ def test_what_ssh_config_says_is_honoured(hosts: Hosts, tmp_path: Path, monkeypa
     )
     shutil.copy(hosts.known_hosts, tmp_path / ".ssh" / "known_hosts")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert refusal(Machine(replace(address(hosts, host), host="shelf", port=22, key="", known_hosts=""))) == ""
+    assert refusal(RemoteHost(replace(address(hosts, host), host="shelf", port=22, key="", known_hosts=""))) == ""
 
 
 def test_a_machine_behind_another_is_reached_through_it(
@@ -147,12 +163,12 @@ def test_a_machine_behind_another_is_reached_through_it(
     config.write_text(f"Host {first.ip}\n  IdentityFile {hosts.key}\n")
     shutil.copy(hosts.known_hosts, tmp_path / ".ssh" / "known_hosts")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert refusal(Machine(address(hosts, second, proxy_jump=f"{first.ip}:{first.port}"))) == ""
+    assert refusal(RemoteHost(address(hosts, second, proxy_jump=f"{first.ip}:{first.port}"))) == ""
 
 
 def test_all_connections_are_opened_and_the_failures_named(hosts: Hosts) -> None:
-    machines = [Machine(address(hosts, host)) for host in hosts.hosts]
-    machines.append(Machine(address(hosts, hosts.hosts[0], name="gone", port=1)))
+    machines = [RemoteHost(address(hosts, host)) for host in hosts.hosts]
+    machines.append(RemoteHost(address(hosts, hosts.hosts[0], name="gone", port=1)))
 
     async def work() -> dict[str, str]:
         try:
@@ -165,9 +181,9 @@ def test_all_connections_are_opened_and_the_failures_named(hosts: Hosts) -> None
 
 
 def test_what_a_command_asks_of_a_machine_goes_over_one_connection_that_is_opened_anew_when_it_was_lost(
-    machine: Machine, hosts: Hosts
+    machine: RemoteHost, hosts: Hosts
 ) -> None:
-    host, by = hosts.hosts[0], Reach()
+    host, by = hosts.hosts[0], HostPool()
     before = host.logins
     asked = by.machine(machine.address)
     assert by.machine(replace(machine.address, accept_new=True)) is asked

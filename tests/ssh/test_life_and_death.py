@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from milabench.execute.api import Failed, Frame, Order, Passed, Progress, Started
-from milabench.execute.machine import Machine, node_marker, remote_node
+from milabench.execute.api import Failed, Frame, Passed, Progress, Started, StepRequest
+from milabench.execute.remote_host import RemoteHost, node_marker, remote_node
 from tests.commands import Said
-from tests.ssh.conftest import PROGRAMS, address, carrying, python, step, until, until_async
+from tests.processes import until
+from tests.ssh.conftest import PROGRAMS, address, carrying, python, step, until_async
 from tests.ssh.hosts import Hosts, sessions
 
 TREE = (sys.executable, str(PROGRAMS / "tree.py"), "wait")
@@ -41,14 +42,14 @@ def said(frames: list[Progress]) -> str:
     return "".join(json.loads(line)["data"] for line in lines)
 
 
-def test_arguments_and_environment_arrive_as_they_are(machine: Machine) -> None:
+def test_arguments_and_environment_arrive_as_they_are(machine: RemoteHost) -> None:
     code = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['AWKWARD'], len(os.environ['LONG'])]))"
     env = {"AWKWARD": "\n".join(AWKWARD), "LONG": "x" * 100_000, "LONG2": "y" * 100_000}
     frames: list[Progress] = []
 
     async def work() -> object:
         async with remote_node(machine, marker()) as node:
-            outcome = await node.run(Order(step=step(*python(code), *AWKWARD, env=env)), frames.append)
+            outcome = await node.run(StepRequest(step=step(*python(code), *AWKWARD, env=env)), frames.append)
         await machine.close()
         return outcome
 
@@ -58,9 +59,9 @@ def test_arguments_and_environment_arrive_as_they_are(machine: Machine) -> None:
 
 def test_a_variable_that_no_kernel_takes_fails_the_step_in_one_line(hosts: Hosts) -> None:
     async def work() -> object:
-        machine = Machine(address(hosts, hosts.hosts[0]))
+        machine = RemoteHost(address(hosts, hosts.hosts[0]))
         async with remote_node(machine, marker()) as node:
-            outcome = await node.run(Order(step=step("true", env={"LONG": "x" * 200_000})), lambda _: None)
+            outcome = await node.run(StepRequest(step=step("true", env={"LONG": "x" * 200_000})), lambda _: None)
         await machine.close()
         return outcome
 
@@ -77,7 +78,7 @@ def test_a_lost_node_fails_its_step_only_and_keeps_nothing(hosts: Hosts, how: st
     lost = hosts.hosts[0]
 
     async def work() -> tuple[Any, Any]:
-        machines = [Machine(address(hosts, host)) for host in hosts.hosts]
+        machines = [RemoteHost(address(hosts, host)) for host in hosts.hosts]
         nodes = [remote_node(each, mark, grace_s=1.0, lease_s=1.5 if how == "lease" else 20.0) for each in machines]
         begun: list[Progress] = []
 
@@ -94,10 +95,12 @@ def test_a_lost_node_fails_its_step_only_and_keeps_nothing(hosts: Hosts, how: st
                 assert nodes[0]._link._beating is not None
                 nodes[0]._link._beating.cancel()
 
-        short = nodes[1].run(Order(step=step(*python("import time; time.sleep(0.5)"), node="h1")), lambda _: None)
-        first, second, _ = await asyncio.gather(nodes[0].run(Order(step=step(*TREE)), begun.append), short, disturb())
+        short = nodes[1].run(StepRequest(step=step(*python("import time; time.sleep(0.5)"), node="h1")), lambda _: None)
+        first, second, _ = await asyncio.gather(
+            nodes[0].run(StepRequest(step=step(*TREE)), begun.append), short, disturb()
+        )
         await until_async(lambda: nodes[0]._link is not None and nodes[0]._link.lost, "the loss is noticed")
-        again = await nodes[0].run(Order(step=step("true")), lambda _: None)
+        again = await nodes[0].run(StepRequest(step=step("true")), lambda _: None)
         assert isinstance(again, Passed)
         await asyncio.gather(*(node.close() for node in nodes))
         await asyncio.gather(*(each.close() for each in machines))
@@ -108,7 +111,7 @@ def test_a_lost_node_fails_its_step_only_and_keeps_nothing(hosts: Hosts, how: st
     assert isinstance(first, Failed)
     assert first.why == "lost-node"
     if how == "lease":
-        assert "nothing was heard from the orchestrator" in first.detail
+        assert "nothing was heard from the control plane" in first.detail
     until(lambda: gone(mark), "nothing is left")
 
 
@@ -235,9 +238,11 @@ def test_a_step_is_told_where_it_runs(hosts: Hosts) -> None:
     begun: list[Progress] = []
 
     async def work() -> None:
-        machine = Machine(address(hosts, hosts.hosts[1]))
+        machine = RemoteHost(address(hosts, hosts.hosts[1]))
         async with remote_node(machine, marker()) as node:
-            await node.run(Order(step=step("sleep", "0.5", node="h1")), begun.append)  # long enough to be looked at
+            await node.run(
+                StepRequest(step=step("sleep", "0.5", node="h1")), begun.append
+            )  # long enough to be looked at
         await machine.close()
 
     asyncio.run(work())

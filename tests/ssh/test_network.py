@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from milabench.events.rundir import create, open_run
+from milabench.events.rundir import create_run, open_run
 from milabench.execute import ssh
 from milabench.execute.api import Frame, Progress
-from milabench.execute.engine import Done, Settings, execute
-from milabench.execute.machine import Machine, node_marker, remote_node
+from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute
+from milabench.execute.remote_host import RemoteHost, node_marker, remote_node
 from milabench.plan.model import Plan
-from tests.ssh.conftest import address, carrying, python, step, until, until_async
+from tests.processes import until
+from tests.ssh.conftest import address, carrying, python, step, until_async
 from tests.ssh.hosts import Host, Hosts, crash, cut, heal, in_namespaces, why_no_namespaces
 from tests.ssh.test_life_and_death import TREE, marker, said
 
@@ -32,17 +33,17 @@ def cluster() -> Iterator[Hosts]:
 
 def carried_out(
     cluster: Hosts, base: Path, mark: str, plan: Plan, disturb: Any = None, *, lease_s: float = 2.0
-) -> tuple[Done, Path]:
+) -> tuple[ExecutionResult, Path]:
     """A plan carried out on the cluster while something happens to it."""
 
-    async def work() -> tuple[Done, Path]:
-        writer = create(base, "test", datetime.now())
-        machines = [Machine(address(cluster, host)) for host in cluster.hosts]
+    async def work() -> tuple[ExecutionResult, Path]:
+        writer = create_run(base, "test", datetime.now())
+        machines = [RemoteHost(address(cluster, host)) for host in cluster.hosts]
         nodes = {each.name: remote_node(each, mark, grace_s=1.0, lease_s=lease_s) for each in machines}
         seen: list[Progress] = []
         disturbing = asyncio.create_task(disturb(seen)) if disturb is not None else None
         try:
-            done = await execute(plan, nodes, writer, seen.append, Settings(grace_s=1.0))
+            done = await execute(plan, nodes, writer, seen.append, ExecutionSettings(grace_s=1.0))
         finally:
             await asyncio.gather(*(node.close() for node in nodes.values()))
             await asyncio.gather(*(machine.close() for machine in machines))
@@ -62,7 +63,7 @@ def side_by_side(*argv: str, last: str = "2") -> Plan:
     )
 
 
-def whys(done: Done) -> dict[str, str]:
+def whys(done: ExecutionResult) -> dict[str, str]:
     """How each step ended."""
     return {name: getattr(outcome, "why", type(outcome).__name__) for name, outcome in done.outcomes.items()}
 

@@ -12,20 +12,20 @@ from typing import TypeVar
 import pytest
 
 from milabench.errors import Unreachable
-from milabench.execute.machine import Machine
-from milabench.execute.transfer import Desk, Sent, storages
+from milabench.execute.file_sync import RemoteFiles, Sent, storages
+from milabench.execute.remote_host import RemoteHost
 from tests.ssh.conftest import address, until_async
 from tests.ssh.hosts import Hosts, sessions
 
 T = TypeVar("T")
 
 
-def at_desk(machine: Machine, do: Callable[[Desk], Awaitable[T]]) -> T:
+def at_desk(machine: RemoteHost, do: Callable[[RemoteFiles], Awaitable[T]]) -> T:
     """What is done at the desk of a machine."""
 
     async def work() -> T:
         try:
-            desk = await Desk.open(machine)
+            desk = await RemoteFiles.open(machine)
             try:
                 return await do(desk)
             finally:
@@ -69,12 +69,12 @@ def listing(folder: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize("thorough", [True, False])
 def test_only_what_changed_is_sent_and_what_is_gone_is_removed(
-    machine: Machine, folder: Path, tmp_path: Path, thorough: bool
+    machine: RemoteHost, folder: Path, tmp_path: Path, thorough: bool
 ) -> None:
     there = tmp_path / "to"
 
     def send() -> Sent:
-        return at_desk(Machine(machine.address), lambda desk: desk.send(folder, str(there), thorough=thorough))
+        return at_desk(RemoteHost(machine.address), lambda desk: desk.send(folder, str(there), thorough=thorough))
 
     assert send().files == 3
     assert listing(there) == listing(folder)
@@ -86,9 +86,9 @@ def test_only_what_changed_is_sent_and_what_is_gone_is_removed(
     assert listing(there) == listing(folder)
 
 
-def test_a_file_that_was_altered_there_is_sent_again(machine: Machine, folder: Path, tmp_path: Path) -> None:
+def test_a_file_that_was_altered_there_is_sent_again(machine: RemoteHost, folder: Path, tmp_path: Path) -> None:
     there = tmp_path / "to"
-    at_desk(Machine(machine.address), lambda desk: desk.send(folder, str(there)))
+    at_desk(RemoteHost(machine.address), lambda desk: desk.send(folder, str(there)))
     found = there / "a"
     before = found.stat()
     found.write_bytes(b"c" * 5000)
@@ -105,7 +105,7 @@ def test_a_transfer_that_was_cut_off_goes_on_where_it_stopped(hosts: Hosts, tmp_
         file.write(os.urandom(1 << 20) * (size >> 20))
     host = hosts.hosts[0]
 
-    async def cut_off(desk: Desk) -> None:
+    async def cut_off(desk: RemoteFiles) -> None:
         sending = asyncio.create_task(desk.send(source, str(there)))
         parts = there / ".milabench-parts"
         await until_async(lambda: any(path.stat().st_size > 1 << 20 for path in parts.glob("*")), "a part has come")
@@ -114,9 +114,9 @@ def test_a_transfer_that_was_cut_off_goes_on_where_it_stopped(hosts: Hosts, tmp_
         with pytest.raises(Unreachable):
             await sending
 
-    at_desk(Machine(address(hosts, host)), cut_off)
+    at_desk(RemoteHost(address(hosts, host)), cut_off)
     assert not (there / "big").exists()
-    sent = at_desk(Machine(address(hosts, host)), lambda desk: desk.send(source, str(there)))
+    sent = at_desk(RemoteHost(address(hosts, host)), lambda desk: desk.send(source, str(there)))
     assert sent.files == 1
     assert 0 < sent.bytes <= size - (1 << 20)
     assert (there / "big").read_bytes() == (source / "big").read_bytes()
@@ -126,15 +126,15 @@ def test_a_transfer_that_was_cut_off_goes_on_where_it_stopped(hosts: Hosts, tmp_
 def test_a_folder_that_cannot_be_written_is_one_line_with_the_name(hosts: Hosts, folder: Path) -> None:
     host = hosts.hosts[1]
     with pytest.raises(Unreachable, match=r"^h1: .*(file|not) "):
-        at_desk(Machine(address(hosts, host)), lambda desk: desk.send(folder, str(folder / "a" / "below a file")))
+        at_desk(RemoteHost(address(hosts, host)), lambda desk: desk.send(folder, str(folder / "a" / "below a file")))
 
 
 def test_a_file_system_that_is_shared_is_found_out(hosts: Hosts, tmp_path: Path) -> None:
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
 
     async def work(bases: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-        machines = [Machine(address(hosts, host)) for host in hosts.hosts]
-        desks = {each.name: await Desk.open(each) for each in machines}
+        machines = [RemoteHost(address(hosts, host)) for host in hosts.hosts]
+        desks = {each.name: await RemoteFiles.open(each) for each in machines}
         try:
             return await storages(desks, bases, here)
         finally:

@@ -35,7 +35,7 @@ from benchmate.ops.traces import cli, fidelity
 from benchmate.ops.traces.convert import predict_step, to_configuration
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.plan import Slot, build_plan, select_calls
-from benchmate.ops.traces.record import Recorder, Recording, rank_path
+from benchmate.ops.traces.record import Recorder, TraceRecording, rank_path
 from benchmate.ops.traces.schema import SCHEMAS, DeviceRef, OpaqueValue, TensorRef, read_trace, split_types
 from benchmate.ops.traces.summary import summarise_trace
 
@@ -335,7 +335,7 @@ def test_each_rank_has_its_file():
 
 
 def test_a_recorder_counts_the_steps_of_one_optimizer():
-    recorder = Recorder(Recording(skip=100))
+    recorder = Recorder(TraceRecording(skip=100))
     generator, critic = object(), object()
     for optimizer in (generator, critic, critic, generator):
         recorder.on_step(optimizer)

@@ -17,7 +17,7 @@ LEAST = 3  # replicates, below which an interval says nothing; docs/methodology.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class BoundTarget:
     """A number to reach (`is_minimum`) or to stay below.
 
     `confidence` is how sure it must be kept, None when what was measured decides; `to_fail` how sure it must be missed.
@@ -36,7 +36,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class BoundDecision:
     """`value` is what was measured, or its ratio to the reference; `sure` says in words what the verdict stands on.
 
     `bounds` are the one-sided bounds that a PASS and a FAIL stand on; `missing` is what an undecided one lacks.
@@ -49,25 +49,25 @@ class Decision:
     missing: str = ""
 
 
-def decide(values: Sequence[float], base: Sequence[float], wanted: Wanted) -> Decision:
+def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTarget) -> BoundDecision:
     """Hold replicates' numbers, or their ratio to those of a reference (`base`, else empty), against a bound.
 
     All numbers are above zero, and there is one at least.
     """
     centre = geometric_mean(values) / (geometric_mean(base) if base else 1.0)
     if wanted.confidence is None:
-        return Decision(verdict="PASS" if wanted.is_kept_by(centre) else "FAIL", value=centre)
+        return BoundDecision(verdict="PASS" if wanted.is_kept_by(centre) else "FAIL", value=centre)
     fewest = min(len(values), len(base) or len(values))
     if fewest < LEAST:
         missing = f"replicates: {fewest} of at least {LEAST}; run it with --repeat {LEAST}"
-        return Decision(verdict="INCONCLUSIVE", value=centre, missing=missing)
+        return BoundDecision(verdict="INCONCLUSIVE", value=centre, missing=missing)
     estimate = _estimate(values, base)
     towards = -1 if wanted.is_minimum else 1
     kept = math.exp(estimate.d + towards * _reach(estimate, wanted.confidence))
     missed = math.exp(estimate.d - towards * _reach(estimate, wanted.to_fail))
     words = ("at least", "at most") if wanted.is_minimum else ("at most", "at least")
     verdict: Verdict = "PASS" if wanted.is_kept_by(kept) else "INCONCLUSIVE" if wanted.is_kept_by(missed) else "FAIL"
-    return Decision(
+    return BoundDecision(
         verdict=verdict,
         value=centre,
         sure=f"{words[1]} {missed:.4g} at {wanted.to_fail:.3g} confidence, n={len(values)}"

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from milabench.config.document import decoded, parse_document
-from milabench.config.layers import near
-from milabench.config.located import Located, Source, shown
+from milabench.config.problems import did_you_mean
+from milabench.config.source_map import Located, SourceLocation, display_value
+from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.errors import ConfigError, Problem
 
 Quantity = Literal["rate", "system", "first_step", "memory_peak", "energy"]
@@ -90,7 +90,7 @@ BENCH_KEYS: Mapping[str, Mapping[str, Any]] = {
 FILE_KEYS = ("title", "defaults", "required", "failure_rate", "benchmarks")
 
 
-def schema() -> dict[str, Any]:
+def criteria_schema() -> dict[str, Any]:
     """The JSON schema of a criteria file, for editors."""
     bench = {"type": "object", "properties": {k: dict(v) for k, v in BENCH_KEYS.items()}, "additionalProperties": False}
     return {
@@ -110,7 +110,7 @@ def schema() -> dict[str, Any]:
 
 def parse_criteria(content: bytes, name: str) -> Criteria:
     """The criteria in a file's bytes. Raises ConfigError with every problem, each at `name:line:column`."""
-    root = parse_document(decoded(content, name), Source(name, "")).root
+    root = parse_document(decode_text(content, name), SourceLocation(name, "")).root
     reader = _Reader()
     criteria = reader.criteria(root, name)
     if reader.problems:
@@ -163,7 +163,7 @@ class _Reader:
 
     def _mapping(self, node: Located, path: str, known: Any = None) -> dict[str, Located]:
         if type(node.value) is not dict:
-            self._problem(node, path, f"expected a mapping, got {shown(node)}")
+            self._problem(node, path, f"expected a mapping, got {display_value(node)}")
             return {}
         for key, child in node.value.items():
             if known is not None and key not in known:
@@ -172,33 +172,33 @@ class _Reader:
                         where=str(child.key or child.mark),
                         path=path,
                         what=f"unknown key {key!r}",
-                        way_out=near(key, known) or f"known are {', '.join(known)}",
+                        way_out=did_you_mean(key, known) or f"known are {', '.join(known)}",
                     )
                 )
         return dict(node.value)
 
     def _list(self, node: Located, path: str) -> list[Located]:
         if type(node.value) is not list:
-            self._problem(node, path, f"expected a list, got {shown(node)}")
+            self._problem(node, path, f"expected a list, got {display_value(node)}")
             return []
         return list(node.value)
 
     def _text(self, node: Located, path: str) -> str:
         if isinstance(node.value, str) and node.value:
             return node.value
-        self._problem(node, path, f"expected text, got {shown(node)}")
+        self._problem(node, path, f"expected text, got {display_value(node)}")
         return ""
 
     def _flag(self, node: Located, path: str) -> bool:
         if not isinstance(node.value, bool):
-            self._problem(node, path, f"expected true or false, got {shown(node)}")
+            self._problem(node, path, f"expected true or false, got {display_value(node)}")
         return bool(node.value)
 
     def _quantity(self, node: Located, path: str) -> Quantity:
         for known in QUANTITIES:
             if node.value == known:
                 return known
-        self._problem(node, path, f"expected one of {', '.join(QUANTITIES)}, got {shown(node)}")
+        self._problem(node, path, f"expected one of {', '.join(QUANTITIES)}, got {display_value(node)}")
         return "rate"
 
     def _reasons(self, node: Located, path: str) -> tuple[str, ...]:
@@ -211,7 +211,7 @@ class _Reader:
             value = float(match[1]) / 100
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
             return float(value)
-        self._problem(node, path, f"expected a share such as '3 %' or 0.03, got {shown(node)}")
+        self._problem(node, path, f"expected a share such as '3 %' or 0.03, got {display_value(node)}")
         return None
 
     def _confidence(self, node: Located, path: str) -> float | None:
@@ -220,22 +220,22 @@ class _Reader:
             return None
         if isinstance(value, int | float) and not isinstance(value, bool) and 0.5 < value < 1:
             return float(value)
-        self._problem(node, path, f"expected a number between 0.5 and 1, or none; got {shown(node)}")
+        self._problem(node, path, f"expected a number between 0.5 and 1, or none; got {display_value(node)}")
         return None
 
     def _bound(self, node: Located, path: str) -> Bound | None:
         text = str(node.value) if isinstance(node.value, str | int | float) and not isinstance(node.value, bool) else ""
         match = _BOUND.match(text.strip())
         if match is None or float(match["number"]) <= 0:
-            self._problem(node, path, f"expected such as '800 items/s' or '1.2 x reference', got {shown(node)}")
+            self._problem(node, path, f"expected such as '800 items/s' or '1.2 x reference', got {display_value(node)}")
             return None
         rest = match["rest"].strip()
         if not rest:
-            self._problem(node, path, f"{shown(node)} has no unit", "write '800 items/s' or '1.2 x reference'")
+            self._problem(node, path, f"{display_value(node)} has no unit", "write '800 items/s' or '1.2 x reference'")
             return None
         is_relative = _REFERENCE.match(rest) is not None
         if not is_relative and "reference" in rest:
-            self._problem(node, path, f"cannot be read: {shown(node)}", "write '1.2 x reference'")
+            self._problem(node, path, f"cannot be read: {display_value(node)}", "write '1.2 x reference'")
         return Bound(
             value=float(match["number"]),
             units="" if is_relative else rest,

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from milabench.analysis.cases import cases_of, differing
-from milabench.analysis.pairs import Paired, judged, paired
-from milabench.analysis.shapes import mapping
+from milabench.analysis.pairs import Paired, paired_ratio, paired_verdicts
 from milabench.analysis.spread import geometric_mean
 from milabench.analysis.verdict import MARGIN
+from milabench.events.json_access import as_mapping
 
 if TYPE_CHECKING:
     from milabench.analysis.summary import BenchSummary
@@ -73,20 +73,20 @@ class AB:
 
 def ab_of(manifest: Mapping[str, Any], benches: Iterable[BenchSummary]) -> AB | None:
     """The comparison that a run was made for; None for a run of one suite."""
-    told = mapping(manifest.get("ab"))
+    told = as_mapping(manifest.get("ab"))
     if not told:
         return None
     known = {bench.bench: bench for bench in benches}
-    sides, suites = mapping(told.get("pairs")), told.get("suites")
+    sides, suites = as_mapping(told.get("pairs")), told.get("suites")
     return AB(
         suites=tuple(map(str, suites)) if isinstance(suites, list) else (),
-        pairs=_of_one_family([_pair(name, mapping(each), known) for name, each in sorted(sides.items())]),
+        pairs=_of_one_family([_pair(name, as_mapping(each), known) for name, each in sorted(sides.items())]),
     )
 
 
 def _of_one_family(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
     """The pairs with the verdicts that all of them together allow; those with a remark instead have none."""
-    verdicts = iter(judged([pair.result for pair in pairs if pair.result is not None and not pair.why]))
+    verdicts = iter(paired_verdicts([pair.result for pair in pairs if pair.result is not None and not pair.why]))
     return tuple(
         replace(pair, result=next(verdicts)) if pair.result is not None and not pair.why else pair for pair in pairs
     )
@@ -113,7 +113,7 @@ def _pair(name: str, told: Mapping[str, Any], known: Mapping[str, BenchSummary])
     )
     if apart:
         return Pair(bench=name, a=names[0], b=names[1], result=None, why=apart, is_same=is_same)
-    found = paired(name, launches(a), launches(b), lower_is_better=a.direction == "lower")
+    found = paired_ratio(name, launches(a), launches(b), lower_is_better=a.direction == "lower")
     why = "" if found is not None else "no pair has a number on both sides"
     if found is not None and a.direction == "none":
         found, why = replace(found, verdict="INCONCLUSIVE"), "neither more nor less of it is better"

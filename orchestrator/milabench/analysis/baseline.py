@@ -14,26 +14,24 @@ from typing import Any, Literal
 
 from milabench.analysis.efficiency import energies, item_of, joules_per_item
 from milabench.analysis.intervals import t_quantile
-from milabench.analysis.outlying import deviation
-from milabench.analysis.shapes import mapping
-from milabench.analysis.spread import geometric_mean, median
-from milabench.analysis.summary import BenchSummary, Process, Summary
+from milabench.analysis.spread import MAD_TO_SD, geometric_mean, median, median_absolute_deviation
+from milabench.analysis.summary import BenchSummary, ReplicateResult, Summary
 from milabench.errors import RecordError
-from milabench.events.numbers import number
+from milabench.events.json_access import as_mapping
+from milabench.events.numbers import finite_number
 
 SCHEMA = 1
 KIND = "milabench-baseline"
 LEVEL = 0.99  # of all good places, the share that does not fall out
 FLOOR = 0.01  # relative; no place falls out for less
 LEAST_PLACES = 5  # below it a spread says nothing
-_MAD_TO_SD = 1.4826  # of a normal distribution
 _MAD_EFFICIENCY = 0.37  # of the median absolute deviation as an estimate of a normal spread: its degrees of freedom
 # Besides the rate and the energy: what a place reports that says something about the place.
 _METRICS = ("first_step", "device_memory_peak")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class MeasuredUnit:
     """Where a number was measured: a machine, and the device if it was on one; `uuid` is empty where not known."""
 
     node: str
@@ -52,7 +50,7 @@ class Sample:
     run: str
     bench: str
     metric: str
-    place: Place
+    place: MeasuredUnit
     value: float
     units: str
     direction: str
@@ -120,7 +118,7 @@ class Baseline:
 class Outlier:
     """A place that falls out of a baseline: by how much (relative, signed), what would be within, and the rule in words."""
 
-    place: Place
+    place: MeasuredUnit
     run: str
     bench: str
     metric: str
@@ -185,7 +183,7 @@ class _Group:
 
     units: str
     direction: str
-    values: dict[Place, list[float]] = field(default_factory=dict)
+    values: dict[MeasuredUnit, list[float]] = field(default_factory=dict)
 
 
 def samples(summary: Summary) -> tuple[Sample, ...]:
@@ -211,12 +209,12 @@ def _groups(summary: Summary, bench: BenchSummary) -> dict[str, _Group]:
     """The numbers of a benchmark by metric: the rate, the energy for an item, and what else tells of a place."""
     groups: dict[str, _Group] = {}
 
-    def take(metric: str, place: Place, value: float, units: str, direction: str) -> None:
+    def take(metric: str, place: MeasuredUnit, value: float, units: str, direction: str) -> None:
         group = groups.setdefault(metric, _Group(units, direction))
         if group.units == units and value > 0:
             group.values.setdefault(place, []).append(value)
 
-    place_of: dict[str, Place] = {}
+    place_of: dict[str, MeasuredUnit] = {}
     told = energies(bench)
     for one in bench.processes:
         place, rate = _place(summary, one), one.throughput
@@ -226,7 +224,7 @@ def _groups(summary: Summary, bench: BenchSummary) -> dict[str, _Group]:
         if joules is not None:
             take("energy", place, joules, f"J/{item_of(rate.units)}", "lower")
     for metric in bench.metrics:
-        name, value, step = str(metric.get("metric")), number(metric.get("value")), str(metric.get("step"))
+        name, value, step = str(metric.get("metric")), finite_number(metric.get("value")), str(metric.get("step"))
         if name in _METRICS and value is not None and step in place_of:
             take(name, place_of[step], value, str(metric.get("units", "")), str(metric.get("direction", "none")))
     return groups
@@ -267,7 +265,7 @@ def _suspects(summary: Summary) -> Iterable[str]:
 
 def robust(values: Sequence[float]) -> tuple[float, float]:
     """(median, standard deviation as the median absolute deviation tells it for a normal distribution)."""
-    return median(values), _MAD_TO_SD * deviation(values)
+    return median(values), MAD_TO_SD * median_absolute_deviation(values)
 
 
 def outliers(
@@ -302,7 +300,7 @@ def outliers(
     )
 
 
-def from_json(value: Mapping[str, Any], where: str) -> Baseline:
+def baseline_from_json(value: Mapping[str, Any], where: str) -> Baseline:
     """The baseline in a file's JSON. Raises RecordError, naming the file, when it is none."""
     if value.get("kind") != KIND:
         raise RecordError(f"{where}: is no baseline; `milabench baseline RUN... -o {where}` makes one")
@@ -310,9 +308,11 @@ def from_json(value: Mapping[str, Any], where: str) -> Baseline:
         raise RecordError(f"{where}: has schema {value.get('schema')!r}, and this version reads {SCHEMA}; make it anew")
     listed, expected = value.get("expected"), []
     for place, entry in enumerate(listed if isinstance(listed, list) else ()):
-        told = mapping(entry)
-        values = {str(name): found for name, each in mapping(told.get("places")).items() if (found := number(each))}
-        middle, spread = number(told.get("median")), number(told.get("spread"))
+        told = as_mapping(entry)
+        values = {
+            str(name): found for name, each in as_mapping(told.get("places")).items() if (found := finite_number(each))
+        }
+        middle, spread = finite_number(told.get("median")), finite_number(told.get("spread"))
         if middle is None or middle <= 0 or spread is None or spread < 0 or not values:
             raise RecordError(f"{where}: expected[{place}]: has no median, spread or places; make the baseline anew")
         expected.append(
@@ -392,12 +392,12 @@ def _failed(summary: Summary, bench: BenchSummary, expected: Expected | None) ->
         )
 
 
-def _place(summary: Summary, process: Process) -> Place:
+def _place(summary: Summary, process: ReplicateResult) -> MeasuredUnit:
     node, _, tag = process.place.partition("/")
     return _node(summary, node, tag)
 
 
-def _place_of_step(summary: Summary, suffixes: Sequence[str]) -> Place:
+def _place_of_step(summary: Summary, suffixes: Sequence[str]) -> MeasuredUnit:
     """The place that the suffixes of a step's id tell: its device, and the node where there are several."""
     names = {str(node.get("name")) for node in _nodes(summary)}
     name = next((part for part in suffixes if part in names), "")
@@ -406,17 +406,17 @@ def _place_of_step(summary: Summary, suffixes: Sequence[str]) -> Place:
 
 def _nodes(summary: Summary) -> list[Mapping[str, Any]]:
     listed = summary.system.get("nodes")
-    return [mapping(node) for node in listed] if isinstance(listed, list) else []
+    return [as_mapping(node) for node in listed] if isinstance(listed, list) else []
 
 
-def _node(summary: Summary, name: str, tag: str) -> Place:
+def _node(summary: Summary, name: str, tag: str) -> MeasuredUnit:
     """The machine called `name` in a run, by its host name, with its device; a lone machine needs no name."""
     nodes = _nodes(summary)
     node = next((node for node in nodes if node.get("name") == name), nodes[0] if len(nodes) == 1 else {})
     host = str(node.get("hostname") or node.get("name") or name or summary.run)
     devices = node.get("devices")
     for device in devices if isinstance(devices, list) else ():
-        told = mapping(device)
+        told = as_mapping(device)
         if tag == f"D{told.get('index')}":
-            return Place(node=host, device=tag, uuid=str(told.get("uuid") or ""))
-    return Place(node=host, device=tag)
+            return MeasuredUnit(node=host, device=tag, uuid=str(told.get("uuid") or ""))
+    return MeasuredUnit(node=host, device=tag)

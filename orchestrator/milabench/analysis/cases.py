@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from milabench.analysis.shapes import mapping
-from milabench.events.text import one_line
+from milabench.events.json_access import as_mapping
+from milabench.events.sanitize import one_line
 
 _NAMED = 3  # cases, of which the names are told
 
@@ -33,6 +33,6 @@ def differing(ours: frozenset[str], theirs: frozenset[str]) -> str:
 
 
 def _name(metric: Mapping[str, Any]) -> str:
-    params = [f"{key}={value}" for key, value in sorted(mapping(metric.get("params")).items())]
+    params = [f"{key}={value}" for key, value in sorted(as_mapping(metric.get("params")).items())]
     parts = (metric.get("metric"), metric.get("case"), metric.get("part"), *params)
     return one_line(" ".join(str(part) for part in parts if part))

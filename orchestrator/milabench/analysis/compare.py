@@ -14,10 +14,10 @@ from milabench.analysis.ab import launches
 from milabench.analysis.cases import cases_of, differing
 from milabench.analysis.efficiency import energies, joules_per_item
 from milabench.analysis.intervals import Interval, log_t_interval
-from milabench.analysis.jobmix import Costs, JobMix, Task, job_mix
+from milabench.analysis.jobmix import Costs, JobMix, JobTask, job_mix
 from milabench.analysis.measure import Direction
 from milabench.analysis.replicates import MOST, processes_for_ratio
-from milabench.analysis.score import Entry, counting, estimate, score, weights_that_turn
+from milabench.analysis.score import Entry, counted_entries, log_index_estimate, score, weights_that_turn
 from milabench.analysis.spread import geometric_mean, log_stdev, mean
 from milabench.analysis.summary import BenchSummary, Failure, Summary, Validity
 from milabench.analysis.two_samples import Estimate, fieller, hodges_lehmann, least_p, mann_whitney_p, welch
@@ -47,7 +47,7 @@ class System:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class SystemResult:
     """What one system reached in one benchmark.
 
     `values` has one number for each launch: the geometric mean of its instances, times the instances where whole systems
@@ -119,7 +119,7 @@ class Contrast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ComparisonRow:
     """One benchmark: `sides` in the order of the systems, `contrasts` for all but the first (None where there is no ratio).
 
     `weight` is that of the first system's suite, or of the weight profile. `margin` is the relative difference below which
@@ -131,7 +131,7 @@ class Row:
     direction: Direction
     weight: float | None
     margin: float
-    sides: tuple[Side, ...]
+    sides: tuple[SystemResult, ...]
     contrasts: tuple[Contrast | None, ...]
 
 
@@ -184,7 +184,7 @@ class Comparison:
     """
 
     systems: tuple[Facts, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     indices: tuple[Index, ...]
     job_mix: tuple[JobMix, ...] = ()
     excluded: tuple[tuple[str, str], ...] = ()
@@ -255,14 +255,14 @@ def _noise(summary: Summary, name: str) -> float:
     return max((pair.noise or 0.0 for pair in pairs if name in (pair.bench, pair.a, pair.b)), default=0.0)
 
 
-def _side(system: str, bench: BenchSummary | None, per: Per) -> Side:
+def _side(system: str, bench: BenchSummary | None, per: Per) -> SystemResult:
     if bench is None:
-        return Side(system=system, outcome="absent", why_not="is not in this run")
+        return SystemResult(system=system, outcome="absent", why_not="is not in this run")
     # The system's values are what the instances of a launch reached together.
     times = 1.0 if per == "system" else _one_instance(bench)
     values = () if bench.perf is None else tuple(value * times for value in launches(bench).values())
     why_not = _why_not(bench)
-    return Side(
+    return SystemResult(
         system=system,
         outcome=bench.outcome,
         units=bench.units,
@@ -298,7 +298,7 @@ def _by_device(bench: BenchSummary) -> tuple[float, ...]:
     return tuple(geometric_mean(values) for values in places.values()) if is_one_each else ()
 
 
-def _of_the_same_cases(sides: Sequence[Side], benches: Sequence[BenchSummary | None]) -> list[Side]:
+def _of_the_same_cases(sides: Sequence[SystemResult], benches: Sequence[BenchSummary | None]) -> list[SystemResult]:
     """The sides; what is a mean over other cases than the first side's does not count."""
     cases = [frozenset() if bench is None else cases_of(bench.metrics) for bench in benches]
     apart = [
@@ -339,10 +339,10 @@ def _joules(bench: BenchSummary) -> float | None:
     return mean(known) if known and len(known) == len(found) else None
 
 
-def _row(name: str, sides: Sequence[Side], weight: float | None, margin: float) -> Row:
+def _row(name: str, sides: Sequence[SystemResult], weight: float | None, margin: float) -> ComparisonRow:
     first = sides[0]
     told = next((side for side in sides if side.units), first)
-    return Row(
+    return ComparisonRow(
         bench=name,
         units=told.units,
         direction=told.direction,
@@ -353,7 +353,7 @@ def _row(name: str, sides: Sequence[Side], weight: float | None, margin: float) 
     )
 
 
-def _contrast(first: Side, other: Side) -> Contrast | None:
+def _contrast(first: SystemResult, other: SystemResult) -> Contrast | None:
     """The ratio of two sides with its intervals; the verdict is given when all contrasts are known."""
     if not (first.counts and other.counts) or first.units != other.units or first.direction != other.direction:
         return None
@@ -388,7 +388,7 @@ def _contrast(first: Side, other: Side) -> Contrast | None:
     )
 
 
-def _for_other_devices(first: Side, other: Side, sign: float, d: float) -> Interval | None:
+def _for_other_devices(first: SystemResult, other: SystemResult, sign: float, d: float) -> Interval | None:
     """The interval of the ratio when the devices are a sample of their kind; as wide as Welch's on the devices' means."""
     if min(len(first.by_device), len(other.by_device)) < _LEAST:
         return None
@@ -401,7 +401,7 @@ def _exp(interval: Interval) -> Interval:
     return math.exp(interval[0]), math.exp(interval[1])
 
 
-def _efficiency(first: Side, other: Side, sign: float) -> float | None:
+def _efficiency(first: SystemResult, other: SystemResult, sign: float) -> float | None:
     """Whole systems' ratio over their devices' ratio, where they hold different numbers of devices."""
     if not first.devices or not other.devices or first.devices == other.devices:
         return None
@@ -409,7 +409,7 @@ def _efficiency(first: Side, other: Side, sign: float) -> float | None:
     return math.exp(sign * math.log(other.value / first.value)) * first.devices / other.devices
 
 
-def _judged(rows: Sequence[Row]) -> list[Row]:
+def _judged(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     """The rows with verdicts, all contrasts of all systems being one family."""
     places = [
         (at, column)
@@ -439,7 +439,7 @@ def _judged(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _logs(row: Row, column: int) -> tuple[float, float, float]:
+def _logs(row: ComparisonRow, column: int) -> tuple[float, float, float]:
     """(logarithm of the ratio, its standard error, degrees of freedom)."""
     sign = -1.0 if row.direction == "lower" else 1.0
     a, b = ([sign * math.log(value) for value in side.values] for side in (row.sides[0], row.sides[column + 1]))
@@ -456,7 +456,7 @@ def _of_these_devices(contrast: Contrast) -> Contrast:
     return replace(contrast, note=f"true of these devices; for others of their kinds the 95 % interval is {told}")
 
 
-def _undecided(contrast: Contrast, row: Row, column: int, family: int) -> Contrast:
+def _undecided(contrast: Contrast, row: ComparisonRow, column: int, family: int) -> Contrast:
     """With how many launches a side it would be decided, if difference and spread stayed as they are.
 
     For the family's strictest test; half of such repetitions would still fall short, so that it is a beginning, no promise.
@@ -472,7 +472,7 @@ def _undecided(contrast: Contrast, row: Row, column: int, family: int) -> Contra
     return replace(contrast, needed=needed)
 
 
-def _entries(rows: Iterable[Row], column: int) -> list[Entry]:
+def _entries(rows: Iterable[ComparisonRow], column: int) -> list[Entry]:
     entries = []
     for row in rows:
         contrast = row.contrasts[column]
@@ -491,10 +491,10 @@ def _entries(rows: Iterable[Row], column: int) -> list[Entry]:
     return entries
 
 
-def _index(column: int, system: str, rows: Sequence[Row], margin: float) -> Index:
+def _index(column: int, system: str, rows: Sequence[ComparisonRow], margin: float) -> Index:
     entries = _entries(rows, column)
     found = score(entries)
-    counted, _, _ = counting(entries)
+    counted, _, _ = counted_entries(entries)
     names = {id(entry): row.bench for entry, row in zip(entries, rows, strict=True)}
     margins = {id(entry): row.margin for entry, row in zip(entries, rows, strict=True)}
     without = {}
@@ -537,9 +537,9 @@ def _holds(turn: float | None, counted: int) -> str:
     return f"the ranking turns when weights change by more than {least} %"
 
 
-def _judged_indices(indices: Sequence[Index], rows: Sequence[Row]) -> list[Index]:
+def _judged_indices(indices: Sequence[Index], rows: Sequence[ComparisonRow]) -> list[Index]:
     """The indices with verdicts; several systems are one family."""
-    told = [estimate(counting(_entries(rows, column))[0]) for column in range(len(indices))]
+    told = [log_index_estimate(counted_entries(_entries(rows, column))[0]) for column in range(len(indices))]
     known = [(one, index.margin) for one, index in zip(told, indices, strict=True) if one is not None]
     differences = iter(holm([difference_p(one.d, one.error, one.freedom, margin) for one, margin in known]))
     equal = iter(holm([equivalence_p(one.d, one.error, one.freedom, margin) for one, margin in known]))
@@ -554,7 +554,7 @@ def _index_verdict(one: Estimate, p_difference: float, p_equivalence: float) -> 
 
 
 def _job_mixes(
-    systems: Sequence[System], rows: Sequence[Row], indices: Sequence[Index], work: Mapping[str, float] | None
+    systems: Sequence[System], rows: Sequence[ComparisonRow], indices: Sequence[Index], work: Mapping[str, float] | None
 ) -> tuple[JobMix, ...]:
     """What the same work takes everywhere: of the benchmarks that count on every system and have work."""
     is_weighted = any(row.weight for row in rows)
@@ -568,7 +568,7 @@ def _job_mixes(
             amount = work.get(row.bench, 0.0) if work is not None else weight * 3600 * _rate(first)
             if amount > 0:
                 tasks.append(
-                    Task(
+                    JobTask(
                         work=amount,
                         rate=_rate(side),
                         log_spread=side.spread,
@@ -584,7 +584,7 @@ def _job_mixes(
     return (mixes[0], *(_relative(mix, mixes[0], index) for mix, index in zip(mixes[1:], indices, strict=True)))
 
 
-def _rate(side: Side) -> float:
+def _rate(side: SystemResult) -> float:
     assert side.value is not None
     return side.value if side.direction == "higher" else 1 / side.value
 
@@ -614,7 +614,7 @@ def _facts(system: System) -> Facts:
     )
 
 
-def _excluded(rows: Iterable[Row]) -> Iterable[tuple[str, str]]:
+def _excluded(rows: Iterable[ComparisonRow]) -> Iterable[tuple[str, str]]:
     for row in rows:
         reasons = [f"{side.system} {side.why_not}" for side in row.sides if side.why_not]
         counting_sides = [side for side in row.sides if side.counts]
@@ -624,7 +624,7 @@ def _excluded(rows: Iterable[Row]) -> Iterable[tuple[str, str]]:
             yield row.bench, "; ".join(reasons)
 
 
-def _warnings(systems: Sequence[System], rows: Sequence[Row]) -> Iterable[str]:
+def _warnings(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Iterable[str]:
     for system in systems:
         summary = system.summary
         if not summary.is_ended:

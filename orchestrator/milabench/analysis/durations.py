@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.shapes import mapping
 from milabench.analysis.spread import median
 from milabench.events.attempts import attempts
+from milabench.events.json_access import as_mapping
 from milabench.events.rundir import Run
 
 # What tells the replicates, the sides and the runs of one content apart, or follows from the rest.
@@ -31,7 +31,7 @@ class Span:
 def spans(run: Run) -> Iterator[Span]:
     """What each attempt at each group took, by the journal."""
     tried = attempts(run.journal)
-    for steps in groups_of(mapping(run.manifest.get("plan")).get("steps")):
+    for steps in groups_of(as_mapping(run.manifest.get("plan")).get("steps")):
         found = [{each.number: each for each in tried.get(str(step.get("id")), ())} for step in steps]
         for number in sorted(set.intersection(*(set(each) for each in found))):
             members = [each[number] for each in found]
@@ -45,13 +45,13 @@ def spans(run: Run) -> Iterator[Span]:
 def groups_of(steps: Any) -> list[Steps]:
     """The steps of a plan's JSON that run together, group by group; none of what is no list of steps."""
     found: dict[str, list[Mapping[str, Any]]] = {}
-    for step in map(mapping, steps if isinstance(steps, list | tuple) else ()):
+    for step in map(as_mapping, steps if isinstance(steps, list | tuple) else ()):
         found.setdefault(str(step.get("group") or step.get("id")), []).append(step)
     return list(found.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownDuration:
     """What a replicate of a benchmark took in a run: the median of `n`, in seconds; `is_same`: of exactly these steps."""
 
     run: str
@@ -67,11 +67,11 @@ class BenchEstimate:
     bench: str
     replicates: int
     devices: int
-    known: Known | None
+    known: KnownDuration | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class PlanEstimate:
     """What a plan will take, as far as earlier runs tell."""
 
     benches: tuple[BenchEstimate, ...]
@@ -119,7 +119,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PlannedBenchmark:
     """A benchmark of a plan: how often it is run, and the steps of one replicate, as the plan's JSON has them."""
 
     bench: str
@@ -127,13 +127,13 @@ class Wanted:
     steps: Steps
 
 
-def estimate(wanted: Sequence[Wanted], runs: Iterable[Run]) -> Estimate:
+def estimate_durations(wanted: Sequence[PlannedBenchmark], runs: Iterable[Run]) -> PlanEstimate:
     """What benchmarks will take by `runs`, the newest first, of which no more are read than needed.
 
     The newest run in which exactly these steps passed tells; else the newest in which a benchmark of this name passed
     with this profile.
     """
-    known: dict[str, Known] = {}
+    known: dict[str, KnownDuration] = {}
     names = {_alike(each.steps) for each in wanted}
     for run in runs:
         same, alike = _passed(run, names)
@@ -141,12 +141,12 @@ def estimate(wanted: Sequence[Wanted], runs: Iterable[Run]) -> Estimate:
             before = known.get(each.bench)
             if found := same.get(_content(each.steps)):
                 if before is None or not before.is_same:
-                    known[each.bench] = Known(run=run.name, seconds=median(found), n=len(found), is_same=True)
+                    known[each.bench] = KnownDuration(run=run.name, seconds=median(found), n=len(found), is_same=True)
             elif before is None and (found := alike.get(_alike(each.steps))):
-                known[each.bench] = Known(run=run.name, seconds=median(found), n=len(found), is_same=False)
+                known[each.bench] = KnownDuration(run=run.name, seconds=median(found), n=len(found), is_same=False)
         if len(known) == len(wanted) and all(each.is_same for each in known.values()):
             break
-    return Estimate(
+    return PlanEstimate(
         benches=tuple(
             BenchEstimate(
                 bench=each.bench,
@@ -186,5 +186,5 @@ def _content(steps: Steps) -> str:
 
 def _alike(steps: Steps) -> tuple[str, str]:
     """The benchmark, without the side of an A/B run, and the profile: what takes about as long whatever else changed."""
-    config = mapping(steps[0].get("config"))
-    return str(config.get("name") or steps[0].get("bench")), str(mapping(config.get("measure")).get("profile"))
+    config = as_mapping(steps[0].get("config"))
+    return str(config.get("name") or steps[0].get("bench")), str(as_mapping(config.get("measure")).get("profile"))

@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from milabench.analysis.summary import BenchSummary, Process
-from milabench.events.numbers import number
+from milabench.analysis.summary import BenchSummary, ReplicateResult
+from milabench.events.numbers import finite_number
 
 
 def energies(bench: BenchSummary) -> dict[str, float]:
     """Joules of each step's devices in its measured window, as far as they were told; board sensors, not wall."""
     told: dict[str, float] = {}
     for metric in bench.metrics:
-        value = number(metric.get("value"))
+        value = finite_number(metric.get("value"))
         if metric.get("metric") == "energy" and metric.get("units") == "J" and value is not None:
             step = str(metric.get("step"))
             told[step] = told.get(step, 0.0) + value
     return told
 
 
-def joules_per_item(process: Process, told: Mapping[str, float]) -> float | None:
+def joules_per_item(process: ReplicateResult, told: Mapping[str, float]) -> float | None:
     """The energy of a replicate's steps, by step in `told` (`energies`), over the items done meanwhile, in J.
 
     Both are those of the whole window, what was warm-up still included. None unless every step told its energy and the

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval, t_quantile
-from milabench.events.numbers import number
+from milabench.events.numbers import finite_number
 
 HOURS_PER_YEAR = 8766.0
 
@@ -33,7 +33,7 @@ def costs_of(told: Mapping[str, Any]) -> Costs:
     """The costs in a manifest or a file of them; what is no number above zero is not known."""
 
     def above_zero(name: str) -> float | None:
-        value = number(told.get(name))
+        value = finite_number(told.get(name))
         return value if value is not None and value > 0 else None
 
     return Costs(
@@ -47,7 +47,7 @@ def costs_of(told: Mapping[str, Any]) -> Costs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class JobTask:
     """One benchmark's part of a mix: items to do, the rate (items a second) with its spread over `n` launches, J an item."""
 
     work: float
@@ -79,7 +79,7 @@ class JobMix:
     missing: tuple[str, ...] = ()
 
 
-def job_mix(system: str, tasks: Sequence[Task], costs: Costs) -> JobMix | None:
+def job_mix(system: str, tasks: Sequence[JobTask], costs: Costs) -> JobMix | None:
     """Time, energy and cost of some work; None without a task."""
     if not tasks:
         return None
@@ -110,7 +110,7 @@ def job_mix(system: str, tasks: Sequence[Task], costs: Costs) -> JobMix | None:
     )
 
 
-def _interval(time_h: float, hours: Sequence[float], tasks: Sequence[Task]) -> Interval | None:
+def _interval(time_h: float, hours: Sequence[float], tasks: Sequence[JobTask]) -> Interval | None:
     parts = []
     for part, task in zip(hours, tasks, strict=True):
         if task.log_spread is None or task.n < 3:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from milabench.analysis.measure import Measurement
-from milabench.analysis.shapes import mapping
+from milabench.events.json_access import as_mapping
 
 
 def described_system(manifest: Mapping[str, Any], measured: Iterable[Measurement]) -> Mapping[str, Any]:
     """The system as the manifest holds it, or as milabench 1.3 described it in its records, in the same form."""
-    return mapping(manifest.get("system")) or _system_of_1_3(measured)
+    return as_mapping(manifest.get("system")) or _system_of_1_3(measured)
 
 
 def versions(measured: Iterable[Measurement]) -> dict[str, str]:
@@ -19,7 +19,7 @@ def versions(measured: Iterable[Measurement]) -> dict[str, str]:
     found: dict[str, dict[str, None]] = {}
     for one in measured:
         meta = one.meta
-        packages = mapping(meta.get("packages"))
+        packages = as_mapping(meta.get("packages"))
         told = {"python": meta.get("python"), **{name: packages.get(name) for name in ("torch", "jax", "numpy")}}
         for name, version in told.items():
             if isinstance(version, str) and version:
@@ -27,7 +27,7 @@ def versions(measured: Iterable[Measurement]) -> dict[str, str]:
     return {name: ", ".join(versions) for name, versions in found.items()}
 
 
-def accelerators(measured: Iterable[Measurement]) -> tuple[Mapping[str, Any], ...]:
+def recorded_accelerators(measured: Iterable[Measurement]) -> tuple[Mapping[str, Any], ...]:
     """What the meta records say of each accelerator (driver, firmware, clocks, power limit), once each, by node and number."""
     found: dict[tuple[str, str], Mapping[str, Any]] = {}
     for one in measured:
@@ -43,14 +43,14 @@ def _system_of_1_3(measured: Iterable[Measurement]) -> Mapping[str, Any]:
     """The machine as milabench 1.3 described it in its meta records, in the form of our manifests."""
     for one in measured:
         meta = one.meta
-        cpu, accelerators = mapping(meta.get("cpu")), mapping(meta.get("accelerators"))
+        cpu, accelerators = as_mapping(meta.get("cpu")), as_mapping(meta.get("accelerators"))
         if not cpu and not accelerators:
             continue
         devices = []
-        for index, device in enumerate(mapping(accelerators.get("gpus")).values()):
-            memory = mapping(mapping(device).get("memory")).get("total")
-            devices.append({"index": index, "name": str(mapping(device).get("product", "")), "memory_MiB": memory})
-        system = mapping(meta.get("os"))
+        for index, device in enumerate(as_mapping(accelerators.get("gpus")).values()):
+            memory = as_mapping(as_mapping(device).get("memory")).get("total")
+            devices.append({"index": index, "name": str(as_mapping(device).get("product", "")), "memory_MiB": memory})
+        system = as_mapping(meta.get("os"))
         node = {
             "name": "local",
             "hostname": str(system.get("nodename", "")),

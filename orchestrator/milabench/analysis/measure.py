@@ -11,15 +11,27 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from milabench.analysis.logs import LogFold, LogSeries, metrics_of
-from milabench.analysis.parts import Part, latency, later_half, part_of
 from milabench.analysis.series import Growing, Series
 from milabench.analysis.spread import geometric_mean, lag1, variation, variation_and_lag1
-from milabench.analysis.steady import Steadiness, agree, steadiness
-from milabench.events.model import Config, Data, End, Error, Line, Message, Meta, Other, Start, Verdict
-from milabench.events.numbers import SMALLEST, number, whole
-from milabench.events.observations import Observations, Seen
+from milabench.analysis.steady_state import Steadiness, agree, steadiness
+from milabench.analysis.windows import Part, latency, later_half, part_of
+from milabench.events.model import (
+    Config,
+    Data,
+    End,
+    Error,
+    Line,
+    Message,
+    Meta,
+    ObservationBatch,
+    Start,
+    StepEvent,
+    Verdict,
+    reported_error,
+)
+from milabench.events.numbers import SMALLEST, finite_number, whole
 from milabench.events.readings import Readings, energy_of
-from milabench.events.text import one_line
+from milabench.events.sanitize import one_line
 
 Direction = Literal["higher", "lower", "none"]
 
@@ -176,11 +188,11 @@ class Measurement:
         return None
 
 
-def measure(step: str, events: Iterable[Seen]) -> Measurement:
+def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
     """Everything that one step's events say, in one pass over them."""
     fold = _Fold()
     for event in events:
-        fold.see(event)
+        fold.observe(event)
     return fold.result(step)
 
 
@@ -193,7 +205,7 @@ def main_task(tasks: Iterable[str]) -> str:
     return tasks[0] if tasks else ""
 
 
-def rate_of(ranks: Sequence[Series], window: Window | None) -> Throughput | None:
+def step_throughput(ranks: Sequence[Series], window: Window | None) -> Throughput | None:
     """The throughput of a job from its ranks' observations; None when none of them lies in the window."""
     if not all(series.has_totals for series in ranks):
         return _compat_rate(ranks)
@@ -209,7 +221,7 @@ def rate_of(ranks: Sequence[Series], window: Window | None) -> Throughput | None
     if steady is not None and steady.settled_at and steady.is_steady:
         whole_window, chosen = chosen, [part.after(steady.settled_at) for part in chosen]
         left_out = math.fsum([*(part.items() for part in whole_window), *(-part.items() for part in chosen)])
-    found = combined([_totals(part) for part in chosen], chosen, units=ranks[0].units, basis=basis)
+    found = combined_throughput([_totals(part) for part in chosen], chosen, units=ranks[0].units, basis=basis)
     if found is None:
         return None
     is_unsteady = basis == "warm-up" or (steady is not None and not steady.is_steady)
@@ -257,7 +269,7 @@ def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Through
         yield Metric(name="between_epochs", value=1 - busy_s / wall_s, direction="lower")
 
 
-def combined(
+def combined_throughput(
     totals: Sequence[Totals], parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals"
 ) -> Throughput | None:
     """The throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
@@ -392,26 +404,21 @@ class _Fold:
         self.cost_s = 0.0
         self.dropped = 0.0
 
-    def see(self, event: Seen) -> None:
+    def observe(self, event: StepEvent) -> None:
         match event:
-            case Observations():
+            case ObservationBatch():
                 self._growing((event.task, event.rank)).add_all(event)
             case Data(data=data):
                 self._data(data)
             case End():
                 self.end = event
-            case Error():
-                self.errors.append(event)
-            case Other(event="overseer_error", data=dict(data)):  # an instrument that failed under voir
-                kind, text = str(data.get("type", "error")), str(data.get("message", ""))
-                self.errors.append(Error(step=event.step, t=event.t, type=kind, message=text))
             case Verdict():
                 self.verdicts.append(event)
             case Message(text=text):
                 self.messages[text] = None
             case Line(text=text, pipe=pipe):
                 if self.log is not None:
-                    self.log.see(text, pipe)
+                    self.log.observe(text, pipe)
             case Config(data=data):
                 self.config = data
                 asked = metrics_of(data)
@@ -422,20 +429,22 @@ class _Fold:
             case Start(data=data):
                 self.start = data
             case _:
-                pass
+                error = reported_error(event)
+                if error is not None:
+                    self.errors.append(error)
 
     def _data(self, data: Mapping[str, Any]) -> None:
         if "rate" in data:
             key = (str(data.get("task", "")), whole(data.get("rank"), 0))
             self._growing(key).add(data)
         if "loss" in data:
-            self._loss(number(data["loss"]))
+            self._loss(finite_number(data["loss"]))
         if "metric" in data:
             self._metric(data)
         if isinstance(data.get("overhead"), Mapping):
             cost = data["overhead"]  # of one process; ranks have one each
-            self.cost_s = max(self.cost_s, number(cost.get("host_s")) or 0.0)
-            self.dropped += number(cost.get("dropped")) or 0.0
+            self.cost_s = max(self.cost_s, finite_number(cost.get("host_s")) or 0.0)
+            self.dropped += finite_number(cost.get("dropped")) or 0.0
         if isinstance(data.get("gpudata"), Mapping):
             self._devices(data["gpudata"])
             self.readings.take(data)
@@ -467,7 +476,7 @@ class _Fold:
         )
 
     def _metric(self, data: Mapping[str, Any]) -> None:
-        value = number(data.get("value"))
+        value = finite_number(data.get("value"))
         if value is None:
             return
         direction, params, rank = data.get("direction"), data.get("params"), data.get("rank")
@@ -489,7 +498,7 @@ class _Fold:
     def _devices(self, devices: Mapping[str, Any]) -> None:
         for name, sample in devices.items():
             memory = sample.get("memory") if isinstance(sample, Mapping) else None
-            used = number(memory[0]) if isinstance(memory, list) and memory else None
+            used = finite_number(memory[0]) if isinstance(memory, list) and memory else None
             if used is not None:
                 self.device_memory[name] = max(used, self.device_memory.get(name, 0.0))
 
@@ -499,8 +508,8 @@ class _Fold:
             told = Window(
                 start_ns=start,
                 stop_ns=stop,
-                start=number(data.get("start")),
-                stop=number(data.get("stop")),
+                start=finite_number(data.get("start")),
+                stop=finite_number(data.get("stop")),
                 why=str(data.get("why", "")),
             )
             self.windows[task] = _union(self.windows[task], told) if task in self.windows else told
@@ -545,7 +554,7 @@ class _Fold:
         logs = self.log.series() if self.log is not None else ()
         metrics += [_of_log(one) for one in logs if one.value is not None]
         ranks = [one for one in series if one.task == task]
-        rate = rate_of(ranks, window) if ranks else None
+        rate = step_throughput(ranks, window) if ranks else None
         metrics += about_the_loop(ranks, window, rate) if rate is not None else ()
         found = rate if ranks else _main_metric(metrics) or _main_of_log(logs)
         if found is not None:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from milabench.analysis.spread import mean, stdev
-from milabench.events.model import Data
-from milabench.events.numbers import number
-from milabench.events.observations import Seen
+from milabench.events.model import Data, StepEvent
+from milabench.events.numbers import finite_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +33,12 @@ class MemoryFold:
         self._own: dict[str, array[float]] = {}
         self._whole: dict[str, array[float]] = {}
 
-    def see(self, event: Seen) -> None:
+    def observe(self, event: StepEvent) -> None:
         """Take a sample into account."""
         if not isinstance(event, Data):
             return
         process, devices = event.data.get("process"), event.data.get("gpudata")
-        if isinstance(process, Mapping) and (rss := number(process.get("rss_MiB"))) is not None:
+        if isinstance(process, Mapping) and (rss := finite_number(process.get("rss_MiB"))) is not None:
             self._host.append(rss)
         for key, sample in devices.items() if isinstance(devices, Mapping) else ():
             if isinstance(sample, Mapping):
@@ -47,7 +46,7 @@ class MemoryFold:
 
     def _device(self, key: str, sample: Mapping[str, Any]) -> None:
         memory, processes = sample.get("memory"), sample.get("processes")
-        used = number(memory[0]) if isinstance(memory, list) and memory else None
+        used = finite_number(memory[0]) if isinstance(memory, list) and memory else None
         if used is not None:
             self._whole.setdefault(key, array("d")).append(used)
         own = _own_memory(processes) if isinstance(processes, list) else None
@@ -76,7 +75,7 @@ class MemoryFold:
 def _own_memory(processes: Iterable[Any]) -> float | None:
     """MiB that the step's processes hold on a device; None where one of them does not say."""
     own = [one for one in processes if isinstance(one, Mapping) and one.get("own") is True]
-    sizes = [number(one.get("memory_MiB")) for one in own]
+    sizes = [finite_number(one.get("memory_MiB")) for one in own]
     known = [size for size in sizes if size is not None]
     return math.fsum(known) if len(known) == len(sizes) else None
 

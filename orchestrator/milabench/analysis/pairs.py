@@ -32,7 +32,7 @@ class Paired:
     p_equal_holm: float | None = None
 
 
-def paired(
+def paired_ratio(
     bench: str, a: Mapping[int, float], b: Mapping[int, float], *, lower_is_better: bool = False
 ) -> Paired | None:
     """What pairs say; the values are those of a block by its number. None when no block has both."""
@@ -44,7 +44,7 @@ def paired(
     if len(blocks) < 3:
         ratio = math.exp(mean(after) - mean(before))
         return Paired(bench=bench, pairs=len(blocks), ratio=ratio, ci95=None, verdict="INCONCLUSIVE")
-    told = two_samples.paired(before, after)
+    told = two_samples.paired_difference(before, after)
     low, high = told.interval()
     alone = Paired(
         bench=bench,
@@ -54,10 +54,10 @@ def paired(
         verdict="INCONCLUSIVE",
         estimate=told,
     )
-    return judged([alone])[0]
+    return paired_verdicts([alone])[0]
 
 
-def judged(family: Sequence[Paired]) -> list[Paired]:
+def paired_verdicts(family: Sequence[Paired]) -> list[Paired]:
     """What pairs say with verdicts, all benchmarks of a run being one family (Holm's correction)."""
     told = [one.estimate for one in family if one.estimate is not None]
     differences = iter(holm([difference_p(one.d, one.error, one.freedom, MARGIN) for one in told]))

@@ -41,7 +41,7 @@ def _least(half: Callable[[int], float], precision: float) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aim:
+class PrecisionTarget:
     """How well each mean should be known, as the relative half-width of its 95 % interval, and the seconds for all of it.
 
     Without a precision the budget only trims what would be run anyway.

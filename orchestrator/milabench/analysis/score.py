@@ -64,7 +64,7 @@ def score(entries: Sequence[Entry]) -> Score:
 
     A suite whose weights are all zero is scored unweighted. A benchmark of unknown weight is counted as wanted.
     """
-    counted, wanted, is_weighted = counting(entries)
+    counted, wanted, is_weighted = counted_entries(entries)
     value = geometric_mean([e.value or 0.0 for e, _ in counted], [w for _, w in counted]) if counted else None
     return Score(
         value=value,
@@ -75,7 +75,7 @@ def score(entries: Sequence[Entry]) -> Score:
     )
 
 
-def counting(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, float]], int, bool]:
+def counted_entries(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, float]], int, bool]:
     """(the entries that count with their weights, how many should, whether there are weights)."""
     is_weighted = any(entry.weight for entry in entries)
     wanted = [entry for entry in entries if not is_weighted or entry.weight is None or entry.weight > 0]
@@ -87,7 +87,7 @@ def counting(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, float]], int, 
     return counted, len(wanted), is_weighted
 
 
-def estimate(counted: Sequence[tuple[Entry, float]]) -> Estimate | None:
+def log_index_estimate(counted: Sequence[tuple[Entry, float]]) -> Estimate | None:
     """The logarithm of the index with its error, after Satterthwaite (docs/methodology.md, 1.4).
 
     V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. None unless there is a benchmark and all have three values a side.
@@ -112,7 +112,7 @@ def estimate(counted: Sequence[tuple[Entry, float]]) -> Estimate | None:
 
 
 def _interval(counted: Sequence[tuple[Entry, float]]) -> Interval | None:
-    found = estimate(counted)
+    found = log_index_estimate(counted)
     if found is None:
         return None
     low, high = found.interval()

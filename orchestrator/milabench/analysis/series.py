@@ -11,15 +11,15 @@ from operator import not_
 from typing import Any
 
 from milabench.analysis.columns import Derived, Runs
-from milabench.events.numbers import SMALLEST, number, positive, strict, whole
-from milabench.events.observations import Observations
+from milabench.events.model import ObservationBatch
+from milabench.events.numbers import SMALLEST, finite_number, positive, strict, whole
 
 __all__ = [
     "Columns",
     "Compact",
     "Growing",
     "Series",
-    "number",
+    "finite_number",
     "strict",
 ]  # the layers above reach events through this one
 
@@ -74,7 +74,7 @@ class Compact:
     epoch_end: Runs = field(default_factory=Runs)
     is_ordered: bool = True
 
-    def extend(self, seen: Observations) -> None:
+    def extend(self, seen: ObservationBatch) -> None:
         """Append a batch."""
         last = self.t0_ns[-1] if self.t0_ns else 0
         self.is_ordered &= seen.t0_ns[0] >= last and sorted(seen.t0_ns) == seen.t0_ns  # what is in order sorts at once
@@ -137,14 +137,14 @@ class Columns:
     epoch_end: array[int] = field(default_factory=lambda: array("b"))
 
     def add(self, data: Mapping[str, Any]) -> None:
-        rate, elapsed, n = number(data.get("rate")), positive(data.get("elapsed")), number(data.get("n"))
+        rate, elapsed, n = finite_number(data.get("rate")), positive(data.get("elapsed")), finite_number(data.get("n"))
         if elapsed is None or n is None or (n and n < SMALLEST):
             if rate is None:
                 return  # nothing in it can be used; the check of rates says so
             elapsed = n = math.nan
-        end = number(data.get("time"))
+        end = finite_number(data.get("time"))
         self.units = self.units or str(data.get("units", ""))
-        t0_ns, host_ns = whole(data.get("t0_ns"), -1), number(data.get("host_ns"))
+        t0_ns, host_ns = whole(data.get("t0_ns"), -1), finite_number(data.get("host_ns"))
         # The device works behind the host, so that its times say nothing about where on the host's clock a step lies.
         half_ns = host_ns / 2 if host_ns is not None else elapsed * 5e8
         is_placed = t0_ns >= 0 and 0 <= half_ns < 2**62 and t0_ns < 2**62
@@ -197,7 +197,7 @@ class Growing:
         self._waited = 0.0
         self._worked = 0.0
 
-    def add_all(self, seen: Observations) -> None:
+    def add_all(self, seen: ObservationBatch) -> None:
         """Append a batch of plain observations."""
         if seen.wait is not None:
             self._waited += seen.wait
@@ -214,8 +214,8 @@ class Growing:
     def add(self, data: Mapping[str, Any]) -> None:
         """Append one observation, whatever it lacks."""
         self._expanded().add(data)
-        parts, elapsed = data.get("parts"), number(data.get("elapsed"))
-        wait = number(parts.get("wait")) if isinstance(parts, Mapping) else None
+        parts, elapsed = data.get("parts"), finite_number(data.get("elapsed"))
+        wait = finite_number(parts.get("wait")) if isinstance(parts, Mapping) else None
         if wait is not None and elapsed is not None and not data.get("warmup"):
             self._waited += wait
             self._worked += elapsed

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast, get_args
 
 from milabench.analysis.measure import Measurement, measure
-from milabench.analysis.shapes import mapping
-from milabench.analysis.validity import ChecksOf, Watcher, seen_by, unchecked
+from milabench.analysis.validity import ChecksOf, EventObserver, tee, unchecked
 from milabench.events.attempts import Attempt, last_word
+from milabench.events.json_access import as_mapping
 from milabench.events.model import Error, OutcomeName, Verdict
-from milabench.events.numbers import number
-from milabench.events.rundir import Run, parts_of
-from milabench.events.text import one_line
+from milabench.events.numbers import finite_number
+from milabench.events.rundir import Run, parse_stem
+from milabench.events.sanitize import one_line
 
 _OUTCOMES = get_args(OutcomeName)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Try:
+class SupersededAttempt:
     """An attempt at a step that does not count, because a later one passed or was made: how it ended, and its log."""
 
     number: int
@@ -47,7 +47,8 @@ class PlannedStep:
 class StepResult:
     """One step as it ended: the last attempt that passed, else the last one, without its single observations.
 
-    `verdicts` are those of our checks, `others` the attempts that do not count.
+    `verdicts` are those of our checks and `check_reasons` why they make the number suspect, `others` the attempts that do not
+    count.
     """
 
     step: PlannedStep
@@ -58,8 +59,9 @@ class StepResult:
     reasons: tuple[str, ...] = ()
     measured: Measurement
     verdicts: tuple[Verdict, ...] = ()
+    check_reasons: tuple[str, ...] = ()
     attempt: int = 1
-    others: tuple[Try, ...] = ()
+    others: tuple[SupersededAttempt, ...] = ()
 
     @property
     def is_flaky(self) -> bool:
@@ -69,12 +71,12 @@ class StepResult:
 
 def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
     """The steps that should have run: those of the plan, or those that left a file where there is no plan."""
-    steps = mapping(run.manifest.get("plan")).get("steps")
+    steps = as_mapping(run.manifest.get("plan")).get("steps")
     if isinstance(steps, list):
-        return tuple(_planned(mapping(step)) for step in steps)
+        return tuple(_planned(as_mapping(step)) for step in steps)
     found = []
     for step, stem in run.files.items():
-        parts = parts_of(stem)
+        parts = parse_stem(stem)
         device = (int(parts.tag[1:]),) if parts.tag.startswith("D") else ()
         node = parts.node or "local"
         found.append(
@@ -83,14 +85,14 @@ def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
     return tuple(found)
 
 
-class Course(Watcher, Protocol):
+class TraceRecorder(EventObserver, Protocol):
     """Somebody who draws the course of a step: sees its events, and then what was measured in it, its observations too."""
 
     def end(self, measured: Measurement) -> None:
         """Nothing more will be seen."""
 
 
-CourseOf = Callable[[str], Course]
+CourseOf = Callable[[str], TraceRecorder]
 """Who draws a step, by its id."""
 
 
@@ -107,10 +109,10 @@ def step_result(
     """
     counts = last_word(tried)
     number = counts.number if counts is not None else 1
-    folds = checks(planned.id)
+    step_checks = checks(planned.id)
     drawn = None if course is None else course(planned.id)
-    watchers = folds if drawn is None else (*folds, drawn)
-    measured = measure(planned.id, seen_by(run.batches(planned.id, number), watchers))
+    observers = step_checks if drawn is None else (*step_checks, drawn)
+    measured = measure(planned.id, tee(run.batches(planned.id, number), observers))
     if drawn is not None:
         drawn.end(measured)
     # Only the totals are needed from here on; a run may hold millions of observations.
@@ -119,6 +121,8 @@ def step_result(
         planned = _with_config(planned, measured.config)
     outcome, why, detail, told = _ending(run, counts.entry if counts is not None else None, measured)
     log = run.log(planned.id, number)
+    has_records = bool(measured.start or measured.end)
+    verdicts = [(check, check.verdict()) for check in step_checks] if has_records else []
     return StepResult(
         step=planned,
         outcome=outcome,
@@ -131,15 +135,16 @@ def step_result(
             *(("cut-off",) if outcome == "passed" and measured.end is None else ()),
         ),
         measured=measured,
-        verdicts=tuple(fold.verdict() for fold in folds) if measured.start or measured.end else (),
+        verdicts=tuple(verdict for _, verdict in verdicts),
+        check_reasons=tuple(reason for check, verdict in verdicts if (reason := check.reason_for(verdict))),
         attempt=number,
         others=tuple(_try(run, each) for each in tried if each.number != number),
     )
 
 
-def _try(run: Run, attempt: Attempt) -> Try:
+def _try(run: Run, attempt: Attempt) -> SupersededAttempt:
     log = run.log(attempt.step, attempt.number)
-    return Try(
+    return SupersededAttempt(
         number=attempt.number,
         outcome=attempt.outcome or "missing",
         why=attempt.why,
@@ -158,18 +163,15 @@ def _ending(run: Run, ended: Mapping[str, Any] | None, measured: Measurement) ->
         return "missing", "", "did not end" if measured.start else "did not start", None
     if not run.journal and end.outcome == "passed" and _first_error(measured.errors):
         return "failed", "exit", "", None  # milabench 1.3 recorded errors beside a return code of 0
-    return end.outcome, end.why or "", end.detail, mapping(end.extra.get("data")).get("reasons")
+    return end.outcome, end.why or "", end.detail, as_mapping(end.extra.get("data")).get("reasons")
 
 
 def _first_error(errors: Sequence[Error]) -> str:
-    for error in errors:
-        if not (error.type == "SystemExit" and error.message in ("", "0", "None")):
-            return f"{error.type}: {error.message}".splitlines()[0]
-    return ""
+    return next((error.headline for error in errors if error.is_failure), "")
 
 
 def _planned(step: Mapping[str, Any]) -> PlannedStep:
-    config = mapping(step.get("config"))
+    config = as_mapping(step.get("config"))
     devices, repeat = step.get("devices"), step.get("repeat")
     planned = PlannedStep(
         id=str(step.get("id", "")),
@@ -184,10 +186,10 @@ def _planned(step: Mapping[str, Any]) -> PlannedStep:
 
 def _with_config(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep:
     """The step with what its benchmark's configuration says of it."""
-    weight, name = number(config.get("weight")), config.get("name")
+    weight, name = finite_number(config.get("weight")), config.get("name")
     return replace(
         planned,
         bench=name if isinstance(name, str) and name else planned.bench,
-        method=str(mapping(config.get("plan")).get("method") or planned.method),
+        method=str(as_mapping(config.get("plan")).get("method") or planned.method),
         weight=planned.weight if weight is None else weight,
     )

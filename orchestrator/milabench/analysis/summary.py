@@ -14,20 +14,20 @@ from typing import Any, Literal
 from milabench.analysis.ab import AB, ab_of
 from milabench.analysis.cases import cases_of
 from milabench.analysis.intervals import Interval, log_t_interval
-from milabench.analysis.levels import least_difference, share_of_processes
-from milabench.analysis.machine import accelerators, described_system, versions
+from milabench.analysis.machine import described_system, recorded_accelerators, versions
 from milabench.analysis.measure import Direction, Measurement, Metric, Throughput, Window
 from milabench.analysis.score import Entry, Score, score
-from milabench.analysis.shapes import mapping
 from milabench.analysis.spread import geometric_mean, log_stdev, median, pooled_log_stdev
-from milabench.analysis.steady import Steadiness
-from milabench.analysis.steps import CourseOf, StepResult, Try, planned_steps, step_result
-from milabench.analysis.validity import LEAST_OVERLAP, ChecksOf, overlap, reasons_of, unchecked, validation_json
+from milabench.analysis.steady_state import Steadiness
+from milabench.analysis.steps import CourseOf, StepResult, SupersededAttempt, planned_steps, step_result
+from milabench.analysis.validity import LEAST_OVERLAP, ChecksOf, overlap, unchecked, validation_json
+from milabench.analysis.variance import least_difference, share_of_processes
 from milabench.events.attempts import attempts
+from milabench.events.json_access import as_mapping
 from milabench.events.model import OutcomeName
-from milabench.events.numbers import SMALLEST, number, strict
+from milabench.events.numbers import SMALLEST, finite_number, strict
 from milabench.events.rundir import Run
-from milabench.events.text import one_line
+from milabench.events.sanitize import one_line
 
 SCHEMA = 1
 Validity = Literal["valid", "suspect", "invalid"]
@@ -41,7 +41,7 @@ _MESSAGES_KEPT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class ReplicateResult:
     """One replicate that passed: the steps it consists of, where it ran, its rate."""
 
     steps: tuple[str, ...]
@@ -74,7 +74,7 @@ class Flaky:
 
     step: str
     attempt: int
-    others: tuple[Try, ...]
+    others: tuple[SupersededAttempt, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class BenchSummary:
     ngpu: int = 0
     nodes: int = 0
     instances: int = 0
-    processes: tuple[Process, ...] = ()
+    processes: tuple[ReplicateResult, ...] = ()
     perf: float | None = None
     units: str = ""
     direction: Direction = "higher"
@@ -279,7 +279,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
     by_bench: dict[str, list[StepResult]] = {}
     for result in results:
         by_bench.setdefault(result.step.bench, []).append(result)
-    arch = mapping(run.manifest.get("system")).get("arch")
+    arch = as_mapping(run.manifest.get("system")).get("arch")
     is_mixed = any(entry.get("run") == "mixed" for entry in run.journal)
     benches = [
         bench_summary(
@@ -309,27 +309,27 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         created=str(run.manifest.get("created") or ""),
         version=str(run.manifest.get("version") or ""),
         argv=tuple(str(word) for word in argv) if isinstance(argv, list) else (),
-        options=mapping(run.manifest.get("options")),
+        options=as_mapping(run.manifest.get("options")),
         software=versions(measured),
         overhead=_overhead(ends),
         aim=_numbers(run.manifest.get("aim")),
-        replicates={str(name): _numbers(told) for name, told in mapping(run.manifest.get("replicates")).items()},
+        replicates={str(name): _numbers(told) for name, told in as_mapping(run.manifest.get("replicates")).items()},
         ab=ab,
-        accelerators=accelerators(measured),
+        accelerators=recorded_accelerators(measured),
     )
 
 
 def _numbers(told: Any) -> dict[str, float | None]:
     """The numbers of a mapping, whole ones as such; what is none is not known."""
-    return {str(name): value if number(value) is not None else None for name, value in mapping(told).items()}
+    return {str(name): value if finite_number(value) is not None else None for name, value in as_mapping(told).items()}
 
 
 def _overhead(ends: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """What the harness cost, all the times that the run was gone on with together; a share cannot be added up."""
     total: dict[str, float] = {}
     for entry in ends:
-        for name, cost in mapping(entry.get("overhead")).items():
-            if name != "share" and (known := number(cost)) is not None:
+        for name, cost in as_mapping(entry.get("overhead")).items():
+            if name != "share" and (known := finite_number(cost)) is not None:
                 total[name] = total.get(name, 0.0) + known
     return total
 
@@ -369,7 +369,7 @@ def bench_summary(
     instances = len({one.place for one in processes})
     direction = first.direction if first else "higher"
     reasons = {reason for result in passed for reason in result.reasons}
-    reasons |= reasons_of(verdict for result in passed for verdict in result.verdicts) if perf is not None else set()
+    reasons |= {reason for result in passed for reason in result.check_reasons} if perf is not None else set()
     together = _overlap(results, clocks or {})
     reasons |= {"overlap"} if together is not None and together < LEAST_OVERLAP and perf is not None else set()
     reasons |= {"mixed"} if differs_in_units or (is_mixed and perf is not None) else set()
@@ -431,7 +431,7 @@ def skipped_bench(name: str, why: str, weight: float | None) -> BenchSummary:
     )
 
 
-def _processes(results: Sequence[StepResult]) -> Iterable[Process]:
+def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
     """The replicates in which every step passed and that have a number."""
     jobs: dict[tuple[str, int], list[StepResult]] = {}
     for result in results:
@@ -443,7 +443,7 @@ def _processes(results: Sequence[StepResult]) -> Iterable[Process]:
             throughput = _job_throughput([member.measured for member in members])
             if throughput is not None and throughput.value >= SMALLEST:
                 steps = tuple(member.step.id for member in members)
-                yield Process(steps=steps, place=place, repeat=repeat, throughput=throughput)
+                yield ReplicateResult(steps=steps, place=place, repeat=repeat, throughput=throughput)
 
 
 def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
@@ -478,8 +478,8 @@ def _released(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, floa
     for entry in journal:
         if entry.get("state") != "released":
             continue
-        for step, node in mapping(entry.get("steps")).items():
-            ahead_s = number(mapping(mapping(entry.get("clocks")).get(node)).get("ahead_s"))
+        for step, node in as_mapping(entry.get("steps")).items():
+            ahead_s = finite_number(as_mapping(as_mapping(entry.get("clocks")).get(node)).get("ahead_s"))
             if ahead_s is not None:
                 found[step] = str(entry.get("group")), ahead_s
     return found
@@ -510,7 +510,7 @@ def _counts(results: Sequence[StepResult]) -> dict[str, int]:
     return counts
 
 
-def _by_repeat(processes: Iterable[Process]) -> dict[int, list[float]]:
+def _by_repeat(processes: Iterable[ReplicateResult]) -> dict[int, list[float]]:
     """The rates of the instances that were launched together, launch by launch."""
     found: dict[int, list[float]] = {}
     for one in processes:
@@ -518,14 +518,14 @@ def _by_repeat(processes: Iterable[Process]) -> dict[int, list[float]]:
     return found
 
 
-def _by_place(processes: Iterable[Process]) -> dict[str, list[float]]:
+def _by_place(processes: Iterable[ReplicateResult]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for one in processes:
         found.setdefault(one.place, []).append(one.throughput.value)
     return found
 
 
-def _between_places(processes: Iterable[Process]) -> float | None:
+def _between_places(processes: Iterable[ReplicateResult]) -> float | None:
     return log_stdev([geometric_mean(rates) for rates in _by_place(processes).values()])
 
 
@@ -578,7 +578,7 @@ def _doubts(rate: Throughput, is_short: bool) -> Iterable[str]:
     return (doubt for doubt in rate.doubts if not (is_short and doubt == "no-steady-state" and rate.basis != "warm-up"))
 
 
-def _rate_json(process: Process) -> dict[str, Any]:
+def _rate_json(process: ReplicateResult) -> dict[str, Any]:
     rate = process.throughput
     return {
         "step": process.steps[0],
@@ -660,11 +660,11 @@ def _messages(results: Iterable[StepResult]) -> tuple[str, ...]:
 
 
 def _skipped_benches(run: Run) -> Iterable[tuple[str, str]]:
-    skipped = mapping(run.manifest.get("plan")).get("skipped")
+    skipped = as_mapping(run.manifest.get("plan")).get("skipped")
     for entry in skipped if isinstance(skipped, list) else ():
-        yield str(mapping(entry).get("bench", "")), str(mapping(entry).get("why", ""))
+        yield str(as_mapping(entry).get("bench", "")), str(as_mapping(entry).get("why", ""))
 
 
 def _weight_in_suite(run: Run, bench: str) -> float | None:
     """The weight of a benchmark that has no step, from the resolved suite in the manifest."""
-    return number(mapping(mapping(run.manifest.get("suite")).get(bench)).get("weight"))
+    return finite_number(as_mapping(as_mapping(run.manifest.get("suite")).get(bench)).get("weight"))

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval, log_t_interval, median_interval
 from milabench.analysis.spread import geometric_mean, mean, median
-from milabench.analysis.steady import steadiness
+from milabench.analysis.steady_state import steadiness
 
 LEAST_FLOOR = 0.01  # differences below one percent are never called differences
 EVENT_SLACK_NS = 21_000  # two half microseconds of an event's resolution, and 20 us
@@ -37,7 +37,7 @@ class CellKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class TimedProcess:
     """What one fresh process measured in a cell; all times in seconds.
 
     `wall` and `event` are the readings of a call on either clock (median; the window by its calls where the host waits at
@@ -64,7 +64,7 @@ class CellResult:
     """A cell over its processes: medians over processes with the exact interval where there are six or more."""
 
     key: CellKey
-    processes: tuple[Process, ...]
+    processes: tuple[TimedProcess, ...]
     wall: float
     wall_interval: Interval | None
     event: float | None
@@ -76,7 +76,7 @@ class CellResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
+class FactorEffect:
     """What changing one factor (or two: an interaction) does to the reading: `ratio` over the blocks, with its 95 % interval."""
 
     batch: int
@@ -95,7 +95,7 @@ class BatchResult:
     device: float | None
     bound: Bound
     floor: float | None
-    effects: tuple[Effect, ...]
+    effects: tuple[FactorEffect, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +112,8 @@ class TimingAudit:
 
 def timing_audit(records: Iterable[Mapping[str, Any]]) -> TimingAudit | None:
     """Fold the `audit` records of a run (one a process); None when there is none."""
-    measured: dict[CellKey, list[Process]] = {}
-    again: dict[CellKey, list[Process]] = {}
+    measured: dict[CellKey, list[TimedProcess]] = {}
+    again: dict[CellKey, list[TimedProcess]] = {}
     errors: list[str] = []
     model = device = absent = ""
     for record in records:
@@ -141,14 +141,14 @@ def timing_audit(records: Iterable[Mapping[str, Any]]) -> TimingAudit | None:
     )
 
 
-def _process(block: int, key: CellKey, told: Mapping[str, Any]) -> Process:
+def _process(block: int, key: CellKey, told: Mapping[str, Any]) -> TimedProcess:
     wall_ns, event_ns, enqueue_ns = told["wall_ns"], told["event_ns"], told["enqueue_ns"]
     calls = len(wall_ns)
     per_call = median(wall_ns)
     if key.sync == "end" and calls > 1:
         # The wait at the end belongs to all calls; what only the first one pays does not.
         per_call = (told["window_ns"] - wall_ns[0]) / (calls - 1)
-    return Process(
+    return TimedProcess(
         block=block,
         wall=per_call / 1e9,
         event=median(event_ns) / 1e9 if event_ns else None,
@@ -165,7 +165,7 @@ def _process(block: int, key: CellKey, told: Mapping[str, Any]) -> Process:
     )
 
 
-def _cell(key: CellKey, processes: Sequence[Process]) -> CellResult:
+def _cell(key: CellKey, processes: Sequence[TimedProcess]) -> CellResult:
     walls = [process.wall for process in processes]
     events = [process.event for process in processes if process.event is not None]
     unfinished = [process.unfinished for process in processes if process.unfinished is not None]
@@ -184,7 +184,7 @@ def _cell(key: CellKey, processes: Sequence[Process]) -> CellResult:
 
 
 def _batch(
-    batch: int, cells: Mapping[CellKey, Sequence[Process]], again: Mapping[CellKey, Sequence[Process]]
+    batch: int, cells: Mapping[CellKey, Sequence[TimedProcess]], again: Mapping[CellKey, Sequence[TimedProcess]]
 ) -> BatchResult:
     enqueued = [process.enqueue for processes in cells.values() for process in processes if process.enqueue is not None]
     on_device = [
@@ -215,7 +215,7 @@ def _bound(enqueue: float | None, device: float | None) -> Bound:
 
 
 def _floor(
-    batch: int, cells: Mapping[CellKey, Sequence[Process]], again: Mapping[CellKey, Sequence[Process]]
+    batch: int, cells: Mapping[CellKey, Sequence[TimedProcess]], again: Mapping[CellKey, Sequence[TimedProcess]]
 ) -> float | None:
     """Upper 95 % bound of |ln ratio| between a cell and itself, at least one percent; None below three blocks."""
     for key, processes in again.items():
@@ -227,15 +227,15 @@ def _floor(
     return None
 
 
-def _ratios(one: Sequence[Process], other: Sequence[Process]) -> list[float]:
+def _ratios(one: Sequence[TimedProcess], other: Sequence[TimedProcess]) -> list[float]:
     """Block by block, what `other` reads on the host's clock over what `one` does."""
     first = {process.block: process.wall for process in one}
     return [process.wall / first[process.block] for process in other if first.get(process.block)]
 
 
-def _effects(batch: int, cells: Mapping[CellKey, Sequence[Process]], floor: float) -> Iterable[Effect]:
+def _effects(batch: int, cells: Mapping[CellKey, Sequence[TimedProcess]], floor: float) -> Iterable[FactorEffect]:
     """Main effects of warm-up, waiting and clock against their first level, then the interactions of each two."""
-    clocks: dict[str, Callable[[Process], float | None]] = {
+    clocks: dict[str, Callable[[TimedProcess], float | None]] = {
         "wall": lambda process: process.wall,
         "event": lambda process: process.event,
     }
@@ -290,7 +290,7 @@ def _interaction(table: Table, one: Change, other: Change) -> list[float]:
     return [b / a for a, b in zip(at_first, at_level, strict=True)]
 
 
-def _effect(batch: int, name: str, ratios: Sequence[float], floor: float) -> Effect:
+def _effect(batch: int, name: str, ratios: Sequence[float], floor: float) -> FactorEffect:
     interval = log_t_interval(ratios)
     ratio = geometric_mean(ratios)
     standing: Standing
@@ -302,4 +302,4 @@ def _effect(batch: int, name: str, ratios: Sequence[float], floor: float) -> Eff
         standing = "below the noise floor"
     else:
         standing = "below the noise floor" if abs(math.log(ratio)) <= floor else "not told apart"
-    return Effect(batch=batch, name=name, ratio=ratio, interval=interval, standing=standing)
+    return FactorEffect(batch=batch, name=name, ratio=ratio, interval=interval, standing=standing)

@@ -40,7 +40,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Estimate:
     return Estimate(d=mean(b) - mean(a), error=math.sqrt(variance), freedom=freedom)
 
 
-def paired(a: Sequence[float], b: Sequence[float]) -> Estimate:
+def paired_difference(a: Sequence[float], b: Sequence[float]) -> Estimate:
     """The mean of the differences b - a of pairs. Raises ValueError below two pairs."""
     differences = [after - before for before, after in zip(a, b, strict=True)]
     return Estimate(
@@ -108,8 +108,3 @@ def _u_counts(n: int, m: int) -> tuple[int, ...]:
 def hodges_lehmann(a: Sequence[float], b: Sequence[float]) -> float:
     """The median of all differences b - a: how far b is shifted, whatever the shape of the distributions."""
     return median([after - before for before in a for after in b])
-
-
-def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float:
-    """P(a > b) - P(a < b): 0 for no difference, 1 when every value of a is above every one of b."""
-    return 2 * mann_whitney_u(a, b) / (len(a) * len(b)) - 1

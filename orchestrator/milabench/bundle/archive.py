@@ -24,7 +24,7 @@ _LEVEL = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Packed:
+class ArchiveMember:
     """One file as it lies in an archive; `size` is unpacked."""
 
     path: str
@@ -33,7 +33,7 @@ class Packed:
 
 
 @contextmanager
-def create(path: Path) -> Iterator[zipfile.ZipFile]:
+def create_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     """A new archive, beside its place until it is whole: a bundle that exists is complete. Raises RecordError.
 
     A link stays one. What is no file (/dev/null) is refused: it would be put away for good.
@@ -53,7 +53,7 @@ def create(path: Path) -> Iterator[zipfile.ZipFile]:
         draft.unlink(missing_ok=True)
 
 
-def add(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> Packed:
+def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> ArchiveMember:
     """Put one file in; nothing of the file's date, owner or mode goes with it."""
     info = zipfile.ZipInfo(name, _STAMP)
     info.compress_type = zipfile.ZIP_STORED if _looks_like_a_bomb(content) else zipfile.ZIP_DEFLATED
@@ -67,7 +67,7 @@ def add(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> Packed:
             digest.update(piece)
             size += len(piece)
             target.write(piece)
-    return Packed(path=name, size=size, sha256=digest.hexdigest())
+    return ArchiveMember(path=name, size=size, sha256=digest.hexdigest())
 
 
 def open_checked(path: Path) -> zipfile.ZipFile:
@@ -96,7 +96,7 @@ def files(archive: zipfile.ZipFile) -> list[str]:
     return [info.filename for info in archive.infolist() if not info.is_dir()]
 
 
-def digest_of(archive: zipfile.ZipFile, name: str) -> tuple[int, str]:
+def archived_digest(archive: zipfile.ZipFile, name: str) -> tuple[int, str]:
     """(bytes, SHA-256) of a file as it is unpacked. Raises RecordError when its packed bytes are damaged."""
     digest, size = hashlib.sha256(), 0
     for piece in contents(archive, name):
@@ -105,7 +105,7 @@ def digest_of(archive: zipfile.ZipFile, name: str) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def read(archive: zipfile.ZipFile, name: str, at_most: int = 256 * 2**20) -> bytes:
+def read_member(archive: zipfile.ZipFile, name: str, at_most: int = 256 * 2**20) -> bytes:
     """A file's bytes, when they are not too many to hold. Raises RecordError."""
     if archive.getinfo(name).file_size > at_most:
         raise RecordError(f"{archive.filename}: {name}: is larger than {at_most // 2**20} MiB")
@@ -190,5 +190,5 @@ def _looks_like_a_bomb(content: bytes | Path) -> bool:
 
 
 def _clause(error: Exception) -> str:
-    told = str(error) or type(error).__name__
-    return told[:1].lower() + told[1:]
+    text = str(error) or type(error).__name__
+    return text[:1].lower() + text[1:]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from milabench.bundle.archive import Packed
+from milabench.bundle.archive import ArchiveMember
 from milabench.errors import RecordError
 
 NAME = "bundle.json"
@@ -23,17 +23,17 @@ class Manifest:
 
     version: str
     runs: tuple[str, ...]
-    files: tuple[Packed, ...]
+    files: tuple[ArchiveMember, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def chain(self) -> str:
         """The last link of the chain."""
-        return links(self.files)[-1] if self.files else _SEED
+        return chain_links(self.files)[-1] if self.files else _SEED
 
     def to_bytes(self) -> bytes:
         """The manifest's file; the same for the same content."""
-        chained = zip(self.files, links(self.files), strict=True)
+        chained = zip(self.files, chain_links(self.files), strict=True)
         value = {
             "schema": SCHEMA,
             "kind": "milabench-bundle",
@@ -48,13 +48,13 @@ class Manifest:
         return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
-def links(files: Iterable[Packed]) -> list[str]:
+def chain_links(files: Iterable[ArchiveMember]) -> list[str]:
     """Each file's link: the SHA-256 of the link before it, its own hash, its size and its path."""
-    found, last = [], _SEED
+    chain, last = [], _SEED
     for file in files:
         last = hashlib.sha256(f"{last}\n{file.sha256} {file.size} {file.path}".encode()).hexdigest()
-        found.append(last)
-    return found
+        chain.append(last)
+    return chain
 
 
 def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
@@ -62,8 +62,8 @@ def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
     try:
         value = json.loads(content)
         listed = value["files"]
-        files = tuple(Packed(path=str(f["path"]), size=int(f["size"]), sha256=str(f["sha256"])) for f in listed)
-        told = [str(file["chain"]) for file in listed]
+        files = tuple(ArchiveMember(path=str(f["path"]), size=int(f["size"]), sha256=str(f["sha256"])) for f in listed)
+        recorded_links = [str(file["chain"]) for file in listed]
         schema, chain = value["schema"], str(value["chain"])
         runs, notes = tuple(map(str, value["runs"])), tuple(map(str, value.get("notes", ())))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -73,15 +73,15 @@ def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
     manifest = Manifest(version=str(value.get("version", "")), runs=runs, files=files, notes=notes)
     wrong = [
         f"{NAME}: the chain breaks at {file.path}"
-        for file, said, link in zip(files, told, links(files), strict=True)
-        if said != link
+        for file, recorded, link in zip(files, recorded_links, chain_links(files), strict=True)
+        if recorded != link
     ][:1]
     if not wrong and chain != manifest.chain:
         wrong.append(f"{NAME}: its last link is not the chain's")
     return manifest, wrong
 
 
-def compared(manifest: Manifest, present: Mapping[str, tuple[int, str]]) -> list[str]:
+def compare_files(manifest: Manifest, present: Mapping[str, tuple[int, str]]) -> list[str]:
     """What was changed, added and removed: the files that are listed against those that are there, (size, SHA-256) by path."""
     listed = {file.path: file for file in manifest.files}
     own = {NAME, SIGNATURE}

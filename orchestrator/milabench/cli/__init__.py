@@ -10,7 +10,7 @@ import sys
 from typing import Any, NoReturn, TextIO, cast
 
 from milabench.errors import INTERRUPTED, NOT_WRITTEN, MilabenchError
-from milabench.execute.interrupts import Asked, Interrupts
+from milabench.execute.interrupts import InterruptRequested, Interrupts
 
 PROGRAM = "milabench"
 COLLECT_AFTER = 50_000  # objects; Python's own 700 is for programs that make more garbage than they keep
@@ -53,7 +53,7 @@ COMMANDS = {
 }
 
 
-class Unbroken:
+class UnbreakableStream:
     """Standard error that nobody need read: a closed pipe or a full disk behind it ends no run and no install."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -117,14 +117,14 @@ def _of_output(error: Exception) -> str:
 def main() -> NoReturn:
     """Run the command line and end with its exit code (docs/protocol.md, section 5)."""
     interrupts = Interrupts()
-    sys.stderr = cast(TextIO, Unbroken(sys.stderr))
+    sys.stderr = cast(TextIO, UnbreakableStream(sys.stderr))
     try:
         interrupts.take_over()
         code = _carry_out_the_command_line()
         interrupts.over()
-    except (Asked, Exception) as error:  # it is raised once, so nothing strikes this line
+    except (InterruptRequested, Exception) as error:  # it is raised once, so nothing strikes this line
         # Some places, Python's own among them, make another error of what was raised in them.
-        if not isinstance(error, Asked) and not interrupts.was_asked:
+        if not isinstance(error, InterruptRequested) and not interrupts.was_asked:
             raise
         print("interrupted", file=sys.stderr)
         code = INTERRUPTED
@@ -153,7 +153,7 @@ def _carry_out_the_command_line() -> int:
         click.echo(text if text.startswith("Usage:") else f"error: {text}", err=True)
         return error.exit_code
     except click.Abort:
-        raise Asked from None
+        raise InterruptRequested from None
     except OSError as error:
         if "--traceback" in sys.argv:
             raise

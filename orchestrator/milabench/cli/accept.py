@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from milabench.cli.formats import format_options, pick_format, write_output
+from milabench.report.registry import FORMATS
+
 if TYPE_CHECKING:
     from milabench.acceptance.criteria import Criteria
 
-FORMATS = ("text", "markdown", "json", "junit")
 EXIT_CODES = {"PASS": 0, "FAIL": 7, "INCONCLUSIVE": 8}
 
 
@@ -26,17 +28,7 @@ EXIT_CODES = {"PASS": 0, "FAIL": 7, "INCONCLUSIVE": 8}
     help="What is asked, in YAML; docs/acceptance.md.",
 )
 @click.option("--reference", metavar="RUN|FILE", help="The run, or JSON report of one, that `x reference` means.")
-@click.option(
-    "-f",
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    help="What is written. Default: what the output file ends in, else text.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to a file instead of the terminal."
-)
+@format_options
 @click.option(
     "--schema", "print_schema", is_flag=True, help="Print the JSON schema of a criteria file, and do no more."
 )
@@ -51,43 +43,37 @@ def command(
     print_schema: bool,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.acceptance.criteria import schema
-    from milabench.acceptance.document import render
-    from milabench.acceptance.judge import judge
-    from milabench.cli.formats import chosen, write
-    from milabench.cli.inputs import base_folder
-    from milabench.cli.profiles import find
-    from milabench.cli.results import chosen_runs
-    from milabench.cli.summaries import summary_of
+    from milabench.acceptance.criteria import criteria_schema
+    from milabench.acceptance.evaluate import evaluate_criteria
     from milabench.errors import UsageError
+    from milabench.workflow.context import base_folder
+    from milabench.workflow.report_inputs import find_report_source
+    from milabench.workflow.results import resolve_runs
+    from milabench.workflow.summaries import summary_of
 
     if print_schema:
         import json
 
-        click.echo(json.dumps(schema(), indent=2))
+        click.echo(json.dumps(criteria_schema(), indent=2))
         return 0
     if criteria is None:
         raise UsageError("--criteria: is missing: the file that says what is asked; docs/acceptance.md shows one")
-    form = chosen(form, as_json, output)
-    if form not in FORMATS:
-        raise UsageError(
-            f"-o {output}: an acceptance is not written as {form}; give one with --format {'|'.join(FORMATS)}"
-        )
-    asked = read(criteria)
+    form = pick_format(form, as_json, output)
+    asked = read_criteria(criteria)
     if asked.is_relative and reference is None:
         raise UsageError(f"{criteria}: asks for 'x reference': name that run with --reference")
-    found = judge(
+    found = evaluate_criteria(
         asked,
-        summary_of(chosen_runs(base, [run] if run else [])[0]),
-        find(base_folder(base), reference).summary if reference is not None else None,
+        summary_of(resolve_runs(base, [run] if run else [])[0]),
+        find_report_source(base_folder(base), reference).summary if reference is not None else None,
     )
-    write(render(found, form), output)
+    write_output(FORMATS[form].renderer.render_acceptance(found), output)
     if output is not None:
         click.echo(found.verdict, err=True)
     return EXIT_CODES[found.verdict]
 
 
-def read(path: Path) -> Criteria:
+def read_criteria(path: Path) -> Criteria:
     """The criteria in a file. Raises ConfigError with everything that is wrong in it."""
     from milabench.acceptance.criteria import parse_criteria
     from milabench.errors import ConfigError, Problem

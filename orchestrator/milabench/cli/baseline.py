@@ -18,16 +18,16 @@ import click
 def command(runs: tuple[str, ...], base: Path | None, output: Path, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.analysis.baseline import LEAST_PLACES, Baseline, baseline
-    from milabench.cli.formats import write
-    from milabench.cli.results import chosen_runs
-    from milabench.cli.summaries import summary_of
+    from milabench.cli.formats import write_output
     from milabench.errors import NothingSelected
+    from milabench.workflow.results import resolve_runs
+    from milabench.workflow.summaries import summary_of
 
-    made: Baseline = baseline([summary_of(run) for run in chosen_runs(base, runs)])
+    made: Baseline = baseline([summary_of(run) for run in resolve_runs(base, runs)])
     if not made.expected:
         raise NothingSelected(f"{', '.join(made.runs)}: no benchmark passed with a number; there is nothing to expect")
     text = json.dumps(made.to_json(), indent=1) + "\n"
-    write(text, output)
+    write_output(text, output)
     if as_json:
         click.echo(text, nl=False)
     places = {place for one in made.expected for place in one.places}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from milabench.bundle.packing import RunParts
+    from milabench.bundle.create import RunParts
     from milabench.events.rundir import Run
 
 _COMPLETE = ".complete"
@@ -29,11 +29,11 @@ _RENDERED = ".requirements.txt"
 def command(runs: tuple[str, ...], base: Path | None, output: Path, key: Path | None, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench import __version__
-    from milabench.bundle.packing import pack
-    from milabench.cli.results import chosen_runs
+    from milabench.bundle.create import create_bundle
+    from milabench.workflow.results import resolve_runs
 
-    parts = [parts_of(run) for run in chosen_runs(base, runs)]
-    made = pack(output, parts, version=__version__, key=key)
+    parts = [bundle_parts(run) for run in resolve_runs(base, runs)]
+    made = create_bundle(output, parts, version=__version__, key=key)
     if as_json:
         value = {"schema": 1, "bundle": str(output), "chain": made.chain, "runs": list(made.runs)}
         click.echo(
@@ -46,19 +46,19 @@ def command(runs: tuple[str, ...], base: Path | None, output: Path, key: Path | 
     return 0
 
 
-def parts_of(run: Run) -> RunParts:
+def bundle_parts(run: Run) -> RunParts:
     """A run with its numbers, its report, and the locks of its environments as far as they are still there."""
-    from milabench.bundle.packing import SUMMARY, RunParts
-    from milabench.cli.results import recomputed
-    from milabench.cli.summaries import summary_of
+    from milabench.bundle.create import SUMMARY, RunParts
     from milabench.report import markdown
+    from milabench.workflow.results import recompute_summary
+    from milabench.workflow.summaries import summary_of
 
     report = markdown.render([summary_of(run)])
     locks, notes = locks_of(run)
     return RunParts(
         run=run,
         computed={
-            SUMMARY: json.dumps(recomputed(run), indent=1, sort_keys=True) + "\n",
+            SUMMARY: json.dumps(recompute_summary(run), indent=1, sort_keys=True) + "\n",
             "report.md": report.replace(f"{run.path}/", ""),
         },
         locks=locks,

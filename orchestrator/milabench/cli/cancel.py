@@ -12,7 +12,7 @@ import click
 from milabench.errors import DONE, Unreachable
 
 if TYPE_CHECKING:
-    from milabench.execute.runlock import Orchestrator
+    from milabench.execute.run_lock import Orchestrator
 
 
 @click.command("cancel", help="End a run that is going on: its steps first, then the rest is cancelled.")
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @click.option("--now", is_flag=True, help="Kill the running steps at once.")
 def command(run: str | None, base: Path | None, now: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.finding import chosen, going
-    from milabench.execute.runlock import wait_for_release
+    from milabench.execute.run_lock import wait_for_release
+    from milabench.workflow.run_lookup import active_run, resolve_run
 
-    found = chosen(base, run) if run is not None else going(base)
+    found = resolve_run(base, run) if run is not None else active_run(base)
     if found.holder is None:
         click.echo(f"cancel: {found.run.name} is not going on ({found.state}); there is nothing to cancel", err=True)
         return DONE
@@ -32,7 +32,7 @@ def command(run: str | None, base: Path | None, now: bool) -> int:
         raise Unreachable(
             f"{found.run.name}: is carried out on another host, by {found.holder}; give `milabench cancel` there"
         )
-    told = tell(found.holder, times=2 if now else 1)
+    told = signal_process(found.holder, times=2 if now else 1)
     if told:
         click.echo(f"cancel: {found.run.name}: told {found.holder}; waiting for its end", err=True)
         wait_for_release(found.run.path)
@@ -40,7 +40,7 @@ def command(run: str | None, base: Path | None, now: bool) -> int:
     return DONE
 
 
-def tell(whom: Orchestrator, *, times: int) -> bool:
+def signal_process(whom: Orchestrator, *, times: int) -> bool:
     """Signal a process that is certainly the one meant; whether it was still there. Raises Unreachable when we may not."""
     try:
         fd = os.pidfd_open(whom.pid)

@@ -16,14 +16,14 @@ from milabench.errors import DONE, STEPS_FAILED, UNREACHABLE, Unreachable
 @click.option("--only-here", is_flag=True, help="Leave out the other nodes that these runs used.")
 def command(base: Path | None, yes: bool, only_here: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.finding import all_runs
-    from milabench.cli.leftovers import dead, left_there, marked_here, marked_there, sweep_there
-    from milabench.execute.interrupts import run_held
-    from milabench.execute.nodes import left_here, sweep_here
+    from milabench.execute.agent_client import left_here, sweep_here
+    from milabench.execute.interrupts import run_deferring_signals
+    from milabench.workflow.orphans import dead, left_there, marked_here, marked_there, sweep_there
+    from milabench.workflow.run_lookup import all_runs
 
     gone = [each for found in all_runs(base) for each in dead(found.run)]
     markers, marked = marked_here(gone), {} if only_here else marked_there(gone)
-    here = run_held(lambda: left_here(*markers)) if markers else []
+    here = run_deferring_signals(lambda: left_here(*markers)) if markers else []
     there = left_there(marked)
     unknown = [each for each in there.values() if isinstance(each, Unreachable)]
     for error in unknown:
@@ -45,11 +45,11 @@ def command(base: Path | None, yes: bool, only_here: bool) -> int:
             return STEPS_FAILED
         click.confirm(f"end these {count} processes?", abort=True, err=True)
     if here:
-        click.echo(f"cleanup: {run_held(lambda: sweep_here(*markers))}", err=True)
+        click.echo(f"cleanup: {run_deferring_signals(lambda: sweep_here(*markers))}", err=True)
     todo = {address: marked[address] for address in left}
     for address, said in sweep_there(todo).items():
         click.echo(f"cleanup: {address.name}: {said}", err=True)
     still = [each for each in left_there(todo).values() if each]
-    if still or (here and run_held(lambda: left_here(*markers))):
+    if still or (here and run_deferring_signals(lambda: left_here(*markers))):
         return STEPS_FAILED
     return UNREACHABLE if unknown else DONE

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.cli.formats import chosen, compared, format_options, tracing_of_systems, write
-from milabench.cli.inputs import base_folder, print_warning
+from milabench.cli.formats import format_options, pick_format, render_comparison_as, tracing_of_systems, write_output
 from milabench.cli.options import validations_option
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, UsageError
+from milabench.workflow.context import base_folder, warn_user
 
 if TYPE_CHECKING:
     from milabench.analysis.compare import Comparison, Per
-    from milabench.cli.profiles import Told
+    from milabench.workflow.report_inputs import ReportSource
 
 _MOST_MARGIN = 1.0
 
@@ -88,21 +88,21 @@ def command(
     """Hand the command line's values on; see the help text above."""
     from milabench.analysis.compare import System, compare
     from milabench.analysis.jobmix import costs_of
-    from milabench.analysis.why import differences
-    from milabench.cli.profiles import find, known_names, read_costs, read_profile
+    from milabench.analysis.system_diff import system_differences
+    from milabench.workflow.report_inputs import find_report_source, known_names, read_costs, read_profile
 
     if len(runs) < 2:
         raise UsageError(
             f"one run, '{runs[0]}', cannot be compared; name two or more, the first being what is compared with"
         )
-    form = chosen(form, as_json, output)
+    form = pick_format(form, as_json, output)
     profile = read_profile(weights)
     tracing = tracing_of_systems(form, len(runs))
-    found = [find(base_folder(base), name, validations, tracing) for name in runs]
+    found = [find_report_source(base_folder(base), name, validations, tracing) for name in runs]
     places = [told.run.path.resolve() for told in found if told.run is not None]
     for again in sorted({place for place in places if places.count(place) > 1}):
-        print_warning(f"{again}: is given more than once: it is compared with itself, which says nothing")
-    names = named(found)
+        warn_user(f"{again}: is given more than once: it is compared with itself, which says nothing")
+    names = unique_names(found)
     told_costs = read_costs(costs, names)
     systems = [
         System(
@@ -115,12 +115,12 @@ def command(
     ]
     known_names({bench.bench: bench for system in systems for bench in system.summary.benchmarks}, profile)
     comparison = compare(systems, margin=margin, per=per, weights=profile.weights, work=profile.work)
-    listed = differences(systems, comparison) if why else None
-    write(compared(form, comparison, listed, [told.run for told in found], tracing), output)
+    listed = system_differences(systems, comparison) if why else None
+    write_output(render_comparison_as(form, comparison, listed, [told.run for told in found], tracing), output)
     return exit_code(comparison)
 
 
-def named(found: Sequence[Told]) -> list[str]:
+def unique_names(found: Sequence[ReportSource]) -> list[str]:
     """A name for each system, no two the same: the run's own, less its time where that suffices."""
     for names in (
         [str(told.manifest.get("name") or told.name) for told in found],

@@ -9,18 +9,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.completing import benchmark_names
-from milabench.cli.inputs import declared_options, folders, max_jobs, overrides, read_inputs, read_suite_only
+from milabench.cli.completion_hooks import benchmark_names
 from milabench.cli.options import SuiteOptions, suite_options
 from milabench.errors import ConfigError, MilabenchError, Problem
+from milabench.workflow.context import declared_options, max_jobs, overrides, read_context, read_suite_only, suite_dirs
 
 if TYPE_CHECKING:
     from milabench.config.schema import Suite
-    from milabench.facts.model import Arch
 
 
 @click.group("config", help="Show, explain or check what the suite means.")
@@ -31,7 +30,7 @@ def command() -> None:
 @command.command("show", help="The suite, or some of its benchmarks, as YAML in which everything is resolved.")
 @suite_options(selection=False)
 @click.argument("benches", nargs=-1, shell_complete=benchmark_names)
-def show(options: SuiteOptions, benches: tuple[str, ...]) -> int:
+def show_suite(options: SuiteOptions, benches: tuple[str, ...]) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.config.select import select
     from milabench.config.show import to_yaml
@@ -63,7 +62,7 @@ def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> int:
 def rendered(options: SuiteOptions, key: str) -> list[str]:
     """What the placeholders in a value become on this machine; nothing where there are none."""
     from milabench.plan.argv import placeholders, render_text, texts
-    from milabench.plan.names import names_for
+    from milabench.plan.placeholders import names_for
 
     suite, _ = read_suite_only(options)
     name = max((bench for bench in suite.benchmarks if key.startswith(bench + ".")), key=len, default=None)
@@ -73,7 +72,7 @@ def rendered(options: SuiteOptions, key: str) -> list[str]:
     if not found:
         return []
     quote = '"' if "'" in name else "'"
-    inputs = read_inputs(replace(options, select=f"{quote}{name}{quote}"))
+    inputs = read_context(replace(options, select=f"{quote}{name}{quote}"))
     (bench,) = inputs.benches
     names = names_for(bench.config, bench.folder, inputs.where, inputs.where.facts.main)
     wanted = [text for text in found if text.startswith("{")]
@@ -88,10 +87,10 @@ def rendered(options: SuiteOptions, key: str) -> list[str]:
 )
 @suite_options(selection=False)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-def check(options: SuiteOptions, files: tuple[Path, ...]) -> int:
+def check_files(options: SuiteOptions, files: tuple[Path, ...]) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.inputs import suite_file
     from milabench.config.read import read_suite
+    from milabench.workflow.context import suite_file
 
     wanted = [each for file in files or (suite_file(options.config_file),) for each in yaml_files(file)]
     broken = 0
@@ -124,20 +123,20 @@ def planning_problems(suite: Suite, options: SuiteOptions) -> list[Problem]:
     """What only planning would find: placeholders and expressions that cannot be resolved, each place once."""
     from milabench.facts.model import Node
     from milabench.plan.argv import render_argv, render_env
-    from milabench.plan.circumstances import Circumstances
     from milabench.plan.container import container_of
-    from milabench.plan.launch import launcher_words
-    from milabench.plan.names import names_for
+    from milabench.plan.context import PlanContext
+    from milabench.plan.launchers import launcher_words
+    from milabench.plan.placeholders import names_for
     from milabench.plan.placement import placements, system_facts
     from milabench.plan.profile import PROFILES
     from milabench.plan.run import unmet_requirement
     from milabench.plan.sizing import sizer_options
 
     # Any machine does: which names there are does not depend on it.
-    arch = cast("Arch", suite.system.arch or "cpu")
+    arch = suite.system.arch or "cpu"
     facts = system_facts(suite.system, Node(), arch)
-    where = Circumstances(
-        facts=facts, system=suite.system, dirs=folders(options, suite), profile=PROFILES[suite.profile]
+    where = PlanContext(
+        facts=facts, system=suite.system, dirs=suite_dirs(options, suite), profile=PROFILES[suite.profile]
     )
     found: dict[tuple[str, str], Problem] = {}
 
@@ -172,10 +171,11 @@ def yaml_files(path: Path) -> list[Path]:
     return found
 
 
-@command.command("schema", help="The JSON Schema (draft 2020-12) of suite and system files, for editors.")
-def schema() -> int:
-    """Print it."""
-    from milabench.config.show import json_schema
+@command.command("schema", help="Print the JSON Schema (draft 2020-12) of suite and system files, for editors.")
+@click.option("--markdown", is_flag=True, help="Print the reference page of all keys instead.")
+def print_schema(markdown: bool) -> int:
+    """Hand the command line's values on; see the help text above."""
+    from milabench.config.schema_docs import json_schema, reference_page
 
-    click.echo(json.dumps(json_schema(), indent=1))
+    click.echo(reference_page() if markdown else json.dumps(json_schema(), indent=1) + "\n", nl=False)
     return 0

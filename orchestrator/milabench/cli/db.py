@@ -39,16 +39,16 @@ def command() -> None:
 @base_option
 @db_option
 @click.option("--json", "as_json", is_flag=True, help="Say what was done as JSON.")
-def add(runs: tuple[str, ...], base: Path | None, place: str | None, as_json: bool) -> int:
+def add_runs(runs: tuple[str, ...], base: Path | None, place: str | None, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.results import chosen_runs, rows_of
     from milabench.history.store import open_store
+    from milabench.workflow.results import resolve_runs, run_rows
 
-    found = chosen_runs(base, runs)
+    found = resolve_runs(base, runs)
     done = []
     with open_store(store_place(base, place), is_writing=True) as store:
         for run in found:
-            done.append((run.name, store.add(rows_of(run))))
+            done.append((run.name, store.add(run_rows(run))))
         count = store.count()
     if as_json:
         click.echo(
@@ -85,7 +85,7 @@ def query(sql: str, base: Path | None, place: str | None, as_json: bool, as_csv:
 
 def store_place(base: Path | None, place: str | None) -> str:
     """Where the store is: what was asked for, else in the base."""
-    from milabench.cli.inputs import base_folder
+    from milabench.workflow.context import base_folder
 
     return place or str(base_folder(base) / STORE)
 
@@ -102,10 +102,10 @@ def as_csv_text(columns: list[str], rows: list[Row]) -> str:
 
 def as_table(columns: list[str], rows: list[Row]) -> str:
     """The rows below their columns' names; numbers to the right."""
-    from milabench.report.text import table
+    from milabench.report.text import text_table
 
     is_text = [not all(isinstance(row[at], int | float) for row in rows) for at in range(len(columns))]
-    lines = table(columns, [[_shown(value) for value in row] for row in rows], is_text)
+    lines = text_table(columns, [[_shown(value) for value in row] for row in rows], is_text)
     return "\n".join([*lines, f"{len(rows)} rows"])
 
 
@@ -120,7 +120,7 @@ def stored_summaries(base: Path | None, place: str | None, names: Sequence[str])
 
     Raises NothingSelected when it has none.
     """
-    from milabench.analysis.stored import from_json
+    from milabench.analysis.summary_io import summary_from_json
     from milabench.errors import NothingSelected
     from milabench.events.wire import parse_object
     from milabench.history.store import open_store
@@ -135,7 +135,7 @@ def stored_summaries(base: Path | None, place: str | None, names: Sequence[str])
             known = ", ".join(name for name, _ in rows[:3])
             told = f"; the newest are {known}" if known else ""
             raise NothingSelected(f"no run is called '{wanted}' in the results store{told}")
-        found.append(from_json(parse_object(chosen.encode())))
+        found.append(summary_from_json(parse_object(chosen.encode())))
     return found
 
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.completing import benchmark_names
-from milabench.cli.decision import decide
-from milabench.cli.inputs import read_inputs
+from milabench.cli.completion_hooks import benchmark_names
 from milabench.cli.options import SuiteOptions, suite_options
 from milabench.errors import UsageError
 from milabench.execute.interrupts import interrupts
+from milabench.workflow.context import read_context
+from milabench.workflow.planning import plan_single_suite
 
 if TYPE_CHECKING:
     from milabench.plan.model import Step
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED)
 def command(options: SuiteOptions, bench: str, argv: tuple[str, ...]) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.readiness import require_installed
+    from milabench.workflow.preflight import require_installed
 
-    inputs = read_inputs(replace(options, select=bench), repeats=1)
+    inputs = read_context(replace(options, select=bench), repeats=1)
     if len(inputs.benches) != 1:
         names = ", ".join(ready.config.name for ready in inputs.benches)
         raise UsageError(f"dev works in one benchmark; '{bench}' selects {names}")
-    plan = decide(inputs)
+    plan = plan_single_suite(inputs)
     require_installed(inputs, replace(options, select=bench))
     with tempfile.TemporaryDirectory(prefix="milabench-dev-") as folder:
         return enter(plan.steps[0], argv, Path(folder), os.environ)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from milabench.cli.inputs import base_folder, read_inputs
 from milabench.cli.options import SuiteOptions, suite_options
+from milabench.workflow.context import base_folder, read_context
 
 if TYPE_CHECKING:
-    from milabench.cli.inputs import Inputs
     from milabench.facts.model import Node
+    from milabench.workflow.context import CommandContext
 
 LOW_DISK_GIB = 5
 
@@ -38,7 +38,7 @@ def command(options: SuiteOptions, as_json: bool) -> int:
     from milabench.facts.probe import this_machine
 
     found = [*machine(this_machine().answer()), *base(base_folder(options.base))]
-    inputs = read_inputs(options)
+    inputs = read_context(options)
     found += suite(inputs, options)
     bad = sum(finding.state == "bad" for finding in found)
     if as_json:
@@ -111,10 +111,10 @@ def base(folder: Path) -> Iterator[Finding]:
     yield Finding(what="disk", state="ok" if free > LOW_DISK_GIB else "bad", says=f"{free:.0f} GiB free")
 
 
-def suite(inputs: Inputs, options: SuiteOptions) -> Iterator[Finding]:
+def suite(inputs: CommandContext, options: SuiteOptions) -> Iterator[Finding]:
     """Which of the selected benchmarks could run now, and what is missing for the others."""
-    from milabench.cli.readiness import missing_environments, missing_preparations
     from milabench.plan.run import plan_run
+    from milabench.workflow.preflight import missing_environments, missing_preparations
 
     plan = plan_run(inputs.benches, inputs.where)
     names = sorted({step.bench for step in plan.steps})

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.cli.inputs import base_folder, print_warning
 from milabench.cli.options import Extent, SuiteOptions, display_option, seconds_of
 from milabench.errors import DONE, INTERRUPTED, RecordError, UsageError
+from milabench.workflow.context import base_folder, warn_user
 
 if TYPE_CHECKING:
     from milabench.analysis.memory import Usage
-    from milabench.config.tasks import Task
+    from milabench.config.tasks import ConfiguredTask
 
 CONFIG = Path("task_config_template.cfg")
 RESULT = "dlbenchmark_result.json"
@@ -79,14 +79,14 @@ def command(
     if (metrics_policy is None) != (command_to_execute is None):
         raise UsageError("--metrics-policy and --command-to-execute go together; give both, or only --task-name")
     if data_set is not None:
-        print_warning(f"--data-set {data_set}: nothing is downloaded; the command finds its data itself")
+        warn_user(f"--data-set {data_set}: nothing is downloaded; the command finds its data itself")
     file = (config_file or CONFIG).absolute()
-    task = chosen(file, section, command_to_execute, num_gpus, edits)
-    name = Name(framework=framework, task=task_name or section, suffix=metrics_suffix)
+    task = task_with_command(file, section, command_to_execute, num_gpus, edits)
+    name = MetricName(framework=framework, task=task_name or section, suffix=metrics_suffix)
     result.unlink(missing_ok=True)  # whatever becomes of this run, the file never tells of another one
     folder = base_folder(base)
     suite = suite_of(folder, file, section, task, name=name.task, timeout_s=timeout_s or FOREVER_S)
-    code, path = measure(suite, folder, wait=wait, display=display)
+    code, path = run_task(suite, folder, wait=wait, display=display)
     if code != DONE:
         if code != INTERRUPTED:
             tell_failures(path)
@@ -94,14 +94,14 @@ def command(
     values = result_of(path, task, name)
     text = json.dumps(values, indent=4, allow_nan=False) + "\n"
     for each in (path / RESULT, result):
-        write(each, text)
-    click.echo(text if as_json else table(values), nl=False)
+        write_file(each, text)
+    click.echo(text if as_json else value_table(values), nl=False)
     print(f"driver: {result}, and the log, in {path}", file=sys.stderr)
     return DONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Name:
+class MetricName:
     """What the names of the metrics are made of: `[framework.]task.metric[.suffix]`."""
 
     framework: str | None
@@ -113,7 +113,9 @@ class Name:
         return ".".join(part for part in (self.framework, self.task, metric, self.suffix) if part)
 
 
-def chosen(file: Path, section: str, line: str | None, num_gpus: int | None, edits: Mapping[str, Any]) -> Task:
+def task_with_command(
+    file: Path, section: str, line: str | None, num_gpus: int | None, edits: Mapping[str, Any]
+) -> ConfiguredTask:
     """The task with the command that will be run. Raises ConfigError for what is wrong with file or options."""
     from milabench.config.read import read_tasks
     from milabench.config.tasks import WORKERS, as_benchmark, edited, workers_of
@@ -130,7 +132,7 @@ def chosen(file: Path, section: str, line: str | None, num_gpus: int | None, edi
     return edited(task, num_gpus=num_gpus, **edits)
 
 
-def suite_of(base: Path, file: Path, section: str, task: Task, *, name: str, timeout_s: float) -> Path:
+def suite_of(base: Path, file: Path, section: str, task: ConfiguredTask, *, name: str, timeout_s: float) -> Path:
     """A suite of this one task, kept under the base so that the run can be gone on with; the same for the same task."""
     from milabench.config.interpolate import escaped
     from milabench.config.schema import FILE_KEYS
@@ -151,25 +153,25 @@ def suite_of(base: Path, file: Path, section: str, task: Task, *, name: str, tim
     text = json.dumps({bench: about}, indent=1) + "\n"
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     path = base / "driver" / f"{bench}-{digest}.yaml"
-    write(path, text)
+    write_file(path, text)
     return path
 
 
-def measure(suite: Path, base: Path, *, wait: bool, display: str) -> tuple[int, Path]:
+def run_task(suite: Path, base: Path, *, wait: bool, display: str) -> tuple[int, Path]:
     """Run the suite once, as `milabench run` does: the exit code, and the run directory."""
-    from milabench.checks.names import chosen as checks_chosen
-    from milabench.cli.carry_out import Effort, carry_out
-    from milabench.cli.decision import recording_of
-    from milabench.cli.request import requests
-    from milabench.cli.run import ready, tell
+    from milabench.checks.registry import parse_checks as checks_chosen
+    from milabench.cli.run import finish_run, prepare_request
+    from milabench.workflow.execution import RetryPolicy, execute_plan
+    from milabench.workflow.planning import describe_run
+    from milabench.workflow.request import expand_requests
 
     options = SuiteOptions(config_file=suite, base=base)
-    (request,) = requests(options, Extent(repeat=1), run_name="driver", stamp="", seed=int(time.time()))
-    each = ready(request, None)
-    recording = recording_of(each.decision, validations=checks_chosen("all"))
-    effort = Effort(wait=wait)
-    carried = carry_out(each.decision.plan, each.decision.request.inputs, recording, display=display, effort=effort)
-    return tell(carried), carried.path
+    (request,) = expand_requests(options, Extent(repeat=1), run_name="driver", stamp="", seed=int(time.time()))
+    each = prepare_request(request, None)
+    recording = describe_run(each.decision, validations=checks_chosen("all"))
+    effort = RetryPolicy(wait=wait)
+    carried = execute_plan(each.decision.plan, each.decision.request.inputs, recording, display=display, effort=effort)
+    return finish_run(carried), carried.path
 
 
 def tell_failures(path: Path) -> None:
@@ -183,7 +185,7 @@ def tell_failures(path: Path) -> None:
             print(f"error: {failure['step']}: {failure['why']}: {failure['detail']}; {failure['log']}", file=sys.stderr)
 
 
-def result_of(path: Path, task: Task, name: Name) -> dict[str, float]:
+def result_of(path: Path, task: ConfiguredTask, name: MetricName) -> dict[str, float]:
     """The metrics of a run, with what memory it took, under their full names; says what could not be read.
 
     Processor memory in KiB, device memory in MiB, as readers of the file expect.
@@ -198,27 +200,27 @@ def result_of(path: Path, task: Task, name: Name) -> dict[str, float]:
     for event in (event for step in run.files for event in run.batches(step)):
         match event:
             case Line(text=text, pipe=pipe):
-                log.see(text, pipe)
+                log.observe(text, pipe)
             case Config(data=data):
                 log = LogFold(metrics_of(data))
             case _:
-                memory.see(event)
+                memory.observe(event)
     found = {one.metric.name: one.value for one in log.series() if one.value is not None}
-    found |= usage("cpu_memory_usage", memory.host, _KIB, mean_name="cpu_memory_usage")
+    found |= memory_usage("cpu_memory_usage", memory.host, _KIB, mean_name="cpu_memory_usage")
     if memory.host is None:
-        print_warning("cpu_memory_usage: the task ended before its memory was read")
+        warn_user("cpu_memory_usage: the task ended before its memory was read")
     if task.num_gpus:
         devices = memory.devices(task.num_gpus)
-        found |= usage("gpu_memory_usage", devices, 1.0)
+        found |= memory_usage("gpu_memory_usage", devices, 1.0)
         if devices is None:
-            print_warning(f"gpu_memory_usage: no device told its memory, for {task.num_gpus} GPUs asked for")
+            warn_user(f"gpu_memory_usage: no device told its memory, for {task.num_gpus} GPUs asked for")
         elif not memory.is_of_tree:
-            print_warning("gpu_memory_usage: devices do not tell it by process here; it is that of the whole device")
+            warn_user("gpu_memory_usage: devices do not tell it by process here; it is that of the whole device")
     found["uptime_in_seconds"] = float(Path("/proc/uptime").read_text().split()[0])
     return {name.of(metric): value for metric, value in found.items()}
 
 
-def usage(what: str, seen: Usage | None, unit: float, mean_name: str = "") -> dict[str, float]:
+def memory_usage(what: str, seen: Usage | None, unit: float, mean_name: str = "") -> dict[str, float]:
     """Mean, standard deviation and maximum of memory, in `unit`s of a MiB; nothing where nothing was seen."""
     if seen is None:
         return {}
@@ -226,13 +228,13 @@ def usage(what: str, seen: Usage | None, unit: float, mean_name: str = "") -> di
     return dict(zip(names, (seen.mean * unit, seen.std * unit, seen.max * unit), strict=True))
 
 
-def table(values: Mapping[str, float]) -> str:
+def value_table(values: Mapping[str, float]) -> str:
     """A line for each value."""
     width = max(map(len, values))
     return "".join(f"{name:<{width}}  {value:.10g}\n" for name, value in values.items())
 
 
-def write(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     """Write a file, and its folder. Raises RecordError when that cannot be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -15,15 +15,15 @@ import click
 )
 def command(runs: tuple[str, ...], base: Path | None, output: Path) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.results import chosen_runs, rows_of
     from milabench.errors import UsageError
     from milabench.history.parquet import write
+    from milabench.workflow.results import resolve_runs, run_rows
 
     if output.suffix != ".parquet":
         raise UsageError(
             f"--output: {output}: only .parquet is written here; `milabench report --format csv` writes CSV"
         )
-    found = [rows_of(run) for run in chosen_runs(base, runs)]
+    found = [run_rows(run) for run in resolve_runs(base, runs)]
     count = write(output, found)
     click.echo(f"written to {output}: {count} rows of {len(found)} runs", err=True)
     return 0

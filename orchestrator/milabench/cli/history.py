@@ -39,7 +39,7 @@ def command(bench: str, base: Path | None, place: str | None, metric: str, last:
     from milabench.history.trend import trends
 
     with open_store(store_place(base, place), is_writing=False) as store:
-        rows = rows_of(store, bench, metric)
+        rows = history_rows(store, bench, metric)
         if not rows:
             _, names = store.query("SELECT DISTINCT bench FROM results ORDER BY bench LIMIT 20")
             known = ", ".join(str(row[0]) for row in names) or "none"
@@ -48,11 +48,11 @@ def command(bench: str, base: Path | None, place: str | None, metric: str, last:
     if as_json:
         click.echo(json.dumps({"schema": 1, "trends": [one.to_json() for one in found]}, indent=1))
     else:
-        click.echo("\n\n".join(told(one) for one in found))
+        click.echo("\n\n".join(trend_lines(one) for one in found))
     return 0
 
 
-def rows_of(store: Store, bench: str, metric: str) -> list[dict[str, Any]]:
+def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, Any]]:
     """A row for each run that has this number, as `trends` wants them."""
     is_rate = metric == "rate"
     columns, rows = store.query(
@@ -69,10 +69,10 @@ def rows_of(store: Store, bench: str, metric: str) -> list[dict[str, Any]]:
     return found if is_rate else [{**row, **own} for row in found]
 
 
-def told(trend: Trend) -> str:
+def trend_lines(trend: Trend) -> str:
     """A system's runs, a line each, with a line where the level changed."""
     from milabench.analysis.changepoints import LEAST_HISTORY
-    from milabench.report.text import table
+    from milabench.report.text import text_table
 
     changes = {change.point.run: change for change in trend.changes}
     rows = []
@@ -87,7 +87,7 @@ def told(trend: Trend) -> str:
         rows.append([point.created[:19], point.run, f"{point.value:.5g}", interval, point.validity, mark])
     head = f"{trend.bench}: {trend.metric}{f' in {trend.units}' if trend.units else ''}, {trend.system}"
     headings = ["created", "run", trend.metric, "95 % interval", "validity", "level changes"]
-    lines = [head, *table(headings, rows, [True, True, False, True, True, True])]
+    lines = [head, *text_table(headings, rows, [True, True, False, True, True, True])]
     if not trend.is_judged:
         lines.append(f"too few runs to look for changes: {len(trend.points)} of {LEAST_HISTORY}")
     elif not changes:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.cli.inputs import read_suite_only
 from milabench.cli.options import SuiteOptions, suite_options
+from milabench.workflow.context import read_suite_only
 
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig

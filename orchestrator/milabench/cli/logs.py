@@ -26,15 +26,15 @@ LOOK_EVERY_S = 0.3
 @click.option("-f", "--follow", is_flag=True, help="Go on until the step ends.")
 def command(step: str, run_name: str | None, base: Path | None, attempt: int | None, follow: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.finding import chosen, step_named
+    from milabench.workflow.run_lookup import find_step, resolve_run
 
-    run = chosen(base, run_name).run
-    name = step_named(run, step)
+    run = resolve_run(base, run_name).run
+    name = find_step(run, step)
     number = attempt if attempt is not None else last_attempt(run, name)
     path = run.path / f"{run.stem(name, number)}.data"
     if not follow and not path.exists():
         raise NothingSelected(f"{run.name}: {name} has said nothing: there is no {path.name}")
-    for text in said(path, name, follow=follow, run=run, attempt=number):
+    for text in log_lines(path, name, follow=follow, run=run, attempt=number):
         sys.stdout.buffer.write(text)
         sys.stdout.flush()
     return 0
@@ -48,10 +48,10 @@ def last_attempt(run: Run, step: str) -> int:
     return number
 
 
-def said(path: Path, step: str, *, follow: bool, run: Run, attempt: int) -> Iterator[bytes]:
+def log_lines(path: Path, step: str, *, follow: bool, run: Run, attempt: int) -> Iterator[bytes]:
     """The text of the `line` records of a file, in pieces; when followed, until the step has ended or nobody writes."""
-    from milabench.events.appended import Appended
     from milabench.events.model import End, Line
+    from milabench.events.tail import Appended
     from milabench.events.wire import decode
 
     records, is_over = Appended(path), False
@@ -75,7 +75,7 @@ def is_going(run: Run, step: str, attempt: int) -> bool:
     """Whether this attempt may still say something: somebody carries the run out, and it has not ended."""
     from milabench.events.attempts import attempts
     from milabench.events.rundir import open_run
-    from milabench.execute.runlock import holder_of
+    from milabench.execute.run_lock import holder_of
 
     if holder_of(run.path) is None:
         return False

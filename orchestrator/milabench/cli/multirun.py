@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from milabench.cli.inputs import Inputs
     from milabench.cli.options import SuiteOptions
     from milabench.config.schema import Suite
+    from milabench.workflow.context import CommandContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Variation:
 
     name: str
     options: SuiteOptions
-    inputs: Inputs
+    inputs: CommandContext
     chosen: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -27,17 +27,17 @@ def read_variations(
     options: SuiteOptions, *, run_name: str, stamp: str, repeats: int | None, profile: str | None, seed: int
 ) -> tuple[Variation, ...]:
     """The runs in order; `stamp` stands for `{time}` in their names. Raises what `read_inputs` raises."""
-    from milabench.cli.inputs import print_warning, read_inputs
     from milabench.config.matrix import runs
+    from milabench.workflow.context import read_context, warn_user
 
     said: set[str] = set()
 
     def warn_once(text: str) -> None:
         if text not in said:
             said.add(text)
-            print_warning(text)
+            warn_user(text)
 
-    inputs = read_inputs(options, run_name=run_name, repeats=repeats, profile=profile, seed=seed, warn=warn_once)
+    inputs = read_context(options, run_name=run_name, repeats=repeats, profile=profile, seed=seed, warn=warn_once)
     if not inputs.suite.multirun:
         return (Variation(name=run_name, options=options, inputs=inputs),)
     made = []
@@ -45,7 +45,7 @@ def read_variations(
         # What is said on the command line wins: it comes later.
         overrides = (*(override(inputs.suite, key, value) for key, value in chosen.items()), *options.overrides)
         varied = replace(options, overrides=overrides)
-        read = read_inputs(varied, run_name=name, repeats=repeats, profile=profile, seed=seed, warn=warn_once)
+        read = read_context(varied, run_name=name, repeats=repeats, profile=profile, seed=seed, warn=warn_once)
         made.append(Variation(name=name, options=varied, inputs=read, chosen=chosen))
     return tuple(made)
 

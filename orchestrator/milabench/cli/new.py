@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.inputs import ROOT
 from milabench.errors import UsageError
+from milabench.workflow.context import ROOT
 
 TEMPLATE = ROOT / "benchmarks" / "_template"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]*")

@@ -14,7 +14,7 @@ from milabench.errors import DONE, UNREACHABLE, UsageError
 
 if TYPE_CHECKING:
     from milabench.config.schema import SystemConfig
-    from milabench.execute.cluster import Told
+    from milabench.execute.host_pool import HostReport
     from milabench.facts.compare import NodeFinding
     from milabench.facts.model import Node
 
@@ -30,12 +30,12 @@ def command() -> None:
     "--no-links", is_flag=True, help="Leave out the connections between nodes, which are measured one by one."
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
-def check(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
+def check_nodes(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.inputs import base_folder, read_suite_only
-    from milabench.cli.reaching import findings_of, told_by_nodes
     from milabench.facts.probe import this_machine
-    from milabench.plan.placement import is_here
+    from milabench.plan.placement import is_local
+    from milabench.workflow.context import base_folder, read_suite_only
+    from milabench.workflow.remote_nodes import findings_of, query_nodes
 
     local = this_machine().answer()
     suite, _ = read_suite_only(options)
@@ -43,14 +43,14 @@ def check(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
     if not system.nodes:
         raise UsageError("no nodes: give a system file that has some with --system FILE or MILABENCH_SYSTEM")
     base = str(base_folder(options.base))
-    told = told_by_nodes(system, local, base, accept_new=options.accept_new_host_keys)
-    here = next((entry for entry in system.nodes if is_here(entry, local, alone=len(system.nodes) == 1)), None)
+    told = query_nodes(system, local, base, accept_new=options.accept_new_host_keys)
+    here = next((entry for entry in system.nodes if is_local(entry, local, alone=len(system.nodes) == 1)), None)
     found = findings_of(system, told, _renamed(local, here.name) if here is not None else None, base)
     links = {} if no_links else measured_links(system, local, told, options)
     if as_json:
         click.echo(json.dumps(described(system, told, found, links), indent=1))
     else:
-        show(found, links)
+        print_findings(found, links)
     return UNREACHABLE if any(each.state == "bad" for each in found) else DONE
 
 
@@ -61,29 +61,29 @@ def _renamed(node: Node, name: str) -> Node:
 
 
 def measured_links(
-    system: SystemConfig, local: Node, told: Mapping[str, Told], options: SuiteOptions
+    system: SystemConfig, local: Node, told: Mapping[str, HostReport], options: SuiteOptions
 ) -> dict[str, Mapping[str, Any]]:
     """What the connections between the other nodes are like, each to the next."""
-    from milabench.cli.reaching import addresses, reach
-    from milabench.execute.cluster import links, reached
+    from milabench.execute.host_pool import connect_all, link_speeds
+    from milabench.workflow.remote_nodes import host_pool, node_addresses
 
-    wanted = addresses(system, local, accept_new=options.accept_new_host_keys)
+    wanted = node_addresses(system, local, accept_new=options.accept_new_host_keys)
     able = [address for name, address in wanted.items() if not told[name].why]
     if len(able) < 2:
         return {}
 
-    by = reach()
+    by = host_pool()
 
     async def measure() -> dict[str, Mapping[str, Any]]:
-        machines, _ = await reached([by.machine(address) for address in able])
-        return await links([(machine, machine.address.host) for machine in machines.values()])
+        machines, _ = await connect_all([by.machine(address) for address in able])
+        return await link_speeds([(machine, machine.address.host) for machine in machines.values()])
 
     return by.run(measure)
 
 
 def described(
     system: SystemConfig,
-    told: Mapping[str, Told],
+    told: Mapping[str, HostReport],
     found: Sequence[NodeFinding],
     links: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def described(
     }
 
 
-def show(found: Sequence[NodeFinding], links: Mapping[str, Mapping[str, Any]]) -> None:
+def print_findings(found: Sequence[NodeFinding], links: Mapping[str, Mapping[str, Any]]) -> None:
     """The table for a person: a block for each node, what differs between them, and their connections."""
     names = dict.fromkeys(each.node for each in found if each.node)
     width = max(len(each.what) for each in found)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.decision import decide
 from milabench.cli.dev import enter
-from milabench.cli.inputs import read_inputs
 from milabench.cli.options import SuiteOptions
 from milabench.errors import ConfigError
 from milabench.facts.model import ARCHS
+from milabench.workflow.context import read_context
+from milabench.workflow.planning import plan_single_suite
 
 BENCHMARK = "ops"
 PROGRAM = ("python", "-m", "benchmate.ops")
@@ -42,20 +42,20 @@ def command(
     suite: Path | None, bench: str, base: Path | None, arch: str | None, use_current_env: bool, argv: tuple[str, ...]
 ) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.readiness import require_installed
+    from milabench.workflow.preflight import require_installed
 
     options = SuiteOptions(
-        config_file=suite or suite_file(), select=bench, base=base, arch=arch, use_current_env=use_current_env
+        config_file=suite or ops_suite_file(), select=bench, base=base, arch=arch, use_current_env=use_current_env
     )
-    inputs = read_inputs(options, repeats=1)
+    inputs = read_context(options, repeats=1)
     require_installed(inputs, options)
     # All that the name selects share one environment; names of files mean those of whoever types them.
-    step = replace(decide(inputs).steps[0], cwd=str(Path.cwd()), argv=(*PROGRAM, *argv))
+    step = replace(plan_single_suite(inputs).steps[0], cwd=str(Path.cwd()), argv=(*PROGRAM, *argv))
     with tempfile.TemporaryDirectory(prefix="milabench-ops-") as folder:
         return enter(step, step.argv, Path(folder), os.environ)
 
 
-def suite_file() -> Path:
+def ops_suite_file() -> Path:
     """The suite of operators, beside this package. Raises ConfigError where only the package is installed."""
     path = Path(__file__).resolve().parents[3] / "config" / "ops.yaml"
     if not path.is_file():

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from milabench.cli.completing import selections
+from milabench.cli.completion_hooks import selections
 from milabench.facts.model import ARCHS
 from milabench.plan.profile import PROFILES
 

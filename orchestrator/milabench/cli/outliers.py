@@ -44,41 +44,41 @@ def command(
 ) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.analysis.baseline import outliers
-    from milabench.cli.results import chosen_runs
-    from milabench.cli.summaries import summary_of
+    from milabench.workflow.results import resolve_runs
+    from milabench.workflow.summaries import summary_of
 
-    expected = read(reference)
-    found = outliers([summary_of(run) for run in chosen_runs(base, runs)], expected, level=level, floor=floor)
+    expected = read_baseline(reference)
+    found = outliers([summary_of(run) for run in resolve_runs(base, runs)], expected, level=level, floor=floor)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=1))
     else:
-        click.echo(told(found))
+        click.echo(outlier_lines(found))
     return 1 if found.outliers else 0
 
 
-def read(path: Path) -> Baseline:
+def read_baseline(path: Path) -> Baseline:
     """The baseline in a file. Raises RecordError."""
-    from milabench.analysis.baseline import from_json
+    from milabench.analysis.baseline import baseline_from_json
     from milabench.errors import RecordError
     from milabench.events.wire import parse_object
 
     try:
-        return from_json(parse_object(path.read_bytes()), str(path))
+        return baseline_from_json(parse_object(path.read_bytes()), str(path))
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     except ValueError as error:
         raise RecordError(f"{path}: is no baseline: {error}") from None
 
 
-def told(found: Findings) -> str:
+def outlier_lines(found: Findings) -> str:
     """The table of what falls out, and in a sentence what was looked at."""
-    from milabench.report.text import table
+    from milabench.report.text import text_table
 
     lines: list[str] = []
     if found.outliers:
         headings = ["place", "side", "benchmark", "metric", "value", "expected", "differs", "rule"]
         rows = [_row(one) for one in found.outliers]
-        lines = [*table(headings, rows, [True, True, True, True, False, False, False, True]), ""]
+        lines = [*text_table(headings, rows, [True, True, True, True, False, False, False, True]), ""]
     places = len({str(one.place) for one in found.outliers})
     lines.append(
         f"numbers that fall out: {len(found.outliers)} of {found.judged}, places: {places}; "

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.inputs import read_inputs
 from milabench.cli.options import SuiteOptions, suite_options
+from milabench.workflow.context import read_context
 
 if TYPE_CHECKING:
     from milabench.plan.pin import PinInput
@@ -36,12 +36,12 @@ VARIANTS = ("cpu", "cuda", "rocm", "xpu")
 )
 def command(options: SuiteOptions, variants: tuple[str, ...], all_variants: bool, python: str) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.environments import BENCHMATE, CONSTRAINTS
-    from milabench.cli.install import show
+    from milabench.cli.install import print_progress
     from milabench.execute.pinning import benchmate_requirements, pin_locks
     from milabench.plan.pin import pin_specs
+    from milabench.workflow.environments import BENCHMATE, CONSTRAINTS
 
-    inputs = read_inputs(options)
+    inputs = read_context(options)
     wanted = VARIANTS if all_variants else variants or (inputs.where.facts.arch,)
     groups = {bench.config.install_group for bench in inputs.benches}
     folders = {
@@ -63,7 +63,7 @@ def command(options: SuiteOptions, variants: tuple[str, ...], all_variants: bool
             constraints=constraints,
         )
     ]
-    written = pin_locks(specs, environ=dict(os.environ), report=show)
+    written = pin_locks(specs, environ=dict(os.environ), report=print_progress)
     changed = sum(lock.has_changed for lock in written)
     print(f"pin: {changed} of {len(written)} lock files changed", file=sys.stderr)
     return 0

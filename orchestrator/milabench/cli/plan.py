@@ -33,30 +33,30 @@ def command(
     other: Path | None,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.inputs import read_inputs
-    from milabench.cli.showing import Shown, show_plans
+    from milabench.cli.plan_output import PlanOutput, show_plans
     from milabench.plan.show import plan_text
+    from milabench.workflow.context import read_context
 
     if phase == "run":
-        from milabench.cli.request import requests
         from milabench.cli.run import show_requests
+        from milabench.workflow.request import expand_requests
 
-        asked = requests(options, extent, run_name=run_name, stamp="{time}", seed=seed)
+        asked = expand_requests(options, extent, run_name=run_name, stamp="{time}", seed=seed)
         show_requests(asked, as_json=as_json, other=other)
         return 0
     if extent.ab is not None:
         raise click.UsageError(f"--ab goes with `plan run`; give each suite to `plan {phase}` with --config")
-    inputs = read_inputs(options, run_name=run_name, repeats=extent.repeat, profile=extent.profile, seed=seed)
+    inputs = read_context(options, run_name=run_name, repeats=extent.repeat, profile=extent.profile, seed=seed)
     if phase == "prepare":
-        from milabench.cli.preparations import decide as decide_prepare
+        from milabench.workflow.preparations import pending_preparations as decide_prepare
 
         plan = decide_prepare(inputs, options)
-        shown = Shown(value=plan.to_json(), text=plan_text(plan))
+        shown = PlanOutput(value=plan.to_json(), text=plan_text(plan))
     else:
-        from milabench.cli.environments import decide_install
         from milabench.cli.install import install_text
+        from milabench.workflow.environments import decide_install
 
         install = decide_install(inputs)
-        shown = Shown(value=install.to_json(), text=install_text(install))
+        shown = PlanOutput(value=install.to_json(), text=install_text(install))
     show_plans([shown], as_json=as_json, other=other)
     return 0

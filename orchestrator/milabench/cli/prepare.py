@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.inputs import read_inputs
 from milabench.cli.options import SuiteOptions, display_option, suite_options
 from milabench.errors import INTERRUPTED, EnvironmentFailed
+from milabench.workflow.context import read_context
 
 if TYPE_CHECKING:
-    from milabench.cli.inputs import Inputs
     from milabench.plan.model import Plan
+    from milabench.workflow.context import CommandContext
 
 TAIL_LINES = 15
 
@@ -26,42 +26,42 @@ TAIL_LINES = 15
 def command(options: SuiteOptions, force: bool, display: str) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.cli.install import print_note
-    from milabench.cli.preparations import decide
-    from milabench.cli.reaching import copy_folders, require_sound
-    from milabench.cli.readiness import require_installed
-    from milabench.execute.lock import hold
+    from milabench.execute.base_lock import hold_base
     from milabench.plan.prepare import ALREADY
+    from milabench.workflow.preflight import require_installed
+    from milabench.workflow.preparations import pending_preparations
+    from milabench.workflow.remote_nodes import copy_folders, require_healthy
 
-    inputs = read_inputs(options)
-    require_sound(inputs, options)
+    inputs = read_context(options)
+    require_healthy(inputs, options)
     require_installed(inputs, options)
     copy_folders(inputs, options)
-    plan = decide(inputs, options, force=force, give=True)
+    plan = pending_preparations(inputs, options, force=force, give=True)
     done = sum(skip.why == ALREADY for skip in plan.skipped)
     if not plan.steps:
         print(f"prepare: nothing to do, {done} benchmarks are prepared", file=sys.stderr)
         return 0
-    with hold(Path(inputs.where.dirs.base), "prepare", say=print_note):
+    with hold_base(Path(inputs.where.dirs.base), "prepare", say=print_note):
         return prepare(plan, inputs, display=display)
 
 
-def prepare(plan: Plan, inputs: Inputs, *, display: str) -> int:
+def prepare(plan: Plan, inputs: CommandContext, *, display: str) -> int:
     """Carry the plan out; leave a marker for each preparation that passed. Raises EnvironmentFailed for those that did not."""
-    from milabench.cli.carry_out import Effort, Recording, carry_out, reason_of
-    from milabench.cli.preparations import preparations
-    from milabench.cli.readiness import environment_records
     from milabench.execute.api import Passed
+    from milabench.workflow.execution import RetryPolicy, RunDescription, execute_plan, failure_reason
+    from milabench.workflow.preflight import environment_records
+    from milabench.workflow.preparations import preparation_steps
 
     locks, packages = environment_records(inputs)
-    recording = Recording(name="prepare", locks=locks, packages=packages)
-    markers = {each.step.id: each.marker for each in preparations(inputs)}
-    effort = Effort(wait=True, marks=markers)
-    carried = carry_out(plan, inputs, recording, display=display, effort=effort)
+    recording = RunDescription(name="prepare", locks=locks, packages=packages)
+    markers = {each.step.id: each.marker for each in preparation_steps(inputs)}
+    effort = RetryPolicy(wait=True, marks=markers)
+    carried = execute_plan(plan, inputs, recording, display=display, effort=effort)
     failures = []
     for step in plan.steps:
         outcome = carried.done.outcomes[step.id]
         if not isinstance(outcome, Passed):
-            failures.append(f"{step.id}: prepare failed: {reason_of(outcome)}{log_tail(carried.path, step.id)}")
+            failures.append(f"{step.id}: prepare failed: {failure_reason(outcome)}{log_tail(carried.path, step.id)}")
     if carried.done.interrupted:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED

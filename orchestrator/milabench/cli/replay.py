@@ -13,7 +13,7 @@ import click
 from milabench.cli.options import display_option
 
 if TYPE_CHECKING:
-    from milabench.display.choose import Display
+    from milabench.display.selection import Display
     from milabench.events.model import Event
     from milabench.events.rundir import Run
     from milabench.plan.model import Plan
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 @display_option
 def command(run: str | None, base: Path | None, speed: float, verbose: bool, display: str) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.finding import chosen
-    from milabench.display.choose import choose_display
+    from milabench.display.selection import choose_display
+    from milabench.workflow.run_lookup import resolve_run
 
-    found = chosen(base, run).run
-    tape = Tape(speed)
+    found = resolve_run(base, run).run
+    tape = ReplayClock(speed)
     shown = choose_display(display, sys.stderr, is_verbose=verbose, clock=tape.now)
     try:
         play(found, shown, tape.reach)
@@ -42,7 +42,7 @@ def command(run: str | None, base: Path | None, speed: float, verbose: bool, dis
     return 0
 
 
-class Tape:
+class ReplayClock:
     """The clock of a replay: at the times of the records, which come `speed` times as fast as they did."""
 
     def __init__(self, speed: float, sleep: Callable[[float], object] = time.sleep) -> None:
@@ -77,7 +77,7 @@ def play(run: Run, shown: Display, reach: Callable[[float | None], None]) -> Non
     ended: set[str] = set()
     for event in replay(run):
         reach(event.t)
-        show(event, shown)
+        show_event(event, shown)
         if isinstance(event, End):
             ended.add(event.step)
     for step, tried in attempts(run.journal).items():
@@ -88,7 +88,7 @@ def play(run: Run, shown: Display, reach: Callable[[float | None], None]) -> Non
         shown.on_end(step, "missing", "did not start")
 
 
-def show(event: Event, shown: Display) -> None:
+def show_event(event: Event, shown: Display) -> None:
     """One event, for a display."""
     from milabench.events.model import Data, End, Line, Start
     from milabench.events.wire import encode
@@ -97,7 +97,7 @@ def show(event: Event, shown: Display) -> None:
         case Start():
             shown.on_start(event.step)
         case Data(data={"rate": _}) | Data(data={"progress": _}):
-            shown.on_progress(event.step, progress_of(event.data))
+            shown.on_progress(event.step, observation_progress(event.data))
         case Line():
             shown.on_line(event.step, encode(event))
         case End():
@@ -107,23 +107,23 @@ def show(event: Event, shown: Display) -> None:
             pass
 
 
-def progress_of(data: Mapping[str, Any]) -> dict[str, Any]:
+def observation_progress(data: Mapping[str, Any]) -> dict[str, Any]:
     """What a display shows of an observation."""
     return {key: data[key] for key in ("task", "rate", "units", "progress") if data.get(key) is not None}
 
 
 def plan_of(run: Run) -> Plan:
     """As much of a run's plan as a display needs."""
-    from milabench.analysis.shapes import mapping
     from milabench.analysis.steps import planned_steps
+    from milabench.events.json_access import as_mapping
     from milabench.plan.model import Plan, SkippedBench, Step
 
-    skipped = mapping(run.manifest.get("plan")).get("skipped")
+    skipped = as_mapping(run.manifest.get("plan")).get("skipped")
     return Plan(
         phase="prepare" if run.phase == "prepare" else "install" if run.phase == "install" else "run",
         steps=tuple(Step(id=each.id, bench=each.bench, phase="run", argv=()) for each in planned_steps(run)),
         skipped=tuple(
-            SkippedBench(bench=str(mapping(each).get("bench")), why=str(mapping(each).get("why")))
+            SkippedBench(bench=str(as_mapping(each).get("bench")), why=str(as_mapping(each).get("why")))
             for each in (skipped if isinstance(skipped, list) else ())
         ),
     )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from milabench.cli.db import db_option, stored_summaries
-from milabench.cli.formats import chosen, format_options, reported, tracing_for, write
-from milabench.cli.inputs import base_folder
+from milabench.cli.formats import format_options, pick_format, render_report, tracing_for, write_output
 from milabench.cli.options import validations_option
 from milabench.errors import DONE, NothingSelected, RecordError, UsageError
+from milabench.workflow.context import base_folder
 
 if TYPE_CHECKING:
     from milabench.analysis.summary import Summary
@@ -59,14 +59,14 @@ def command(
     place: str | None,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.analysis.relative import compat, reweighted
-    from milabench.cli.profiles import known_names, read_profile
-    from milabench.cli.summaries import summary_of
+    from milabench.analysis.rescoring import milabench13_summary, reweighted
     from milabench.events.rundir import find_run, latest_run
+    from milabench.workflow.report_inputs import known_names, read_profile
+    from milabench.workflow.summaries import summary_of
 
     if reference is not None and kind == "compat":
         raise UsageError("--score compat is relative to no reference; leave out one of the two")
-    form = chosen(form, as_json, output)
+    form = pick_format(form, as_json, output)
     profile = read_profile(weights)
     folder = base_folder(base)
     tracing = tracing_for(form)
@@ -81,11 +81,11 @@ def command(
     if profile.weights is not None:
         summaries = [reweighted(summary, profile.weights) for summary in summaries]
     if kind == "compat":
-        summaries = [compat(summary) for summary in summaries]
+        summaries = [milabench13_summary(summary) for summary in summaries]
     elif not from_db:
         references = References(folder, reference)
         summaries = [references.applied(run, summary) for run, summary in zip(found, summaries, strict=True)]
-    write(reported(form, summaries, found, tracing), output)
+    write_output(render_report(form, summaries, found, tracing), output)
     return DONE
 
 
@@ -115,7 +115,7 @@ class References:
         Raises RecordError or NothingSelected when the run that was asked for cannot be read; a name in a system file, which
         may be of another machine, is only warned of.
         """
-        from milabench.analysis.relative import relative_to
+        from milabench.analysis.rescoring import relative_to
 
         name = self._asked or self._recorded(run.manifest)
         if name is None:
@@ -133,8 +133,8 @@ class References:
         return told if isinstance(told, str) and told else None
 
     def _summary(self, name: str) -> Summary:
-        from milabench.cli.profiles import find
+        from milabench.workflow.report_inputs import find_report_source
 
         if name not in self._found:
-            self._found[name] = find(self._base, name).summary
+            self._found[name] = find_report_source(self._base, name).summary
         return self._found[name]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.inputs import base_folder
 from milabench.cli.options import detach_option, display_option, effort_options
 from milabench.errors import DONE
+from milabench.workflow.context import base_folder
 
 
 @click.command("resume", help="Go on with a run that was cut off, or run what failed in it. Default: the latest run.")
@@ -33,32 +33,32 @@ def command(
 ) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.events.rundir import find_run, latest_run
-    from milabench.execute.runlock import holder_of
+    from milabench.execute.run_lock import holder_of
 
     folder = base_folder(base)
     found = find_run(folder, run) if run is not None else latest_run(folder)
     holder = holder_of(found.path)
     if holder is not None and holder.detached:
-        from milabench.cli.adopted import adopt, say_that_it_goes_on
+        from milabench.workflow.attach import attach_to_run, say_run_continues
 
         if detach:
-            say_that_it_goes_on(found, holder)
+            say_run_continues(found, holder)
             return DONE
-        code = adopt(found, holder, display=display)
+        code = attach_to_run(found, holder, display=display)
         if code is not None:
             return code
-    from milabench.cli.carry_out import Effort
-    from milabench.cli.unfinished import resume
+    from milabench.workflow.execution import RetryPolicy
+    from milabench.workflow.resume_run import resume_run
 
     go_on = partial(
-        resume,
+        resume_run,
         found.path,
         display=display,
         force=force,
-        effort=Effort(wait=wait, max_retries=max_retries, max_failures=maxfail),
+        effort=RetryPolicy(wait=wait, max_retries=max_retries, max_failures=maxfail),
     )
     if detach:
-        from milabench.cli.detaching import detached
+        from milabench.workflow.detach import run_detached
 
-        return detached("resume", go_on)
+        return run_detached("resume", go_on)
     return go_on()

@@ -25,12 +25,12 @@ from milabench.cli.options import (
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
 
 if TYPE_CHECKING:
-    from milabench.cli.carry_out import Carried
-    from milabench.cli.estimate import Budgeted
-    from milabench.cli.request import Request
     from milabench.events.rundir import Run
-    from milabench.execute.detach import Tether
+    from milabench.execute.detach import DetachHandover
     from milabench.plan.model import Plan
+    from milabench.workflow.estimate import BudgetedPlan
+    from milabench.workflow.execution import ExecutedPlan
+    from milabench.workflow.request import Request
 
 CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
 
@@ -78,7 +78,7 @@ def command(
     display: str,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.request import requests
+    from milabench.workflow.request import expand_requests
 
     if not run_name:
         raise click.UsageError("--run-name is empty; give a name, or leave it out")
@@ -89,7 +89,7 @@ def command(
                 "--detach has nothing to leave behind with --dry-run, which ends at once; give one of them"
             )
         options = replace(options, ask_nodes=False)
-        asked = requests(options, extent, run_name=run_name, stamp="{time}", seed=seed or 0)
+        asked = expand_requests(options, extent, run_name=run_name, stamp="{time}", seed=seed or 0)
         show_requests(asked, as_json=as_json)
         return DONE
     if as_json:
@@ -99,14 +99,14 @@ def command(
     from milabench.facts.probe import this_machine
 
     this_machine()  # its answer takes as long as importing what follows
-    from milabench.checks.names import chosen
-    from milabench.cli.carry_out import Effort, carry_out
-    from milabench.cli.decision import recording_of
-    from milabench.cli.precision import after_pilot
+    from milabench.checks.registry import parse_checks
+    from milabench.workflow.adaptive_replicates import after_pilot
+    from milabench.workflow.execution import RetryPolicy, execute_plan
+    from milabench.workflow.planning import describe_run
 
-    checks = chosen(validations or "all")
+    checks = parse_checks(validations or "all")
     stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
-    asked = requests(
+    asked = expand_requests(
         options,
         extent,
         run_name=run_name,
@@ -114,79 +114,79 @@ def command(
         seed=seed if seed is not None else now,
         is_part=failed is not None,
     )
-    todo = [ready(request, failed) for request in asked]
-    effort = Effort(wait=wait, max_retries=max_retries, max_failures=maxfail)
+    todo = [prepare_request(request, failed) for request in asked]
+    effort = RetryPolicy(wait=wait, max_retries=max_retries, max_failures=maxfail)
 
-    def one_after_the_other(tether: Tether | None = None) -> int:
+    def one_after_the_other(tether: DetachHandover | None = None) -> int:
         code = DONE
         for each in todo:
             for line in each.said:
                 print(line, file=sys.stderr)
             decision = each.decision
-            carried = carry_out(
+            carried = execute_plan(
                 decision.plan,
                 decision.request.inputs,
-                recording_of(decision, stamp=stamp, validations=checks, replicates=each.replicates),
+                describe_run(decision, stamp=stamp, validations=checks, replicates=each.replicates),
                 display=display,
                 effort=effort,
                 more=after_pilot(decision.request),
                 tether=tether,
             )
             if sizer_save is not None:
-                from milabench.cli.scaling import observed, save_observations
+                from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
 
-                save_observations(sizer_save, observed(carried.path, decision.plan))
-            ended = tell(carried)
+                save_observations(sizer_save, observed_batch_sizes(carried.path, decision.plan))
+            ended = finish_run(carried)
             if ended == INTERRUPTED:
                 return INTERRUPTED
             code = max(code, ended)
         return code
 
     if detach:
-        from milabench.cli.detaching import detached
+        from milabench.workflow.detach import run_detached
 
-        return detached("run", one_after_the_other)
+        return run_detached("run", one_after_the_other)
     return one_after_the_other()
 
 
-def ready(request: Request, failed: str | None) -> Budgeted:
+def prepare_request(request: Request, failed: str | None) -> BudgetedPlan:
     """What will be carried out, all or what failed in a run, within its budget.
 
     Raises EnvironmentFailed unless everything that it needs is there, UsageError when the budget does not reach.
     """
-    from milabench.cli.decision import decided, require_ready
-    from milabench.cli.estimate import budgeted
+    from milabench.workflow.estimate import apply_budget
+    from milabench.workflow.planning import plan_request, require_request_ready
 
-    decision = decided(request)
+    decision = plan_request(request)
     if failed is not None:
         part = only_failed(decision.plan, failed, Path(request.inputs.where.dirs.base))
         decision = replace(decision, plan=part, bundles=part.groups())
-    require_ready(request, decision.plan)
-    return budgeted(decision)
+    require_request_ready(request, decision.plan)
+    return apply_budget(decision)
 
 
 def show_requests(asked: Sequence[Request], *, as_json: bool, other: Path | None = None) -> None:
     """Print what would be run, and what that would take; see `show_plans`."""
-    from milabench.cli.decision import decided
-    from milabench.cli.estimate import budgeted, estimate_lines
-    from milabench.cli.showing import Shown, show_plans
+    from milabench.cli.plan_output import PlanOutput, show_plans
     from milabench.plan.show import plan_text
+    from milabench.workflow.estimate import apply_budget, estimate_lines
+    from milabench.workflow.planning import plan_request
 
     shown = []
     for request in asked:
-        within = budgeted(decided(request))
+        within = apply_budget(plan_request(request))
         plan = within.decision.plan
         value = {**plan.to_json(), "estimate": within.estimate.to_json()}
         text = "\n".join([plan_text(plan), *within.said, *estimate_lines(within.estimate), ""])
-        shown.append(Shown(value=value, text=text, name=request.name, options=request.chosen))
+        shown.append(PlanOutput(value=value, text=text, name=request.name, options=request.chosen))
     show_plans(shown, as_json=as_json, several=any(each.chosen for each in asked), other=other)
 
 
-def tell(carried: Carried) -> int:
+def finish_run(carried: ExecutedPlan) -> int:
     """Write the summary of a run, say how its steps ended, all attempts considered, and give the exit code."""
     counts = write_summary(carried.path)
     if counts:
-        tell_counts(counts, carried.path)
+        print_counts(counts, carried.path)
     if carried.done.is_cut:
         print("run: interrupted; `milabench resume` goes on with it", file=sys.stderr)
     if carried.done.interrupted:
@@ -195,7 +195,7 @@ def tell(carried: Carried) -> int:
     return DONE if is_whole and carried.done.all_passed else STEPS_FAILED
 
 
-def tell_counts(counts: Mapping[str, int], path: Path) -> None:
+def print_counts(counts: Mapping[str, int], path: Path) -> None:
     """Say how many steps of a run ended how, and where its records are."""
     told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
     print(f"run: {told}; records in {path}; `milabench report` shows them", file=sys.stderr)
@@ -204,13 +204,13 @@ def tell_counts(counts: Mapping[str, int], path: Path) -> None:
 def only_failed(plan: Plan, name: str, base: Path) -> Plan:
     """The part of a plan that did not pass in a run of this name, or in the latest one. Raises NothingSelected."""
     from milabench.events.rundir import find_run, latest_run
-    from milabench.plan.resume import only
+    from milabench.plan.subset import restricted_plan
 
     run = find_run(base, name) if name else latest_run(base)
     failed = set(run.files) - passed_steps(run)
     if not failed:
         raise NothingSelected(f"{run.name}: everything in it has passed; nothing is left for --failed")
-    found = only(plan, failed)
+    found = restricted_plan(plan, failed)
     if not found.steps:
         raise NothingSelected(
             f"{run.name}: nothing that failed in it ({', '.join(sorted(failed)[:5])}) is in this plan"
@@ -233,9 +233,9 @@ def write_summary(path: Path) -> dict[str, int]:
     known.
     """
     from milabench.analysis.summary import summarise
-    from milabench.cli.summaries import made_of, stat_digest
-    from milabench.cli.validations import checks_of
     from milabench.events.rundir import RunWriter, open_run
+    from milabench.workflow.run_checks import checks_of
+    from milabench.workflow.summaries import stat_digest, summary_sources
 
     try:
         made, stat = open_run(path), stat_digest(path)
@@ -245,7 +245,7 @@ def write_summary(path: Path) -> dict[str, int]:
         return {}
     writer = RunWriter(path)
     try:
-        writer.write_summary({**summary.to_json(), "made_of": made_of(path, stat)})
+        writer.write_summary({**summary.to_json(), "made_of": summary_sources(path, stat)})
     except OSError as error:
         print(f"warning: {path}: the summary cannot be written: {error.strerror}", file=sys.stderr)
     finally:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.completing import benchmark_names
+from milabench.cli.completion_hooks import benchmark_names
 from milabench.cli.options import SuiteOptions, display_option, suite_options
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 
 if TYPE_CHECKING:
-    from milabench.cli.inputs import Inputs
     from milabench.plan.sizing import Observation
+    from milabench.workflow.context import CommandContext
 
 
 @click.command("size", help="Find the largest batch size of BENCH that fits: doubling, then bisecting, by running it.")
@@ -45,19 +45,19 @@ def command(
     display: str,
 ) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.decision import decide
-    from milabench.cli.inputs import read_inputs
-    from milabench.cli.readiness import require_ready
     from milabench.plan.sizing import largest_fitting
+    from milabench.workflow.context import read_context
+    from milabench.workflow.planning import plan_single_suite
+    from milabench.workflow.preflight import require_ready
 
     if most is not None and most < least:
         raise UsageError(f"--max {most} is less than --min {least}")
     options = replace(options, select=bench)
-    inputs = read_inputs(options, repeats=1, profile="quick")
+    inputs = read_context(options, repeats=1, profile="quick")
     if len(inputs.benches) != 1:
         names = ", ".join(ready.config.name for ready in inputs.benches)
         raise UsageError(f"size works on one benchmark; '{bench}' selects {names}")
-    plan = decide(inputs)
+    plan = plan_single_suite(inputs)
     sizes = {step.config["batch_size"] for step in plan.steps if "batch_size" in step.config}
     if len(sizes) != 1:
         raise UsageError(f"{bench}: has no batch size to choose; write it as auto_batch(N) in its argv")
@@ -69,16 +69,16 @@ def command(
         for size in search_sizes(search, tried):
             override = f"system.options.sizer.batch_size={size}"
             at_size = replace(options, overrides=(*options.overrides, override))
-            read = read_inputs(at_size, repeats=1, profile="quick", warn=lambda text: None)
-            tried[size] = attempt(read, size, display=display, wait=wait)
+            read = read_context(at_size, repeats=1, profile="quick", warn=lambda text: None)
+            tried[size] = try_size(read, size, display=display, wait=wait)
     except _Ended as end:
         return end.code
     finally:
         if save is not None and (observed := [each for each in tried.values() if each is not None]):
-            from milabench.cli.scaling import save_observations
+            from milabench.workflow.scaling_files import save_observations
 
             save_observations(save, {name: observed})
-    return tell(name, tried, as_json=as_json)
+    return print_result(name, tried, as_json=as_json)
 
 
 def search_sizes(search: Generator[int, bool, int | None], tried: Mapping[int, Observation | None]) -> Iterator[int]:
@@ -100,19 +100,19 @@ class _Ended(Exception):
         self.code = code
 
 
-def attempt(inputs: Inputs, size: int, *, display: str, wait: bool) -> Observation | None:
+def try_size(inputs: CommandContext, size: int, *, display: str, wait: bool) -> Observation | None:
     """Run the benchmark with this batch size: what was observed, None where it does not fit. Ends the search for all else."""
-    from milabench.cli.carry_out import Recording, carry_out, reason_of
-    from milabench.cli.decision import decide, suite_values
-    from milabench.cli.readiness import environment_records
-    from milabench.cli.scaling import observed
     from milabench.execute.api import Failed, Passed
     from milabench.plan.sizing import Observation
+    from milabench.workflow.execution import RunDescription, execute_plan, failure_reason
+    from milabench.workflow.planning import plan_single_suite, suite_values
+    from milabench.workflow.preflight import environment_records
+    from milabench.workflow.scaling_files import observed_batch_sizes
 
-    plan = decide(inputs)
+    plan = plan_single_suite(inputs)
     locks, packages = environment_records(inputs)
-    recording = Recording(name="size", phase="size", suite=suite_values(inputs), locks=locks, packages=packages)
-    carried = carry_out(plan, inputs, recording, display=display, wait=wait)
+    recording = RunDescription(name="size", phase="size", suite=suite_values(inputs), locks=locks, packages=packages)
+    carried = execute_plan(plan, inputs, recording, display=display, wait=wait)
     if carried.done.interrupted:
         raise _Ended(INTERRUPTED)
     outcomes = carried.done.outcomes
@@ -121,23 +121,23 @@ def attempt(inputs: Inputs, size: int, *, display: str, wait: bool) -> Observati
         return None
     for step, outcome in outcomes.items():
         if not isinstance(outcome, Passed):
-            reason = f"{reason_of(outcome)}; records in {carried.path}"
+            reason = f"{failure_reason(outcome)}; records in {carried.path}"
             print(f"error: {step}: failed with batch size {size}: {reason}", file=sys.stderr)
             raise _Ended(STEPS_FAILED)
-    found = [each for observations in observed(carried.path, plan).values() for each in observations]
+    found = [each for observations in observed_batch_sizes(carried.path, plan).values() for each in observations]
     seen = found[0] if found else Observation(batch_size=size)
-    print(f"size: {size} fits{said(seen)}", file=sys.stderr)
+    print(f"size: {size} fits{observation_text(seen)}", file=sys.stderr)
     return seen
 
 
-def said(seen: Observation) -> str:
+def observation_text(seen: Observation) -> str:
     """What was observed, after a comma; nothing where nothing was."""
     parts = [f"{seen.memory_mib:.0f} MiB"] if seen.memory_mib is not None else []
     parts += [f"{seen.rate:.4g}/s"] if seen.rate is not None else []
     return "".join(f", {part}" for part in parts)
 
 
-def tell(bench: str, tried: Mapping[int, Observation | None], *, as_json: bool) -> int:
+def print_result(bench: str, tried: Mapping[int, Observation | None], *, as_json: bool) -> int:
     """Print the result; the exit code says whether anything fits."""
     largest = max((size for size, seen in tried.items() if seen is not None), default=None)
     # Everything that was tried fitted: there was a bound, and it was reached.

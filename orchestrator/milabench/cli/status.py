@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from milabench.cli.finding import Found
+    from milabench.workflow.run_lookup import RunHandle
 
 SHOWN = 10
 
@@ -21,17 +21,17 @@ SHOWN = 10
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 def command(run: str | None, base: Path | None, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.cli.finding import chosen
+    from milabench.workflow.run_lookup import resolve_run
 
-    found = chosen(base, run)
+    found = resolve_run(base, run)
     now = time.time()
-    click.echo(json.dumps(to_json(found, now), indent=1) if as_json else "\n".join(lines(found, now)))
+    click.echo(json.dumps(status_json(found, now), indent=1) if as_json else "\n".join(status_lines(found, now)))
     return 0
 
 
-def to_json(found: Found, now: float) -> dict[str, Any]:
+def status_json(found: RunHandle, now: float) -> dict[str, Any]:
     """The state of a run, its orchestrator, and the steps that run."""
-    from milabench.analysis.standing import to_json as standing_json
+    from milabench.analysis.run_status import status_json as standing_json
 
     return {
         "schema": 1,
@@ -46,10 +46,10 @@ def to_json(found: Found, now: float) -> dict[str, Any]:
     }
 
 
-def lines(found: Found, now: float) -> list[str]:
+def status_lines(found: RunHandle, now: float) -> list[str]:
     """The same for a person."""
     from milabench.execute.detach import LOG
-    from milabench.report.words import duration
+    from milabench.report.labels import duration
 
     standing, holder = found.standing, found.holder
     told = [f"{found.run.name}: {found.state}" + (f", by {holder}" if holder is not None else "")]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.cli.inputs import base_folder
 from milabench.errors import DONE, STEPS_FAILED, ConfigError, RecordError
+from milabench.workflow.context import base_folder
 
 if TYPE_CHECKING:
     from milabench.analysis.timing import TimingAudit
@@ -66,7 +66,7 @@ def command(
     code = DONE
     if from_run is None:
         given = {name: chosen[name] for name in PASSED_ON if chosen[name] is not None}
-        code = measure(folder, given, shuffle=shuffle, use_current_env=use_current_env, wait=wait)
+        code = run_audit(folder, given, shuffle=shuffle, use_current_env=use_current_env, wait=wait)
         run = latest_run(folder)
     else:
         run = find_run(folder, from_run)
@@ -82,24 +82,31 @@ def command(
     return max(code, STEPS_FAILED if audit.errors else DONE)
 
 
-def measure(base: Path, given: Mapping[str, Any], *, shuffle: bool, use_current_env: bool, wait: bool) -> int:
+def run_audit(base: Path, given: Mapping[str, Any], *, shuffle: bool, use_current_env: bool, wait: bool) -> int:
     """Install what the experiment needs, if it is not there, and run it as the benchmark that it is; the exit code of the run."""
     from milabench.cli.verbs import verbs
 
-    suite = ["--config", str(suite_file()), "--select", BENCHMARK, "--base", str(base)]
+    suite = ["--config", str(audit_suite_file()), "--select", BENCHMARK, "--base", str(base)]
     suite += ["--use-current-env"] if use_current_env else []
     # Standard output is for the audit: what the verbs below print on it is said elsewhere, or is in the run directory.
     with contextlib.redirect_stdout(io.StringIO()):
         verbs.main(["install", *suite], prog_name="milabench", standalone_mode=False)
         code = verbs.main(
-            ["run", *suite, "--run-name", "timing-audit", *(["--wait"] if wait else []), *overrides(given, shuffle)],
+            [
+                "run",
+                *suite,
+                "--run-name",
+                "timing-audit",
+                *(["--wait"] if wait else []),
+                *audit_overrides(given, shuffle),
+            ],
             prog_name="milabench",
             standalone_mode=False,
         )
     return code if isinstance(code, int) else DONE
 
 
-def overrides(given: Mapping[str, Any], shuffle: bool) -> Iterator[str]:
+def audit_overrides(given: Mapping[str, Any], shuffle: bool) -> Iterator[str]:
     """What was asked for, as changes to the suite; what was not is the program's default, not the suite's smaller one."""
     argv: dict[str, str | bool] = {f"--{name}": str(value) for name, value in {**DEFAULTS, **given}.items()}
     if not shuffle:
@@ -108,7 +115,7 @@ def overrides(given: Mapping[str, Any], shuffle: bool) -> Iterator[str]:
     yield from ("-s", f"{BENCHMARK}.max_duration={PROCESS_S * 1000}")
 
 
-def suite_file() -> Path:
+def audit_suite_file() -> Path:
     """The suite that holds the experiment, beside this package. Raises ConfigError where only the package is installed."""
     path = Path(__file__).resolve().parents[3] / "config" / "small_systems.yaml"
     if not path.is_file():

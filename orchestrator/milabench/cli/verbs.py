@@ -25,7 +25,7 @@ def with_variables(command: click.Command) -> click.Command:
     return command
 
 
-class Verbs(click.Group):
+class VerbGroup(click.Group):
     """A group whose commands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -77,7 +77,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
 
 
 @click.group(
-    cls=Verbs,
+    cls=VerbGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Benchmarks for machine learning systems: install, prepare, run, report.",
     epilog="Exit codes: 0 all passed, 1 a step did not pass, 2 usage or configuration, 3 nothing selected, "

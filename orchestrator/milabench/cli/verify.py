@@ -11,7 +11,7 @@ import click
 from milabench.errors import RecordError
 
 if TYPE_CHECKING:
-    from milabench.bundle.checking import Checked
+    from milabench.bundle.verify import Verification
 
 
 @click.command("verify", help="Recompute every hash and number of a bundle. Exit codes: 0 unaltered, 6 altered.")
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 def command(bundle: Path, allowed_signers: Path | None, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
-    from milabench.bundle.checking import check
-    from milabench.cli.results import recomputed
+    from milabench.bundle.verify import verify_bundle
+    from milabench.workflow.results import recompute_summary
 
-    found = check(bundle, recomputed, allowed_signers)
-    click.echo(json.dumps(found.to_json(str(bundle)), indent=1) if as_json else said(bundle, found))
+    found = verify_bundle(bundle, recompute_summary, allowed_signers)
+    click.echo(json.dumps(found.to_json(str(bundle)), indent=1) if as_json else verification_lines(bundle, found))
     return RecordError.exit_code if found.wrong else 0
 
 
-def said(bundle: Path, found: Checked) -> str:
+def verification_lines(bundle: Path, found: Verification) -> str:
     """The verdict first, then each thing that was altered."""
     lines = [f"{bundle}: {'ALTERED' if found.wrong else 'unaltered'}"]
     lines += [f"  {one}" for one in found.wrong]

@@ -62,7 +62,7 @@ def evaluate(text: str, names: Mapping[str, Any], *, where: str = "", path: str 
         raise ConfigError(Problem(where=where, path=path, what=what, way_out=wrong.way_out)) from None
 
 
-def check(text: str, *, where: str = "", path: str = "") -> None:
+def check_expression(text: str, *, where: str = "", path: str = "") -> None:
     """Raise ConfigError where the text is not an expression of this language; names are not looked up."""
     try:
         _parsed(text)

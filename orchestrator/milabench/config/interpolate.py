@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from milabench.config.located import DYNAMIC, Located, located, mapping, plain
+from milabench.config.source_map import DYNAMIC, Located, located, mapping_at, plain
 from milabench.errors import Problem
 
 MAX_LENGTH: Final = 4_096
@@ -76,7 +76,7 @@ class Interpolator:
     def _system(self, system: Located) -> tuple[Located, list[Problem]]:
         if not system.flags & DYNAMIC:
             return system, []
-        root = mapping({"system": system}, system.mark)
+        root = mapping_at({"system": system}, system.mark)
         resolution = _Resolution(self, root, "")
         return resolution.whole().value["system"], resolution.problems
 

@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from milabench.config.located import DYNAMIC, Located, Mark, mapping, plain, scalar, settled
 from milabench.config.schema import Multirun
+from milabench.config.source_map import DYNAMIC, Located, Mark, mapping_at, plain, scalar, settled
 from milabench.config.template import Field, FieldError, parts, text_of, value_of
 from milabench.errors import ConfigError, Problem
 
@@ -45,21 +45,21 @@ def expand(name: str, node: Located, max_jobs: int = MAX_JOBS) -> Iterator[tuple
         raise ConfigError(_problem((naming or job).mark, f"{name}.job.name", what, "such as '" + name + "-{key}'"))
     known = tuple(axes)
     build_name = _builder(naming, known)
-    build_job = _builder(mapping(template, job.mark), known)
+    build_job = _builder(mapping_at(template, job.mark), known)
     has_lists = any(type(value.value) is list for values in axes.values() for value in values)
     for chosen in itertools.product(*axes.values()):
         nodes = dict(zip(known, chosen, strict=True))
         values = {key: plain(value) for key, value in nodes.items()}
         try:
             job_name = str((build_name or _same(naming))(values).value)
-            made = build_job(values) if build_job else mapping(template.copy(), job.mark)
+            made = build_job(values) if build_job else mapping_at(template.copy(), job.mark)
         except FieldError as error:
             near = difflib.get_close_matches(error.name, error.known, 1)
             way_out = f"did you mean {near[0]!r}?" if near else f"the matrix has {', '.join(known)}"
             raise ConfigError(_problem(job.mark, f"{name}.job", f"{error.field.text} is not there", way_out)) from None
         except ValueError as error:
             raise ConfigError(_problem(job.mark, f"{name}.job", f"a value cannot be formatted: {error}")) from None
-        made.value["matrix"] = mapping(nodes, matrix.mark)
+        made.value["matrix"] = mapping_at(nodes, matrix.mark)
         if has_lists:
             # Tells this choice, in which there is a list, from a matrix that lacks its job.
             made.value["job"] = scalar(None, matrix.mark)

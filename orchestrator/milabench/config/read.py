@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from milabench.config.document import MAX_BYTES, Document, decoded, parse_document
-from milabench.config.layers import Override, Problems, fold, parse_override
-from milabench.config.located import DELETED, Located, Mark, Source, mapping, shown
+from milabench.config.layers import Override, fold, parse_override
 from milabench.config.matrix import MAX_JOBS
 from milabench.config.parse import Declared, parse_suite
+from milabench.config.problems import Problems
 from milabench.config.schema import Suite
+from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, mapping_at
+from milabench.config.yaml_reader import MAX_BYTES, Document, decode_text, parse_document
 from milabench.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def read_tasks(file: Path) -> TaskFile:
     except OSError as error:
         what = f"cannot be read: {(error.strerror or str(error)).lower()}"
         raise ConfigError(Problem(where=str(file), path="", what=what, way_out="is the path right?")) from None
-    return parse_tasks(decoded(content, str(file)), str(file))
+    return parse_tasks(decode_text(content, str(file)), str(file))
 
 
 def _system_layers(loader: _Loader, system: Path, problems: Problems) -> list[Located]:
@@ -132,7 +133,7 @@ class _Loader:
             shown_as = text if os.path.isabs(text) else os.path.normpath(os.path.join(os.path.dirname(name), text))  # noqa: PTH117, PTH118, PTH120
             layers.extend(self.layers(shown_as, included.mark, (*chain, (name, real))))
         own = {key: node for key, node in root.value.items() if key != "include"}
-        layers.append(Located(own, root.mark, flags=mapping(own, root.mark).flags))
+        layers.append(Located(own, root.mark, flags=mapping_at(own, root.mark).flags))
         return layers
 
     def _document(
@@ -163,13 +164,13 @@ class _Loader:
             raise ConfigError(Problem(where=name, path="", what="is not a file"))
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
-        source = Source(name, os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120  links stay as they are
-        document = parse_document(decoded(content, name), source)
+        source = SourceLocation(name, os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120  links stay as they are
+        document = parse_document(decode_text(content, name), source)
         root = document.root
         if root.value is None:
-            return Document(root=mapping({}, root.mark))
+            return Document(root=mapping_at({}, root.mark))
         if type(root.value) is not dict:
-            what = f"expected a mapping from name to benchmark, got {shown(root)}"
+            what = f"expected a mapping from name to benchmark, got {display_value(root)}"
             raise ConfigError(Problem(where=str(root.mark), path="", what=what))
         return document
 
@@ -183,7 +184,7 @@ class _Loader:
             if isinstance(item.value, str) and item.value:
                 good.append(item)
             else:
-                what = f"expected the path of a file, got {shown(item)}"
+                what = f"expected the path of a file, got {display_value(item)}"
                 self.problems.add(Problem(where=str(item.mark), path="include", what=what))
         return good
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from milabench.config.layers import near
-from milabench.config.located import Located, Mark, Source, mapping, scalar
+from milabench.config.problems import did_you_mean
+from milabench.config.source_map import Located, Mark, SourceLocation, mapping_at, scalar
 from milabench.errors import ConfigError, Problem
 
 METHODS: Final[Mapping[str, str]] = {
@@ -62,7 +62,7 @@ class TaskMetric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class ConfiguredTask:
     """A section of a task file; one that holds only metrics has no command. `where` is the place of its heading."""
 
     name: str
@@ -119,10 +119,10 @@ class TaskFile:
     name: str
     sections: Mapping[str, _Section]
 
-    def task(self, name: str) -> Task:
+    def task(self, name: str) -> ConfiguredTask:
         """The task of this name. Raises ConfigError, with the place, for one that is not there or cannot be understood."""
         if name not in self.sections:
-            way_out = near(name, self.sections) or f"the sections are {', '.join(self.sections) or 'none'}"
+            way_out = did_you_mean(name, self.sections) or f"the sections are {', '.join(self.sections) or 'none'}"
             raise ConfigError(Problem(where=self.name, path=name, what="there is no such section", way_out=way_out))
         return _task(self, self.sections[name])
 
@@ -136,13 +136,13 @@ def parse_tasks(text: str, name: str) -> TaskFile:
 
 
 def edited(
-    task: Task,
+    task: ConfiguredTask,
     *,
     num_gpus: int | None = None,
     epochs: int | None = None,
     kvstore: str | None = None,
     dtype: str | None = None,
-) -> Task:
+) -> ConfiguredTask:
     """The task with options of its command replaced, each wherever it stands and whatever its value is.
 
     `num_gpus` of 0 takes `--gpus` out; a list of devices is cut to its first ones, or counted from 0 where it is too short.
@@ -184,7 +184,7 @@ def _gpus(found: re.Match[str], count: int) -> str:
     return f"{found[1]}{','.join(chosen)}{gap}"
 
 
-def as_benchmark(task: Task, workers: int | None = None) -> dict[str, Any]:
+def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, Any]:
     """The task under the keys of the suite language: `metrics`, and where it has one `command`, a line for the shell.
 
     `workers` is what WORKERS says. Raises ConfigError for `average_aggregate` where nobody says how many there are.
@@ -206,22 +206,22 @@ def as_benchmark(task: Task, workers: int | None = None) -> dict[str, Any]:
     return {"command": verbatim(task.command), "shell": True, "metrics": metrics}
 
 
-def as_nodes(task: Task, folder: str, workers: int | None = None) -> dict[str, Located]:
+def as_nodes(task: ConfiguredTask, folder: str, workers: int | None = None) -> dict[str, Located]:
     """As `as_benchmark`, with the places in the task file, and its `folder` as `cwd`."""
     made = as_benchmark(task, workers)
     places = {metric.name: _mark(metric.where, folder) for metric in task.metrics}
     heading = _mark(task.where, folder)
     metrics = {
-        name: mapping({key: scalar(value, places[name]) for key, value in about.items()}, places[name])
+        name: mapping_at({key: scalar(value, places[name]) for key, value in about.items()}, places[name])
         for name, about in made.pop("metrics").items()
     }
     told = {key: scalar(value, heading) for key, value in {**made, "cwd": folder}.items()}
-    return {**told, "metrics": mapping(metrics, heading)}
+    return {**told, "metrics": mapping_at(metrics, heading)}
 
 
 def _mark(where: str, folder: str) -> Mark:
     name, line, column = where.rsplit(":", 2)
-    return Mark(Source(name, folder), int(line), int(column))
+    return Mark(SourceLocation(name, folder), int(line), int(column))
 
 
 def verbatim(command: str) -> str:
@@ -306,7 +306,7 @@ class _Reader:
 # --- values -------------------------------------------------------------------------------------------------------------
 
 
-def _task(file: TaskFile, section: _Section) -> Task:
+def _task(file: TaskFile, section: _Section) -> ConfiguredTask:
     where = f"{file.name}:{section.number}:1"
     problems: list[Problem] = []
 
@@ -320,7 +320,7 @@ def _task(file: TaskFile, section: _Section) -> Task:
     for key in _LISTS:
         value = section.values.get(key)
         if value is None:
-            problem("", "", f"the key {key!r} is missing", near(key, section.values))
+            problem("", "", f"the key {key!r} is missing", did_you_mean(key, section.values))
             continue
         items = _list(value.text)
         if isinstance(items, int):
@@ -342,7 +342,7 @@ def _task(file: TaskFile, section: _Section) -> Task:
             problem(section.values["patterns"].place(offset), "patterns", f"{pattern!r} is not usable: {wrong}")
     for method, offset in lists.get("compute_method", ()):
         if method not in METHODS:
-            way_out = near(method, METHODS) or f"there are {', '.join(METHODS)}"
+            way_out = did_you_mean(method, METHODS) or f"there are {', '.join(METHODS)}"
             problem(section.values["compute_method"].place(offset), "compute_method", f"no method {method!r}", way_out)
     if problems:
         raise ConfigError(problems)
@@ -353,7 +353,7 @@ def _task(file: TaskFile, section: _Section) -> Task:
         for (pattern, offset), (name, _), (method, _) in zip(*(lists[key] for key in _LISTS), strict=True)
     )
     warnings = [Problem(where=place, path=section.name, what=what) for place, what in section.again]
-    return Task(
+    return ConfiguredTask(
         name=section.name,
         metrics=metrics,
         command="" if command is None else command.text.strip(),

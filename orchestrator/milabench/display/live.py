@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live as RichLive
 from rich.text import Text
 
-from milabench.display.words import Tally, ending_of, progress_of, rate_of
+from milabench.display.status_text import Tally, ending_of, progress_text, rate_text
 from milabench.plan.model import Plan
 
 ROWS = 30
@@ -90,9 +90,9 @@ class Live:
         row = self._running.pop(step, None)
         parts = [ending_of(outcome, reason)]
         if row is not None:
-            parts += [rate_of(row.last), f"{self._clock() - row.began:.1f} s"]
-        said = "  ".join(part for part in parts if part)
-        self._ended.append(Text.assemble((step, _STYLES.get(outcome, "")), f"  {said}"))
+            parts += [rate_text(row.last), f"{self._clock() - row.began:.1f} s"]
+        line = "  ".join(part for part in parts if part)
+        self._ended.append(Text.assemble((step, _STYLES.get(outcome, "")), f"  {line}"))
         self._changed()
 
     def on_message(self, text: str) -> None:
@@ -134,7 +134,7 @@ class Live:
         shown = rows[: max(1, min(ROWS, self._console.size.height - 3))]
         width = max((len(row.id) for row in shown), default=0)
         for row in shown:
-            progress, rate = progress_of(row.last), rate_of(row.last)
+            progress, rate = progress_text(row.last), rate_text(row.last)
             lines.append(f"  {row.id:<{width}}  {now - row.began:6.0f} s  {progress:>9}  {rate}".rstrip())
         if len(rows) > len(shown):
             lines.append(f"  and {len(rows) - len(shown)} more")

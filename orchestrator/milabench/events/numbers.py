@@ -11,7 +11,7 @@ LARGEST = 1e50
 SMALLEST = 1e-50
 
 
-def number(value: Any) -> float | None:
+def finite_number(value: Any) -> float | None:
     """A finite number up to `LARGEST`, of either sign, as a float; None for everything else that JSON can hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -20,7 +20,7 @@ def number(value: Any) -> float | None:
 
 def positive(value: Any) -> float | None:
     """A number above zero that can be divided by, as `number`; None for everything else."""
-    found = number(value)
+    found = finite_number(value)
     return found if found is not None and found >= SMALLEST else None
 
 

@@ -18,7 +18,9 @@ def replay(run: Run) -> Iterator[Event]:
     back; records without a time (milabench 1.3) keep their place beside the record before them.
     """
     tried = attempts(run.journal)
-    return merge(_all_attempts(run, step, [each.number for each in tried.get(step, ())] or [1]) for step in run.files)
+    return merge_events(
+        _all_attempts(run, step, [each.number for each in tried.get(step, ())] or [1]) for step in run.files
+    )
 
 
 def _all_attempts(run: Run, step: str, numbers: Iterable[int]) -> Iterator[Event]:
@@ -26,7 +28,7 @@ def _all_attempts(run: Run, step: str, numbers: Iterable[int]) -> Iterator[Event
         yield from run.events(step, number)
 
 
-def merge(streams: Iterable[Iterable[Event]]) -> Iterator[Event]:
+def merge_events(streams: Iterable[Iterable[Event]]) -> Iterator[Event]:
     """Several steps' events as one stream; see `replay`."""
     timed = (_timed(number, stream) for number, stream in enumerate(streams))
     for *_, event in heapq.merge(*timed, key=itemgetter(0, 1)):

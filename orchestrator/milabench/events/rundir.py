@@ -18,7 +18,7 @@ from milabench.events.model import Event, Line, Other
 from milabench.events.wire import decode, dump, parse_object, parse_string
 
 if TYPE_CHECKING:
-    from milabench.events.observations import Seen
+    from milabench.events.model import StepEvent
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -38,7 +38,7 @@ _PIECE = 1 << 20
 _OPEN_FILES = 192
 
 
-class Placed(Protocol):
+class StepIdentity(Protocol):
     """What the name of a step's files is made of; `plan.model.Step` is one.
 
     `tag` is `D<device>` for an instance on a device, a number for one of n, empty for a job that stands alone.
@@ -73,7 +73,7 @@ def stem_of(bench: str, *, tag: str = "", repeat: int | None = None, node: int |
     return ".".join(parts)
 
 
-def stems(steps: Iterable[Placed]) -> dict[str, str]:
+def stems(steps: Iterable[StepIdentity]) -> dict[str, str]:
     """`{step id: stem}` for all the steps of one run: distinct, the nodes numbered in the order of their first step."""
     steps = tuple(steps)
     nodes = {name: number for number, name in enumerate(dict.fromkeys(step.node for step in steps))}
@@ -100,7 +100,7 @@ def attempt_stem(stem: str, attempt: int) -> str:
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
-def create(base: Path, name: str, now: datetime, clock: Callable[[], float] = time.time) -> RunWriter:
+def create_run(base: Path, name: str, now: datetime, clock: Callable[[], float] = time.time) -> RunWriter:
     """The writer of a new, empty run directory `{base}/runs/{name}.{time}`; a second one of that second gets a suffix.
 
     Raises RecordError when it cannot be made.
@@ -119,7 +119,7 @@ def create(base: Path, name: str, now: datetime, clock: Callable[[], float] = ti
             again += 1
             continue
         except OSError as error:
-            raise RecordError(f"{path}: cannot be made: {reason(error)}; choose a --base that is writable") from None
+            raise RecordError(f"{path}: cannot be made: {os_reason(error)}; choose a --base that is writable") from None
         return RunWriter(path, clock)
 
 
@@ -340,7 +340,7 @@ class Run:
         """
         return read_events(self.path / f"{self.stem(step, attempt)}.data", step)
 
-    def batches(self, step: str, attempt: int = 1) -> Iterator[Seen]:
+    def batches(self, step: str, attempt: int = 1) -> Iterator[StepEvent]:
         """The same events, plain observations many at a time: what to read a run of millions by."""
         return read_batches(self.path / f"{self.stem(step, attempt)}.data", step)
 
@@ -371,7 +371,7 @@ class StemParts:
     node: str = ""
 
 
-def parts_of(stem: str) -> StemParts:
+def parse_stem(stem: str) -> StemParts:
     """The parts of a stem; everything that is not a known suffix belongs to the benchmark's name."""
     match = _STEM_PARTS.search(stem)
     assert match is not None  # every part is optional
@@ -388,7 +388,7 @@ def open_run(path: Path) -> Run:
     except FileNotFoundError:
         raise RecordError(f"{path}: no such run directory") from None
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {reason(error)}") from None
+        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
     data = [name.removesuffix(".data") for name in names if name.endswith(".data")]
     if MANIFEST not in names and JOURNAL not in names and not data:
         raise RecordError(f"{path}: is no run directory: it has neither {MANIFEST} nor any .data file")
@@ -462,15 +462,15 @@ def read_events(path: Path, step: str) -> Iterator[Event]:
                 yield Other(step=step, event="format_error", data=line.decode("utf-8", "backslashreplace"))
 
 
-def read_batches(path: Path, step: str) -> Iterator[Seen]:
+def read_batches(path: Path, step: str) -> Iterator[StepEvent]:
     """The events of one `.data` file, plain observations in batches; see `Run.batches`."""
-    from milabench.events.observations import decoded
+    from milabench.events.batch_decoder import decode_lines
 
     rest = b""
     for piece in _pieces(path):
         whole, end, after = (rest + piece).rpartition(b"\n")
         rest = after
-        yield from decoded(whole + end, step)
+        yield from decode_lines(whole + end, step)
     if rest:
         with contextlib.suppress(ValueError):  # a last line that was cut off
             yield decode(rest, step)
@@ -484,10 +484,10 @@ def _pieces(path: Path) -> Iterator[bytes]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {reason(error)}") from None
+        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
 
 
-def reason(error: OSError) -> str:
+def os_reason(error: OSError) -> str:
     """What the system says, as a clause: lower case, no number."""
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]
@@ -502,7 +502,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, bool]]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {reason(error)}") from None
+        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
 
 
 def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -518,7 +518,7 @@ def _read_manifest(path: Path, *, may_be_torn: bool) -> Mapping[str, Any]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {reason(error)}") from None
+        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
     try:
         manifest = parse_object(content)
     except ValueError as error:
@@ -540,7 +540,7 @@ def _run_folders(base: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise RecordError(f"{base / 'runs'}: cannot be read: {reason(error)}") from None
+        raise RecordError(f"{base / 'runs'}: cannot be read: {os_reason(error)}") from None
 
     def age(path: Path) -> tuple[str, int, str]:
         match = _STAMP.search(path.name)

@@ -11,7 +11,7 @@ from milabench.plan.model import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class StepRequest:
     """A step with what is only known when it is carried out; nothing here changes what is measured.
 
     `env` is set beside the step's own and may hold secrets, whose names are in `secret_env`. `values` replace `@name`
@@ -121,14 +121,14 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class ServerReady:
     """A server can take requests."""
 
     step: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Together:
+class BarrierEvent:
     """A step whose group has members on other nodes waits at the start barrier, or has its observations and goes on."""
 
     step: str
@@ -170,7 +170,7 @@ class Notice:
     text: str
 
 
-Progress = Frame | Started | Serving | Together | Ended | Waiting | Notice
+Progress = Frame | Started | ServerReady | BarrierEvent | Ended | Waiting | Notice
 Emit = Callable[[Progress], object]
 
 
@@ -181,7 +181,7 @@ class Executor(Protocol):
     def name(self) -> str:
         """The node's name in the plan."""
 
-    async def run(self, order: Order, emit: Emit) -> Outcome:
+    async def run(self, order: StepRequest, emit: Emit) -> Outcome:
         """Carries out one step: `Started`, frames in order (the last record is `end`), then its outcome.
 
         Cancelling the task ends the step in the usual steps first. A node that is lost is an outcome, not an exception.

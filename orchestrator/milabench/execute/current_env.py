@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from packaging.markers import default_environment
 
-from milabench.execute.installed import installed_packages
-from milabench.plan.requirements import RequirementFile, lacking, merge, parse
+from milabench.execute.inventory import installed_packages
+from milabench.plan.requirements import RequirementFile, lacking, merge_locks, parse_requirements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,6 @@ def check_current_env(
     `installed` maps normalised names to versions; None looks.
     """
     here = installed_packages() if installed is None else installed
-    wanted = merge([parse("benchmate"), *(parse(file.text) for file in files)])
+    wanted = merge_locks([parse_requirements("benchmate"), *(parse_requirements(file.text) for file in files)])
     environment = {name: str(value) for name, value in default_environment().items()}
     return tuple(Lacking(requirement=pin.line, found=found) for pin, found in lacking(wanted, here, environment))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from milabench.errors import RecordError, UsageError
-from milabench.execute.interrupts import interrupts
+from milabench.execute.interrupts import WAKEUP_BYTES, interrupts, wakeup_sockets
 
 LOG = "orchestrator.log"
 """Where in a run directory an orchestrator without a terminal says what it would say there."""
@@ -29,7 +29,7 @@ _PATIENCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parted:
+class DetachedProcess:
     """What the process that stayed in the terminal heard of the one that left.
 
     `run` is the directory of the run that it carries out, None when it ended before that began; `code` is how it ended,
@@ -40,13 +40,13 @@ class Parted:
     code: int | None
 
 
-class Tether:
+class DetachHandover:
     """What ties the process that left to the one that stayed, until it lets go: that one tells all that it says."""
 
-    def __init__(self, said: int, word: int) -> None:
-        self._said = said
+    def __init__(self, output_fd: int, word: int) -> None:
+        self._output_fd = output_fd
         self._word: int | None = word
-        self._voice = _Voice((said,))
+        self._voice = _Voice((output_fd,))
         sys.stderr = cast(TextIO, self._voice)
 
     @property
@@ -64,7 +64,7 @@ class Tether:
         except OSError as error:
             raise RecordError(f"{run / LOG}: cannot be written: {error.strerror}") from None
         _put(log, _OUT, _ERR)
-        self._voice.ends = (_ERR, self._said) if self.is_held else (_ERR,)
+        self._voice.ends = (_ERR, self._output_fd) if self.is_held else (_ERR,)
 
     def let_go(self, run: Path) -> None:
         """Nobody need listen any more: this run goes on by itself."""
@@ -73,7 +73,7 @@ class Tether:
         with contextlib.suppress(OSError):  # whoever listened may be gone
             os.write(self._word, os.fsencode(run))
         self._voice.ends = (_ERR,)
-        for end in (self._word, self._said):
+        for end in (self._word, self._output_fd):
             os.close(end)
         self._word = None
 
@@ -97,14 +97,14 @@ class _Voice(io.TextIOBase):
         return len(text)
 
 
-def part() -> Tether | Parted:
+def fork_detached() -> DetachHandover | DetachedProcess:
     """Makes two processes of this one. The tether in the one that leaves; in the other, when that is over, how it parted.
 
     Until the one that left lets go, or ends, the other passes on what it says, and signals to it: SIGINT and SIGTERM mean
     both. A terminal that goes away means neither. Raises UsageError where a thread does not end, which would be cut off.
     """
     _end_threads()
-    (said, says), (word, gives) = os.pipe(), os.pipe()
+    (output_fd, says), (word, gives) = os.pipe(), os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
     with interrupts().held():
@@ -113,14 +113,14 @@ def part() -> Tether | Parted:
             interrupts().outlive_the_terminal()
             for end in (says, gives):
                 os.close(end)
-            return _listen(pid, said, word)
+            return _listen(pid, output_fd, word)
         os.setsid()
-        for end in (said, word):
+        for end in (output_fd, word):
             os.close(end)
         _put(os.open(os.devnull, os.O_RDONLY), 0)
         for end in (_OUT, _ERR):
             os.dup2(says, end)
-        return Tether(says, gives)
+        return DetachHandover(says, gives)
 
 
 def _end_threads() -> None:
@@ -132,7 +132,7 @@ def _end_threads() -> None:
                 raise UsageError(f"--detach: the thread {thread.name} of this Python does not end; use nohup instead")
 
 
-def _listen(pid: int, said: int, word: int) -> Parted:
+def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:
     """Tells what the other process says until it lets go or ends; waits for its end when it was asked to end meanwhile."""
     asked: list[None] = []
 
@@ -141,25 +141,27 @@ def _listen(pid: int, said: int, word: int) -> Parted:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
-    with interrupts().heard_by(pass_on):
+    with interrupts().heard_by(pass_on), wakeup_sockets() as (woken, _):
         while True:
-            ready = select.select((said, word), (), ())[0]
-            if not (said in ready and _tell(said)) and word in ready:
+            ready = select.select((output_fd, word, woken.fileno()), (), ())[0]
+            if woken.fileno() in ready:
+                woken.recv(WAKEUP_BYTES)
+            if not (output_fd in ready and _tell(output_fd)) and word in ready:
                 break
-        os.set_blocking(said, False)
-        while _tell(said):
+        os.set_blocking(output_fd, False)
+        while _tell(output_fd):
             pass
         run = os.read(word, _PIECE)
         where = Path(os.fsdecode(run)) if run else None
         if where is not None and not asked:
-            return Parted(run=where, code=None)
-        return Parted(run=where, code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            return DetachedProcess(run=where, code=None)
+        return DetachedProcess(run=where, code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
-def _tell(said: int) -> bool:
+def _tell(output_fd: int) -> bool:
     """Says in the terminal what comes from the other process; whether anything came."""
     try:
-        piece = os.read(said, _PIECE)
+        piece = os.read(output_fd, _PIECE)
     except BlockingIOError:
         return False
     with contextlib.suppress(OSError):  # the terminal may be gone
@@ -169,8 +171,8 @@ def _tell(said: int) -> bool:
 
 def _put(fd: int, *places: int) -> None:
     """Makes a file what is read or written at these numbers, by what is started too."""
-    for place in places:
-        os.dup2(fd, place)
+    for target in places:
+        os.dup2(fd, target)
     if fd not in places:
         os.close(fd)
 

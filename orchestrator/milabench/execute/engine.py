@@ -14,6 +14,7 @@ from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.events.rundir import attempt_stem
 from milabench.execute.api import (
+    BarrierEvent,
     Cancelled,
     Emit,
     Ended,
@@ -23,18 +24,17 @@ from milabench.execute.api import (
     Holder,
     Missing,
     Notice,
-    Order,
     Outcome,
     Passed,
     Progress,
     Recorder,
-    Serving,
+    ServerReady,
     Skipped,
     Started,
-    Together,
+    StepRequest,
 )
 from milabench.execute.interrupts import interrupts
-from milabench.execute.together import Gathering, gathering
+from milabench.execute.start_barrier import GroupBarrier, group_barrier
 from milabench.plan.container import names_in
 from milabench.plan.model import Plan, Step
 
@@ -42,7 +42,7 @@ INTERRUPTED = "the run was interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class ExecutionSettings:
     """What carrying out a plan depends on beside the plan.
 
     `env` is set for every step, `secret_env` names its secrets; `values` replace `@name` (`@run`: the run directory).
@@ -101,7 +101,7 @@ class Overhead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class ExecutionResult:
     """A plan that was carried out: an outcome for each of its steps.
 
     `interrupted`: somebody asked it to end; `is_cut` when that came before all was done.
@@ -123,15 +123,15 @@ async def execute(
     executors: Mapping[str, Executor],
     recorder: Recorder,
     progress: Callable[[Progress], object],
-    settings: Settings | None = None,
-) -> Done:
+    settings: ExecutionSettings | None = None,
+) -> ExecutionResult:
     """Carries out a plan and returns the outcome of every step.
 
     `progress` must not raise (events.fanout.Fanout does not). The first SIGINT, SIGTERM or SIGHUP ends the steps in
     order and cancels the rest, the second kills at once; either way it returns. Raises Unreachable when a device is
     held by somebody else or a node cannot be asked for its locks; nothing has been started then.
     """
-    engine = Engine(plan, executors, recorder, progress, settings or Settings())
+    engine = Engine(plan, executors, recorder, progress, settings or ExecutionSettings())
     loop = asyncio.get_running_loop()
     with interrupts().heard_by(lambda: loop.call_soon_threadsafe(engine.interrupt)):
         return await engine.carry_out()
@@ -146,7 +146,7 @@ class Engine:
         executors: Mapping[str, Executor],
         recorder: Recorder,
         progress: Callable[[Progress], object],
-        settings: Settings,
+        settings: ExecutionSettings,
     ) -> None:
         self._plan = plan
         self._executors = executors
@@ -164,7 +164,7 @@ class Engine:
         self._asides: set[asyncio.Task[None]] = set()
         self._serving: dict[str, asyncio.Future[bool]] = {}
         self._doomed: set[str] = set()
-        self._gathering: Gathering | None = None
+        self._gathering: GroupBarrier | None = None
         self._limit: asyncio.TimerHandle | None = None
 
     def interrupt(self) -> None:
@@ -177,7 +177,7 @@ class Engine:
         for step in self._running:
             self._end(step, grace_s=None if self._interrupts == 1 else 0.0)
 
-    async def carry_out(self) -> Done:
+    async def carry_out(self) -> ExecutionResult:
         """Everything, in the plan's order."""
         await self._lock_devices()
         control, agents, wall = time.process_time(), await self._agents_cpu_s(), 0.0
@@ -197,7 +197,7 @@ class Engine:
         )
         outcomes = {step.id: self._outcomes[step.id] for step in self._plan.steps}
         is_cut = self._interrupts > 0 and (self._has_cancelled() or not self._is_whole)
-        done = Done(outcomes=outcomes, interrupted=self._interrupts > 0, is_cut=is_cut, overhead=overhead)
+        done = ExecutionResult(outcomes=outcomes, interrupted=self._interrupts > 0, is_cut=is_cut, overhead=overhead)
         verdict = "interrupted" if is_cut else "passed" if done.all_passed else "failed"
         self._journal({"run": "ended", "verdict": verdict, "overhead": overhead.to_json()})
         return done
@@ -233,7 +233,7 @@ class Engine:
                 self._settings.locks[name], wait=self._settings.wait, emit=self._progress
             )
             if holders:
-                raise Unreachable(f"{name}: {held_by(holders[0])}; wait for its end with --wait")
+                raise Unreachable(f"{name}: {holder_text(holders[0])}; wait for its end with --wait")
 
     async def _agents_cpu_s(self) -> float:
         return sum(await asyncio.gather(*(executor.cpu_s() for executor in self._executors.values())))
@@ -268,7 +268,7 @@ class Engine:
         self._serving = {
             step.id: asyncio.get_running_loop().create_future() for step in startable if role_of(step) == "server"
         }
-        self._gathering = gathering(startable)
+        self._gathering = group_barrier(startable)
         ports = await self._ports_of(startable)
         tasks = [
             asyncio.create_task(self._run_step(step, on_node[step.node], ports.get(job_of(step), {}), ended))
@@ -306,7 +306,7 @@ class Engine:
         for name in step.after:
             before = self._outcomes.get(name)
             if not isinstance(before, Passed):
-                return Skipped(step=step.id, reason=f"{name} {said_of(before)}", attempt=attempt)
+                return Skipped(step=step.id, reason=f"{name} {dependency_outcome_text(before)}", attempt=attempt)
         if step.node not in self._executors:
             return Failed(step=step.id, why="lost-node", detail=f"no node is called {step.node}", attempt=attempt)
         return None
@@ -328,7 +328,7 @@ class Engine:
     async def _attempt(self, step: Step, group_size: int, values: Mapping[str, str], ended: dict[str, Outcome]) -> None:
         settings = self._settings
         attempt = self._attempts[step.id]
-        order = Order(
+        order = StepRequest(
             step=step,
             attempt=attempt,
             group_size=group_size,
@@ -381,7 +381,7 @@ class Engine:
         elif at == "barrier" and self._limit is None and group.limit_s is not None and group.late:
             self._limit = asyncio.get_running_loop().call_later(group.limit_s, self._fail_late, group)
 
-    async def _release(self, group: Gathering) -> None:
+    async def _release(self, group: GroupBarrier) -> None:
         """Releases a group on all its nodes at the same time, and notes within what time, by our clock, that happened."""
 
         async def release(node: str) -> tuple[str, dict[str, float]]:
@@ -401,17 +401,17 @@ class Engine:
         entry = {"group": group.group, "state": "released", "within_s": within, "clocks": told}
         self._journal({**entry, "steps": {step: group.nodes[step] for step in group.live}})
 
-    def _fail_late(self, group: Gathering) -> None:
+    def _fail_late(self, group: GroupBarrier) -> None:
         """The last of a group was not ready in time: none of it can be measured."""
         late = group.late
         group.is_released = group.is_stopped = True  # nobody is let go while they end one after the other
         for step in group.live:
             if executor := self._running.get(step):
                 if step in late:
-                    told = f"not ready within {group.limit_s:g} s of the first of its group"
+                    reason = f"not ready within {group.limit_s:g} s of the first of its group"
                 else:
-                    told = f"waited at the start barrier for {', '.join(late)}, which was not ready within {group.limit_s:g} s"
-                self._meanwhile(executor.end(step, late=told))
+                    reason = f"waited at the start barrier for {', '.join(late)}, which was not ready within {group.limit_s:g} s"
+                self._meanwhile(executor.end(step, late=reason))
 
     def _cancel_limit(self) -> None:
         if self._limit is not None:
@@ -435,7 +435,7 @@ class Engine:
         if self._interrupts:
             return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
         server = server_of(step)
-        return Skipped(step=step.id, reason=f"{server} {said_of(ended.get(server))}", attempt=attempt)
+        return Skipped(step=step.id, reason=f"{server} {dependency_outcome_text(ended.get(server))}", attempt=attempt)
 
     def _with_log(self, step: Step, outcome: Outcome) -> Outcome:
         """The outcome; of a server that failed, where to read why."""
@@ -455,9 +455,9 @@ class Engine:
         def emit(thing: Progress) -> None:
             if isinstance(thing, Frame):
                 self._record(step, thing)
-            elif isinstance(thing, Serving):
+            elif isinstance(thing, ServerReady):
                 self._tell_client(step, is_serving=True)
-            elif isinstance(thing, Together):
+            elif isinstance(thing, BarrierEvent):
                 self._together(step, thing.at)
             elif isinstance(thing, Started):
                 self._journal_step(step, state="started", pid=thing.pid, pgid=thing.pgid, pid_start=thing.pid_start)
@@ -494,7 +494,7 @@ class Engine:
     def _conclude(self, step: Step, outcome: Outcome, ended: dict[str, Outcome]) -> None:
         """Notes the end of an attempt; a step that passed once has passed, whatever became of another attempt."""
         outcome = self._as_recorded(step, self._with_data(step, outcome))
-        entry: dict[str, object] = {"outcome": name_of(outcome)}
+        entry: dict[str, object] = {"outcome": outcome_name(outcome)}
         match outcome:
             case Failed():
                 entry |= {"why": outcome.why, "detail": outcome.detail}
@@ -593,7 +593,7 @@ def asks_for_port(step: Step) -> bool:
     )
 
 
-def name_of(outcome: Outcome) -> str:
+def outcome_name(outcome: Outcome) -> str:
     """The outcome in the vocabulary of docs/protocol.md, section 5."""
     match outcome:
         case Passed():
@@ -610,7 +610,7 @@ def name_of(outcome: Outcome) -> str:
             assert_never(outcome)
 
 
-def said_of(outcome: Outcome | None) -> str:
+def dependency_outcome_text(outcome: Outcome | None) -> str:
     """What became of a step that another one waited for."""
     match outcome:
         case None | Missing():
@@ -627,12 +627,12 @@ def said_of(outcome: Outcome | None) -> str:
             assert_never(outcome)
 
 
-def held_by(holder: Holder) -> str:
+def holder_text(holder: Holder) -> str:
     """Who holds a device, for a person."""
     since = datetime.fromtimestamp(holder.since).strftime(" since %Y-%m-%d %H:%M:%S") if holder.since else ""
     whom = f"run {holder.run} (pid {holder.pid}" if holder.run else "somebody ("
-    place = f"{holder.user}@{holder.host}" if holder.host else "unknown"
-    return f"device {holder.name} is held by {whom}{', ' if holder.run else ''}{place}){since}"
+    owner = f"{holder.user}@{holder.host}" if holder.host else "unknown"
+    return f"device {holder.name} is held by {whom}{', ' if holder.run else ''}{owner}){since}"
 
 
 def _reason(error: OSError) -> str:

@@ -10,18 +10,18 @@ from typing import Literal
 
 from milabench.events.model import OutcomeName, Why
 from milabench.execute.api import (
+    BarrierEvent,
     Cancelled,
     Emit,
     Exit,
     Failed,
     Frame,
     Holder,
-    Order,
     Outcome,
     Passed,
-    Serving,
+    ServerReady,
     Started,
-    Together,
+    StepRequest,
     Waiting,
 )
 
@@ -38,7 +38,7 @@ class FakeLocks:
 class _Running:
     """A step that has not ended; `how` is set by whatever ends it."""
 
-    order: Order
+    order: StepRequest
     emit: Emit
     how: asyncio.Future[Literal["cancelled", "killed", "lost", "done", "late"]]
     late: str = ""
@@ -57,7 +57,7 @@ class FakeNode:
         self._running: dict[str, _Running] = {}
         self.started: list[str] = []
         self.ended: list[tuple[str, float | None]] = []
-        self.orders: list[Order] = []
+        self.orders: list[StepRequest] = []
         self.released: list[str] = []
 
     @property
@@ -65,7 +65,7 @@ class FakeNode:
         """The node's name in the plan."""
         return self._name
 
-    async def run(self, order: Order, emit: Emit) -> Outcome:
+    async def run(self, order: StepRequest, emit: Emit) -> Outcome:
         """Carries out one step; see Executor."""
         step, argv = order.step.id, order.step.argv
         self.orders.append(order)
@@ -78,20 +78,20 @@ class FakeNode:
         running = self._running[step] = _Running(order, emit, asyncio.get_running_loop().create_future())
         emit(Started(step=step, node=self._name, pid=1000 + len(self.started)))
         if order.step.config.get("role") == "server":
-            emit(Serving(step=step))
+            emit(ServerReady(step=step))
         if order.is_spread and argv != ("sleep", "late"):
-            emit(Together(step=step, at="barrier"))
+            emit(BarrierEvent(step=step, at="barrier"))
         try:
             return await self._until_its_end(order, emit, running)
         finally:
             self._running.pop(step, None)
 
-    async def _until_its_end(self, order: Order, emit: Emit, running: _Running) -> Outcome:
+    async def _until_its_end(self, order: StepRequest, emit: Emit, running: _Running) -> Outcome:
         match order.step.argv:
             case ("true",):
                 return self._conclude(order, emit, "passed", None, "", code=0)
             case ("false",):
-                detail = "exit code 1 without a word on stderr"
+                detail = "exited with code 1; stderr is empty"
                 return self._conclude(order, emit, "failed", "exit", detail, code=1)
             case ("echo", *words):
                 line = {"event": "line", "data": " ".join(words) + "\n", "pipe": "stdout", "t": 0.0}
@@ -132,7 +132,7 @@ class FakeNode:
         self.released.append(group)
         for running in list(self._running.values()):
             if running.order.is_spread and running.order.step.group == group:
-                running.emit(Together(step=running.order.step.id, at="end"))
+                running.emit(BarrierEvent(step=running.order.step.id, at="end"))
         return 0.0
 
     async def stop(self, step: str) -> None:
@@ -175,12 +175,12 @@ class FakeNode:
         emit(Frame(kind="rec", step=step, payload=json.dumps(record).encode() + b"\n"))
 
     def _conclude(
-        self, order: Order, emit: Emit, outcome: OutcomeName, why: Why | None, detail: str, *, code: int | None
+        self, order: StepRequest, emit: Emit, outcome: OutcomeName, why: Why | None, detail: str, *, code: int | None
     ) -> Outcome:
         step, attempt, seen = order.step.id, order.attempt, Exit(return_code=code)
-        said = {"why": why, "detail": detail} if why else {}
+        failure = {"why": why, "detail": detail} if why else {}
         command = list(order.step.argv)
-        self._record(emit, step, "end", {"command": command, "return_code": code, "outcome": outcome, **said})
+        self._record(emit, step, "end", {"command": command, "return_code": code, "outcome": outcome, **failure})
         if why is not None:
             return Failed(step=step, why=why, detail=detail, attempt=attempt, exit=seen)
         if outcome == "cancelled":

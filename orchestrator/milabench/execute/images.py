@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Callable, Iterable
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.api import Failed, Order
-from milabench.execute.machine import Machine, remote_node
+from milabench.execute.api import Failed, StepRequest
+from milabench.execute.remote_host import RemoteHost, remote_node
 from milabench.plan.image import Image, in_one_line
 from milabench.plan.model import Step
 
@@ -25,7 +25,7 @@ def _why_missing(image: Image) -> str:
     return "" if _succeeds(image.look) else image.engine
 
 
-def fetch_here(images: Iterable[Image], *, anew: bool, say: Callable[[str], object]) -> int:
+def fetch_images(images: Iterable[Image], *, anew: bool, say: Callable[[str], object]) -> int:
     """Fetch what is missing, or all of it `anew`; how many. Raises EnvironmentFailed with a line for each that is not there.
 
     What was there and cannot be fetched anew stays: it may have been loaded by hand.
@@ -54,7 +54,7 @@ def fetch_here(images: Iterable[Image], *, anew: bool, say: Callable[[str], obje
     return fetched
 
 
-async def fetch_there(machine: Machine, images: Iterable[Image], *, anew: bool) -> None:
+async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, anew: bool) -> None:
     """The same on another machine. Raises EnvironmentFailed with a line for each that cannot be fetched."""
     failed = []
     marker = f"images-{os.getpid()}-{os.urandom(4).hex()}"
@@ -69,7 +69,7 @@ async def fetch_there(machine: Machine, images: Iterable[Image], *, anew: bool) 
                 cwd="/",
                 needs_data=False,
             )
-            outcome = await node.run(Order(step=step), lambda _: None)
+            outcome = await node.run(StepRequest(step=step), lambda _: None)
             if isinstance(outcome, Failed):
                 failed.append(f"{machine.name}: {not_fetched(image, outcome.detail)}")
     if failed:
@@ -81,9 +81,9 @@ def no_engine(image: Image) -> str:
     return f"image {image.name}: {image.engine} is not on PATH; install it, or choose another container.engine"
 
 
-def not_fetched(image: Image, said: str) -> str:
+def not_fetched(image: Image, output: str) -> str:
     """What to say where an image cannot be fetched, in one line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     why = lines[-1].removeprefix("Error: ") if lines else "it did not say why"
     return f"image {image.name}: {image.engine} cannot fetch it: {why}; correct container.image, or load the image yourself"
 

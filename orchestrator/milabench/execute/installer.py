@@ -14,7 +14,7 @@ NO_NETWORK = "the network cannot be reached and the cache does not hold"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class InstallCommand:
     """A command that may do the job; the next attempt is made when it fails.
 
     `env` is set on top of the user's. `rehearse` asks to look first, with `--dry-run`, whether it would pull CUDA
@@ -34,21 +34,21 @@ class Installer(Protocol):
     def name(self) -> Literal["uv", "pip"]:
         """What it is called."""
 
-    def create(self, spec: VenvSpec, python: str, folder: str) -> Attempt:
+    def create(self, spec: VenvSpec, python: str, folder: str) -> InstallCommand:
         """Make an empty environment in `folder`."""
 
     def install(
         self, spec: VenvSpec, folder: str, requirements: str, constraints: str | None, upgrade: bool
-    ) -> Iterator[Attempt]:
+    ) -> Iterator[InstallCommand]:
         """Install the requirement file; the first attempts are those that need no network."""
 
-    def build(self, project: str, into: str) -> Iterator[Attempt]:
+    def build(self, project: str, into: str) -> Iterator[InstallCommand]:
         """Build the wheel of a project."""
 
-    def add(self, folder: str, wheel: str) -> Attempt:
+    def add(self, folder: str, wheel: str) -> InstallCommand:
         """Install one wheel without its dependencies."""
 
-    def check(self, folder: str) -> Attempt:
+    def check(self, folder: str) -> InstallCommand:
         """Say which requirements of the installed packages are not met."""
 
 
@@ -65,14 +65,14 @@ class Uv:
     options: tuple[str, ...] = ()
     name: Literal["uv", "pip"] = "uv"
 
-    def create(self, spec: VenvSpec, python: str, folder: str) -> Attempt:
+    def create(self, spec: VenvSpec, python: str, folder: str) -> InstallCommand:
         """Make an empty environment in `folder`."""
         argv = (self.path, "venv", "--no-project", "--python", python, "--prompt", spec.group, folder)
-        return Attempt(argv=argv, needs_network=False)
+        return InstallCommand(argv=argv, needs_network=False)
 
     def install(
         self, spec: VenvSpec, folder: str, requirements: str, constraints: str | None, upgrade: bool
-    ) -> Iterator[Attempt]:
+    ) -> Iterator[InstallCommand]:
         """Install the requirement file.
 
         With hashes, what the cache holds is exactly what an index would give, so the cache is tried alone first: it
@@ -83,33 +83,33 @@ class Uv:
         into = ("--python", f"{folder}/bin/python", "--compile-bytecode", *self.options)
         if spec.is_hashed:
             argv = (self.path, "pip", "sync", *into, "--require-hashes", requirements)
-            yield Attempt(argv=(*argv, "--offline"), needs_network=False)
+            yield InstallCommand(argv=(*argv, "--offline"), needs_network=False)
             if backend:
-                yield Attempt(argv=(*argv, "--offline"), env=chosen, needs_network=False)
+                yield InstallCommand(argv=(*argv, "--offline"), env=chosen, needs_network=False)
         else:
             limits = ("--constraints", constraints) if constraints else ()
             fresh = ("--upgrade", "--refresh") if upgrade else ()
             argv = (self.path, "pip", "install", *into, *fresh, "--requirements", requirements, *limits)
         if backend and self.is_reachable(torch_index(backend)):
-            yield Attempt(argv=argv, env=chosen)
+            yield InstallCommand(argv=argv, env=chosen)
         else:
             may_be_cuda = spec.is_for_cpu and backend is not None and not spec.is_hashed
-            yield Attempt(argv=argv, rehearse=may_be_cuda)
+            yield InstallCommand(argv=argv, rehearse=may_be_cuda)
 
-    def build(self, project: str, into: str) -> Iterator[Attempt]:
+    def build(self, project: str, into: str) -> Iterator[InstallCommand]:
         """Build the wheel of a project; its build backend comes from the cache when it can."""
         argv = (self.path, "build", "--wheel", "--no-create-gitignore", *self.options, "--out-dir", into, project)
-        yield Attempt(argv=(*argv, "--offline"), needs_network=False)
-        yield Attempt(argv=argv)
+        yield InstallCommand(argv=(*argv, "--offline"), needs_network=False)
+        yield InstallCommand(argv=argv)
 
-    def add(self, folder: str, wheel: str) -> Attempt:
+    def add(self, folder: str, wheel: str) -> InstallCommand:
         """Install one wheel without its dependencies."""
         options = ("--python", f"{folder}/bin/python", "--compile-bytecode", "--no-deps", "--offline")
-        return Attempt(argv=(self.path, "pip", "install", *options, wheel), needs_network=False)
+        return InstallCommand(argv=(self.path, "pip", "install", *options, wheel), needs_network=False)
 
-    def check(self, folder: str) -> Attempt:
+    def check(self, folder: str) -> InstallCommand:
         """Say which requirements of the installed packages are not met."""
-        return Attempt(argv=(self.path, "pip", "check", "--python", f"{folder}/bin/python"), needs_network=False)
+        return InstallCommand(argv=(self.path, "pip", "check", "--python", f"{folder}/bin/python"), needs_network=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,14 +120,14 @@ class Pip:
     is_reachable: Callable[[str], bool]
     name: Literal["uv", "pip"] = "pip"
 
-    def create(self, spec: VenvSpec, python: str, folder: str) -> Attempt:
+    def create(self, spec: VenvSpec, python: str, folder: str) -> InstallCommand:
         """Make an environment in `folder`."""
         argv = (python, "-m", "venv", "--prompt", spec.group, folder)
-        return Attempt(argv=argv, needs_network=False)
+        return InstallCommand(argv=argv, needs_network=False)
 
     def install(
         self, spec: VenvSpec, folder: str, requirements: str, constraints: str | None, upgrade: bool
-    ) -> Iterator[Attempt]:
+    ) -> Iterator[InstallCommand]:
         """Install the requirement file; the PyTorch index is one more place to look."""
         backend = spec.torch_backend
         extra = (
@@ -135,23 +135,25 @@ class Pip:
         )
         argv = (f"{folder}/bin/python", "-m", "pip", "install", "--no-input", "--requirement", requirements)
         if spec.is_hashed:
-            yield Attempt(argv=(*argv, "--require-hashes", "--no-deps"), env=extra)
+            yield InstallCommand(argv=(*argv, "--require-hashes", "--no-deps"), env=extra)
         else:
             limits = ("--constraint", constraints) if constraints else ()
-            yield Attempt(argv=(*argv, *limits, *(("--upgrade",) if upgrade else ())), env=extra)
+            yield InstallCommand(argv=(*argv, *limits, *(("--upgrade",) if upgrade else ())), env=extra)
 
-    def build(self, project: str, into: str) -> Iterator[Attempt]:
+    def build(self, project: str, into: str) -> Iterator[InstallCommand]:
         """Build the wheel of a project."""
-        yield Attempt(argv=(self.python, "-m", "pip", "wheel", "--no-input", "--no-deps", "--wheel-dir", into, project))
+        yield InstallCommand(
+            argv=(self.python, "-m", "pip", "wheel", "--no-input", "--no-deps", "--wheel-dir", into, project)
+        )
 
-    def add(self, folder: str, wheel: str) -> Attempt:
+    def add(self, folder: str, wheel: str) -> InstallCommand:
         """Install one wheel without its dependencies."""
         argv = (f"{folder}/bin/python", "-m", "pip", "install", "--no-input", "--no-deps", "--no-index", wheel)
-        return Attempt(argv=argv, needs_network=False)
+        return InstallCommand(argv=argv, needs_network=False)
 
-    def check(self, folder: str) -> Attempt:
+    def check(self, folder: str) -> InstallCommand:
         """Say which requirements of the installed packages are not met."""
-        return Attempt(argv=(f"{folder}/bin/python", "-m", "pip", "check"), needs_network=False)
+        return InstallCommand(argv=(f"{folder}/bin/python", "-m", "pip", "check"), needs_network=False)
 
 
 def torch_index(backend: str) -> str:
@@ -161,8 +163,8 @@ def torch_index(backend: str) -> str:
 
 def pulls_cuda(rehearsal: str) -> str | None:
     """The first CUDA package that uv said it would install, if any."""
-    found = re.search(r"^\s*\+ ((?:nvidia|cuda)-\S+)", rehearsal, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^\s*\+ ((?:nvidia|cuda)-\S+)", rehearsal, re.MULTILINE)
+    return match[1] if match else None
 
 
 # The first that matches wins: a full disk also breaks downloads, and a mismatch is reported as a failed download.
@@ -210,13 +212,13 @@ _MEANINGS: Sequence[tuple[re.Pattern[str], str]] = tuple(
 )
 
 
-def meaning(output: str) -> str:
+def explain_failure(output: str) -> str:
     """One line for a person out of what uv or pip wrote before it gave up."""
     # uv wraps its explanations at the width of a terminal, also where there is none.
     flowing = re.sub(r"\n\s{2,}(?=\S)(?!cause:)", " ", output)
     for pattern, sentence in _MEANINGS:
-        if found := pattern.search(output) or pattern.search(flowing):
-            return sentence.format(*found.groups())
+        if match := pattern.search(output) or pattern.search(flowing):
+            return sentence.format(*match.groups())
     lines = [line.strip() for line in flowing.splitlines() if line.strip()]
     errors = [re.sub(r"^(error|ERROR|cause):\s*", "", line) for line in lines if re.match(r"error:|cause:", line, re.I)]
     return ": ".join(errors[:2]) or (lines[-1] if lines else "ended without a word")

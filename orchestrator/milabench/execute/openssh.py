@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from milabench.errors import Unreachable
-from milabench.execute.nodes import Reader, Writer
+from milabench.execute.agent_client import Reader, Writer
 from milabench.execute.ssh import CONNECT_S, KEEPALIVE_COUNT, KEEPALIVE_S, Address
 
 PERSIST_S = 30  # a master without a session outlives us for so long
@@ -86,7 +86,7 @@ class OpensshConnection:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-async def connect(address: Address) -> OpensshConnection:
+async def connect_openssh(address: Address) -> OpensshConnection:
     """A master connection to a machine. Raises Unreachable, with the node's name and what ssh said."""
     if shutil.which("ssh") is None:
         raise Unreachable(f"{address.name}: no ssh on PATH; transport: asyncssh needs none")

@@ -5,17 +5,17 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.indexes import indexes, mask, pip_settings, uv_env, uv_options
-from milabench.execute.installer import meaning, torch_index
+from milabench.execute.installer import explain_failure, torch_index
+from milabench.execute.package_indexes import indexes, mask, pip_settings, uv_env, uv_options
 from milabench.execute.sources import release_files
-from milabench.execute.venv import Progress, Report, answers, benchmate_requirements, find_uv
+from milabench.execute.thread_map import thread_map
+from milabench.execute.venv import InstallProgress, Report, benchmate_requirements, find_uv, url_responds
 from milabench.plan.pin import PinSpec, lock_text, pin_command
-from milabench.plan.requirements import parse
+from milabench.plan.requirements import parse_requirements
 
 __all__ = ["Pinned", "benchmate_requirements", "pin_locks"]
 
@@ -54,14 +54,16 @@ def pin_locks(
     known: dict[str, tuple[tuple[str, str], ...]] = {}
     written: list[Pinned] = []
     for spec in specs:
-        report(Progress(subject=f"{spec.group} ({spec.variant})", stage="resolving"))
+        report(InstallProgress(subject=f"{spec.group} ({spec.variant})", stage="resolving"))
         if spec.backend and spec.backend not in reachable:
-            reachable[spec.backend] = answers(torch_index(spec.backend), {**environ, **uv_env(settings, environ)})
+            reachable[spec.backend] = url_responds(torch_index(spec.backend), {**environ, **uv_env(settings, environ)})
         written += _pin(spec, resolver, bool(spec.backend) and reachable[spec.backend or ""], known)
     for lock in written:
         change = "written" if lock.has_changed else "unchanged"
         report(
-            Progress(subject=str(lock.path), stage=change, detail=f"{lock.packages} packages {lock.unverified}".strip())
+            InstallProgress(
+                subject=str(lock.path), stage=change, detail=f"{lock.packages} packages {lock.unverified}".strip()
+            )
         )
     return tuple(written)
 
@@ -101,7 +103,7 @@ def _pin(
             )
             done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             if done.returncode != 0:
-                raise EnvironmentFailed(f"{where}: {mask(meaning(done.stderr))}")
+                raise EnvironmentFailed(f"{where}: {mask(explain_failure(done.stderr))}")
             return output.read_text()
 
         compile_into(together, [*(each.requirements for each in spec.inputs), str(instruments)], limits, hashes=False)
@@ -111,11 +113,10 @@ def _pin(
             )
             for index, each in enumerate(spec.inputs)
         }
-    names = sorted({pin.name for text in compiled.values() for pin in parse(text).pins} - set(known))
+    names = sorted({pin.name for text in compiled.values() for pin in parse_requirements(text).pins} - set(known))
     places = indexes(settings, environ)
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        known |= dict(zip(names, pool.map(lambda name: release_files(name, places), names), strict=True))
-    has_torch = any(pin.name == "torch" for text in compiled.values() for pin in parse(text).pins)
+    known |= dict(zip(names, thread_map(lambda name: release_files(name, places), names, jobs=8), strict=True))
+    has_torch = any(pin.name == "torch" for text in compiled.values() for pin in parse_requirements(text).pins)
     unverified = ""
     if has_torch and spec.backend and not is_reachable and spec.variant != "cpu":
         unverified = f"{torch_index(spec.backend)} could not be reached; nobody has installed from this lock"
@@ -131,4 +132,6 @@ def _write(path: Path, text: str, unverified: str) -> Pinned:
         fresh = path.with_name(f".{path.name}.new")
         fresh.write_text(text)
         fresh.replace(path)
-    return Pinned(path=path, has_changed=has_changed, packages=len(parse(text).pins), unverified=unverified)
+    return Pinned(
+        path=path, has_changed=has_changed, packages=len(parse_requirements(text).pins), unverified=unverified
+    )

@@ -14,7 +14,6 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -22,9 +21,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
-from milabench.execute.indexes import Indexes, indexes, mask, pip_settings
-from milabench.execute.installed import is_fetched, source_folder, source_marker
-from milabench.execute.venv import Progress, Report, held, make_folder
+from milabench.execute.inventory import is_fetched, source_folder, source_marker
+from milabench.execute.package_indexes import Indexes, indexes, mask, pip_settings
+from milabench.execute.thread_map import thread_map
+from milabench.execute.venv import InstallProgress, Report, hold_lock, make_folder
 from milabench.plan.dirs import Dirs
 from milabench.plan.install import source_json
 
@@ -85,16 +85,15 @@ def fetch_sources(
         try:
             is_new = force or not is_fetched(dirs, source)
             if is_new:
-                report(Progress(subject=source.folder, stage="fetching"))
+                report(InstallProgress(subject=source.folder, stage="fetching"))
                 fetch(source, dirs, where, environ, force=force)
-                report(Progress(subject=source.folder, stage="ready"))
+                report(InstallProgress(subject=source.folder, stage="ready"))
         except EnvironmentFailed as error:
-            report(Progress(subject=source.folder, stage="failed", detail=str(error)))
+            report(InstallProgress(subject=source.folder, stage="failed", detail=str(error)))
             return SourceBroken(folder=source.folder, why=str(error))
         return SourceReady(folder=source.folder, path=source_folder(dirs, source), is_new=is_new)
 
-    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        return tuple(pool.map(outcome, sources))
+    return thread_map(outcome, sources, jobs=jobs)
 
 
 def require_fetched(outcomes: Iterable[SourceOutcome]) -> None:
@@ -108,7 +107,7 @@ def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str]
     """The folder of the program, fetched unless it is there. Raises EnvironmentFailed."""
     code = make_folder(Path(dirs.code))
     folder = source_folder(dirs, source)
-    with held(code / f".{source.folder}.lock"):
+    with hold_lock(code / f".{source.folder}.lock"):
         if is_fetched(dirs, source) and not force:
             return folder
         building = Path(tempfile.mkdtemp(prefix=f".{source.folder}.", dir=code))
@@ -116,7 +115,7 @@ def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str]
             fresh = building / source.folder
             match source:
                 case PyPI():
-                    unpack(archive(source, where, environ), source.file, fresh)
+                    unpack_release(cached_archive(source, where, environ), source.file, fresh)
                 case Git():
                     _clone(source, fresh, environ)
             source_marker(dirs, source).unlink(missing_ok=True)
@@ -133,7 +132,7 @@ def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str]
     return folder
 
 
-def archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> Path:
+def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> Path:
     """The release file in the user's cache, fetched unless it is there and unaltered. Raises EnvironmentFailed."""
     cache = make_folder(cache_home(environ) / "milabench" / "archives")
     kept = cache / source.sha256
@@ -144,10 +143,10 @@ def archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> Path:
     fresh = Path(name)
     try:
         _download(source, where, environ, fresh)
-        found = sha256_of(fresh)
-        if found != source.sha256:
+        digest = sha256_of(fresh)
+        if digest != source.sha256:
             raise EnvironmentFailed(
-                f"{source.file}: the index gave a file with sha256 {found}, the benchfile wants {source.sha256}; "
+                f"{source.file}: the index gave a file with sha256 {digest}, the benchfile wants {source.sha256}; "
                 "nothing was unpacked"
             )
         fresh.replace(kept)
@@ -167,7 +166,7 @@ def sha256_of(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def unpack(archive_file: Path, name: str, into: Path) -> None:
+def unpack_release(archive_file: Path, name: str, into: Path) -> None:
     """Unpack a release file into a new folder: a wheel as it is, an sdist without its one outer folder.
 
     Raises EnvironmentFailed when the archive is broken, or a member of it would land outside.
@@ -215,7 +214,7 @@ def _download(source: PyPI, where: Indexes, environ: Mapping[str, str], into: Pa
         raise EnvironmentFailed(f"{wanted}: not in the cache, and UV_OFFLINE forbids to fetch it")
     if silent:
         raise EnvironmentFailed(f"{wanted}: not in the cache, and {', '.join(silent)} cannot be reached")
-    searched = ", ".join(mask(place) for place in (*where.urls, *where.find_links)) or "no index at all"
+    searched = ", ".join(mask(location) for location in (*where.urls, *where.find_links)) or "no index at all"
     raise EnvironmentFailed(f"{wanted}: no such file on the configured indexes ({searched})")
 
 
@@ -268,22 +267,22 @@ def _links(project: str, where: Indexes, client: PyPIClient) -> Iterator[tuple[s
     import httpx2
     from unearth import PackageFinder
 
-    for place in (*where.urls, *where.find_links):
-        if where.is_offline and "://" in place and not place.startswith("file:"):
+    for location in (*where.urls, *where.find_links):
+        if where.is_offline and "://" in location and not location.startswith("file:"):
             continue
         # mypy: the client is the library's own, but its method takes more than the library's protocol says.
         finder = PackageFinder(
             cast("Fetcher", client),
-            index_urls=(place,) if place in where.urls else (),
-            find_links=() if place in where.urls else (place,),
+            index_urls=(location,) if location in where.urls else (),
+            find_links=() if location in where.urls else (location,),
             ignore_compatibility=True,
             trusted_hosts=where.trusted_hosts,
         )
         try:
             for package in _patiently(partial(_listed, finder, project)):
-                yield place, package.link
+                yield location, package.link
         except (httpx2.HTTPError, OSError, ValueError) as error:
-            yield place, error
+            yield location, error
 
 
 def _listed(finder: PackageFinder, project: str) -> list[Package]:

@@ -19,15 +19,15 @@ import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.indexes import mask, pip_env, pip_settings, uv_env, uv_options
-from milabench.execute.installed import COMPLETE, is_complete, is_ready, store_folder, venv_link
-from milabench.execute.installer import Attempt, Installer, Pip, Uv, meaning, pulls_cuda
+from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
+from milabench.execute.inventory import COMPLETE, is_complete, is_linked, store_folder, venv_link
+from milabench.execute.package_indexes import mask, pip_env, pip_settings, uv_env, uv_options
+from milabench.execute.thread_map import thread_map
 from milabench.plan.dirs import Dirs
 from milabench.plan.venvs import VenvSpec
 
@@ -45,7 +45,7 @@ _DROPPED = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class InstallProgress:
     """What is happening to one environment or source; `detail` is one line, without credentials."""
 
     subject: str
@@ -53,7 +53,7 @@ class Progress:
     detail: str = ""
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[InstallProgress], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,18 +124,11 @@ def install_venvs(
     time. Raises EnvironmentFailed when the base folder cannot be written. On KeyboardInterrupt everything that was
     started is ended first.
     """
-    if not any(_must_build(dirs, spec, options) or not is_ready(dirs, spec) for spec in specs):
+    if not any(_must_build(dirs, spec, options) or not is_linked(dirs, spec) for spec in specs):
         return tuple(VenvReady(group=spec.group, path=store_folder(dirs, spec), is_new=False) for spec in specs)
     store = make_folder(Path(dirs.venv, ".store"))
     work = _Work(dirs=dirs, store=store, options=options, report=_one_at_a_time(report))
-    with ThreadPoolExecutor(max_workers=max(1, options.jobs)) as pool:
-        futures = [pool.submit(work.make_ready, spec) for spec in specs]
-        try:
-            return tuple(future.result() for future in futures)
-        except BaseException:
-            work.stop()
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    return thread_map(work.make_ready, specs, jobs=options.jobs, stop=work.stop)
 
 
 def make_folder(folder: Path) -> Path:
@@ -152,7 +145,7 @@ def make_folder(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def held(lock: Path, waits: Callable[[], bool] = lambda: True) -> Iterator[int]:
+def hold_lock(lock: Path, waits: Callable[[], bool] = lambda: True) -> Iterator[int]:
     """Hold the file's lock, waiting for whoever has it; gives its descriptor, with which a child keeps it held.
 
     `waits` is asked now and then whether to go on waiting. Raises EnvironmentFailed when it says no.
@@ -212,7 +205,7 @@ class _Work:
         log = self.store / f"{spec.folder}.log"
         began = time.monotonic()
         try:
-            with held(self.store / f"{spec.folder}.lock", lambda: self._waits(spec)) as lock:
+            with hold_lock(self.store / f"{spec.folder}.lock", lambda: self._waits(spec)) as lock:
                 notes: tuple[str, ...] = ()
                 is_new = _must_build(self.dirs, spec, self.options)
                 if is_new:
@@ -225,7 +218,7 @@ class _Work:
             return self._broken(spec, _reason(error), log)
         seconds = time.monotonic() - began
         self.report(
-            Progress(subject=spec.group, stage="ready", detail=f"{seconds:.1f} s" if is_new else "already there")
+            InstallProgress(subject=spec.group, stage="ready", detail=f"{seconds:.1f} s" if is_new else "already there")
         )
         return VenvReady(group=spec.group, path=folder, is_new=is_new, seconds=seconds, notes=notes)
 
@@ -240,7 +233,7 @@ class _Work:
         # An unfinished environment never counts, but a gigabyte of it would stay on a disk that may be full.
         if not is_complete(self.dirs, spec):
             shutil.rmtree(store_folder(self.dirs, spec), ignore_errors=True)
-        self.report(Progress(subject=spec.group, stage="failed", detail=why))
+        self.report(InstallProgress(subject=spec.group, stage="failed", detail=why))
         return VenvBroken(group=spec.group, why=why, log=log if log.is_file() else None)
 
     def _build(self, spec: VenvSpec, folder: Path, shell: _Shell) -> tuple[str, ...]:
@@ -277,7 +270,7 @@ class _Work:
         """Built once, so that later environments need neither a build backend nor a network for it."""
         wheels = make_folder(Path(self.dirs.cache, "wheels"))
         home = wheels / f"benchmate-{digest[:16]}"
-        with held(wheels / f"{home.name}.lock"):
+        with hold_lock(wheels / f"{home.name}.lock"):
             if not home.is_dir():
                 building = wheels / f".{home.name}.building"
                 shutil.rmtree(building, ignore_errors=True)
@@ -296,7 +289,7 @@ class _Work:
 
     def _verify(self, folder: Path, installer: Installer, shell: _Shell) -> tuple[str, ...]:
         python = str(folder / "bin" / "python")
-        imported = shell.attempt(Attempt(argv=(python, "-I", "-c", "import benchmate"), needs_network=False))
+        imported = shell.attempt(InstallCommand(argv=(python, "-I", "-c", "import benchmate"), needs_network=False))
         if imported is not None:
             raise _BuildFailedError(f"benchmate cannot be imported there: {_last_line(imported)}")
         complaints = shell.attempt(installer.check(str(folder)))
@@ -314,14 +307,14 @@ class _Work:
         wanted = ".".join(spec.python.split(".")[:2])
         if wanted == running:
             return sys.executable, ()
-        found = self._python(wanted, shell)
-        if found is None and self.options.uv:
+        interpreter = self._python(wanted, shell)
+        if interpreter is None and self.options.uv:
             self._say(spec, "fetching", f"python {wanted}, which its locks are made for")
             with self._fetching:  # several environments may want the same one
                 shell.answer((self.options.uv, "python", "install", wanted, "--no-bin"))
-            found = self._python(wanted, shell)
-        if found is not None:
-            return found, ()
+            interpreter = self._python(wanted, shell)
+        if interpreter is not None:
+            return interpreter, ()
         note = f"the locks of {spec.group} are made for python {wanted}, which was not found; python {running} is used"
         self._say(spec, "note", note)
         return sys.executable, (note,)
@@ -347,12 +340,12 @@ class _Work:
     def _is_reachable(self, index: str) -> bool:
         with self._once:
             if index not in self._reachable:
-                self._reachable[index] = answers(
+                self._reachable[index] = url_responds(
                     index, {**self.options.environ, **uv_env(self._pip(), self.options.environ)}
                 )
                 if not self._reachable[index]:
                     detail = f"{index} cannot be reached; using the configured indexes"
-                    self.report(Progress(subject="torch", stage="note", detail=detail))
+                    self.report(InstallProgress(subject="torch", stage="note", detail=detail))
             return self._reachable[index]
 
     def _pip(self) -> Mapping[str, str]:
@@ -373,7 +366,7 @@ class _Work:
         return {**env, **ours}
 
     def _say(self, spec: VenvSpec, stage: str, detail: str = "") -> None:
-        self.report(Progress(subject=spec.group, stage=stage, detail=detail))
+        self.report(InstallProgress(subject=spec.group, stage=stage, detail=detail))
 
     def start(self, argv: Sequence[str], env: Mapping[str, str], lock: int) -> subprocess.Popen[str]:
         """Start a child that `stop` ends. It inherits the lock: one that outlives us keeps others out of its folder."""
@@ -410,13 +403,13 @@ class _Shell:
         self._output = output
         self._lock = lock
 
-    def run(self, attempt: Attempt) -> None:
+    def run(self, attempt: InstallCommand) -> None:
         """Raise _BuildFailedError unless the command succeeds."""
         self.first_of(iter((attempt,)))
 
-    def first_of(self, attempts: Iterator[Attempt]) -> None:
+    def first_of(self, attempts: Iterator[InstallCommand]) -> None:
         """Make one attempt after the other until one succeeds; else raise what the most telling one said."""
-        said: list[tuple[bool, str]] = []
+        failures: list[tuple[bool, str]] = []
         for attempt in attempts:
             if attempt.rehearse and (cuda := pulls_cuda(self._rehearsal(attempt))):
                 raise _BuildFailedError(
@@ -426,12 +419,14 @@ class _Shell:
             output = self.attempt(attempt)
             if output is None:
                 return
-            said.append((attempt.needs_network, output))
+            failures.append((attempt.needs_network, output))
         # Without a cache, the attempts that leave the network alone only say that they did.
-        telling = next((output for used_network, output in reversed(said) if used_network), said[-1][1] if said else "")
-        raise _BuildFailedError(meaning(telling))
+        telling = next(
+            (output for used_network, output in reversed(failures) if used_network), failures[-1][1] if failures else ""
+        )
+        raise _BuildFailedError(explain_failure(telling))
 
-    def attempt(self, attempt: Attempt) -> str | None:
+    def attempt(self, attempt: InstallCommand) -> str | None:
         """None when the command succeeds, else what it said."""
         code, output = self._ended(attempt.argv, {**self.environ, **attempt.env})
         return None if code == 0 else output
@@ -441,7 +436,7 @@ class _Shell:
         code, output = self._ended(argv, self.environ)
         return output if code == 0 else None
 
-    def _rehearsal(self, attempt: Attempt) -> str:
+    def _rehearsal(self, attempt: InstallCommand) -> str:
         return self._ended((*attempt.argv, "--dry-run"), {**self.environ, **attempt.env})[1]
 
     def _ended(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, str]:
@@ -451,14 +446,14 @@ class _Shell:
             child = self._work.start(argv, env, self._lock)
         except OSError as error:
             return 127, f"error: {argv[0]}: {error.strerror}"
-        said = []
+        output = []
         try:
             assert child.stdout is not None
             for line in child.stdout:
-                said.append(mask(line))
-                self._output.write(said[-1])
+                output.append(mask(line))
+                self._output.write(output[-1])
                 self._output.flush()
-            return child.wait(), "".join(said)
+            return child.wait(), "".join(output)
         finally:
             # Reached with the child alive only when the log cannot be written.
             if child.poll() is None:
@@ -483,7 +478,7 @@ def link_to(link: Path, folder: Path) -> None:
     fresh.replace(link)
 
 
-def answers(url: str, environ: Mapping[str, str], timeout_s: float = PROBE_S) -> bool:
+def url_responds(url: str, environ: Mapping[str, str], timeout_s: float = PROBE_S) -> bool:
     """Whether a server answers under this URL in time, whatever it says; through the user's proxy and certificates."""
     proxies = {
         scheme: value
@@ -521,7 +516,7 @@ def _must_build(dirs: Dirs, spec: VenvSpec, options: InstallOptions) -> bool:
 
 def _mark_complete(folder: Path, spec: VenvSpec, installer: str) -> None:
     """Written last, and on the disk before it has its name: its presence is the claim that everything else is there."""
-    said = {
+    marker = {
         "digest": spec.digest,
         "group": spec.group,
         "variant": spec.variant,
@@ -535,7 +530,7 @@ def _mark_complete(folder: Path, spec: VenvSpec, installer: str) -> None:
     }
     fresh = folder / f"{COMPLETE}.new"
     with fresh.open("w") as file:
-        json.dump(said, file, indent=1)
+        json.dump(marker, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(folder / COMPLETE)
@@ -549,7 +544,7 @@ def _mark_complete(folder: Path, spec: VenvSpec, installer: str) -> None:
 def _one_at_a_time(report: Report) -> Report:
     lock = threading.Lock()
 
-    def reported(progress: Progress) -> None:
+    def reported(progress: InstallProgress) -> None:
         with lock:
             report(progress)
 

@@ -29,7 +29,9 @@ class NodeFinding:
         return ": ".join(part for part in (self.node, self.what, self.says) if part)
 
 
-def compare(nodes: Sequence[Node], *, base: str, bases: Mapping[str, str] | None = None) -> tuple[NodeFinding, ...]:
+def compare_nodes(
+    nodes: Sequence[Node], *, base: str, bases: Mapping[str, str] | None = None
+) -> tuple[NodeFinding, ...]:
     """The findings on each node, then those between them. `base` is our folder, `bases` where a node has it elsewhere."""
     found = [finding for node in nodes for finding in _of_node(node, (bases or {}).get(node.name) or node.base or base)]
     return (*found, *_differences(nodes), *_twice(nodes))

@@ -13,21 +13,15 @@ from typing import Any
 from milabench.errors import Unreachable
 from milabench.facts.model import ARCHS, Device, Node
 
-AGENT = Path(__file__).resolve().parent.parent / "execute" / "agent.py"
-# Imported rather than run as a script, which would be compiled again each time: 40 ms.
-# On one line, for it is shown where processes are.
-_IMPORTED = (
-    "import sys; del sys.argv[0]; sys.path.insert(0, sys.argv[0].rpartition('/')[0]);"
-    " import agent; del sys.path[0]; agent.main()"
-)
+AGENT = Path(__file__).resolve().parent.parent / "execute" / "agent" / "__main__.py"
 
 
 def agent_command(*words: str, python: str = sys.executable) -> list[str]:
     """The command that runs the agent on this machine; it needs nothing but the standard library."""
-    return [python, "-u", "-I", "-S", "-c", _IMPORTED, str(AGENT), *words]
+    return [python, "-u", "-I", "-S", str(AGENT), *words]
 
 
-class Asked:
+class LocalProbe:
     """A machine that was asked what it is; there is work to do until it has answered."""
 
     def __init__(self) -> None:
@@ -43,16 +37,16 @@ class Asked:
         if self._process.returncode != 0:
             last = (errors.strip().splitlines() or ["no answer"])[-1]
             raise Unreachable(f"local: the agent could not describe this machine: {last}")
-        return parse(json.loads(said))
+        return parse_facts(json.loads(said))
 
 
 @cache
-def this_machine() -> Asked:
+def this_machine() -> LocalProbe:
     """The machine we are on, asked when this is first called, and once in the life of a command."""
-    return Asked()
+    return LocalProbe()
 
 
-def parse(answer: Mapping[str, Any], *, name: str = "local") -> Node:
+def parse_facts(answer: Mapping[str, Any], *, name: str = "local") -> Node:
     """The agent's answer to `facts` as a Node; what it could not find out stays empty, with the reason in `details`."""
     devices = tuple(
         Device(

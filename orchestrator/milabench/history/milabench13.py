@@ -9,23 +9,39 @@ from pathlib import Path
 from typing import Any
 
 from milabench.analysis.machine import described_system
-from milabench.analysis.shapes import mapping
 from milabench.analysis.steps import StepResult, planned_steps, step_result
 from milabench.errors import RecordError
-from milabench.events.numbers import number
+from milabench.events.json_access import as_mapping
+from milabench.events.numbers import finite_number
 from milabench.events.rundir import Run, encoded, open_run
-from milabench.history.arriving import Arrival, Step, at, digest_of
+from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of
 
 FORMAT = "milabench 1.3"
 _STAMP = re.compile(r"\.\d{4}-\d\d-\d\d_\d\d[-:_]\d\d[-:_]\d\d(?:[.:]\d+)?$")
 
 
-def folders(source: Path) -> list[Path]:
+def run_folders(source: Path) -> list[Path]:
     """The run directories at or below a folder: those that hold `.data` files."""
     return sorted({path.parent for path in source.rglob("*.data")})
 
 
-def arrival(folder: Path, origin: str) -> tuple[Arrival | None, list[str]]:
+def can_read(source: Path) -> bool:
+    """Return whether this is a folder with `.data` files."""
+    return source.is_dir() and bool(run_folders(source))
+
+
+def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
+    """Return the runs in the run directories at or below a folder, and what was left out."""
+    runs: list[ForeignRun] = []
+    notes: list[str] = []
+    for folder in run_folders(source):
+        run, left_out = read_milabench13_run(folder, origin)
+        runs += [] if run is None else [run]
+        notes += left_out
+    return runs, notes
+
+
+def read_milabench13_run(folder: Path, origin: str) -> tuple[ForeignRun | None, list[str]]:
     """(the run in a folder, what of it is left out). Raises RecordError when it is no run, or one of ours."""
     run = open_run(folder)
     if run.manifest:
@@ -50,7 +66,7 @@ def arrival(folder: Path, origin: str) -> tuple[Arrival | None, list[str]]:
         return None, [*notes, f"{folder.name}: no benchmark in it"]
     measured = [result.measured for result in results]
     return (
-        Arrival(
+        ForeignRun(
             name=_STAMP.sub("", folder.name),
             when=at(min((t for one in measured if (t := _began(one.start, one.meta)) is not None), default=None)),
             format=FORMAT,
@@ -69,7 +85,7 @@ def _is_own(result: StepResult) -> bool:
     return result.step.bench == "remote" and result.measured.config.get("definition") in (".", None)
 
 
-def _step(run: Run, result: StepResult) -> Step:
+def _step(run: Run, result: StepResult) -> ForeignStep:
     source, config = result.step, result.measured.config
     stem = run.files[source.id]
     tag = source.tag or _tag(config)
@@ -87,7 +103,7 @@ def _step(run: Run, result: StepResult) -> Step:
         "config": {"weight": source.weight, **{key: config[key] for key in kept if key in config}},
     }
     outputs = {ending: run.path / f"{stem}.{ending}" for ending in ("stdout", "stderr")}
-    return Step(
+    return ForeignStep(
         id=encoded(source.id),
         bench=source.bench,
         planned=planned,
@@ -101,19 +117,23 @@ def _step(run: Run, result: StepResult) -> Step:
 
 def _tag(config: Mapping[str, Any]) -> str:
     """`D0` of `["resnet50", "D0"]`."""
-    told = config.get("tag")
-    last = str(told[-1]) if isinstance(told, list) and len(told) > 1 else ""
+    tag = config.get("tag")
+    last = str(tag[-1]) if isinstance(tag, list) and len(tag) > 1 else ""
     return last if re.fullmatch(r"D\d+|\d+", last) else ""
 
 
 def _began(start: Mapping[str, Any], meta: Mapping[str, Any]) -> float | None:
-    found = number(start.get("time"))
-    return number(meta.get("date")) if found is None else found
+    began = finite_number(start.get("time"))
+    return finite_number(meta.get("date")) if began is None else began
 
 
 def _version(meta: Mapping[str, Any]) -> str:
-    told = mapping(meta.get("milabench"))
-    return " ".join(str(part) for part in ("milabench", told.get("tag") or told.get("commit")) if part) if told else ""
+    details = as_mapping(meta.get("milabench"))
+    return (
+        " ".join(str(part) for part in ("milabench", details.get("tag") or details.get("commit")) if part)
+        if details
+        else ""
+    )
 
 
 def _system(system: Mapping[str, Any], results: Iterable[StepResult]) -> Mapping[str, Any]:

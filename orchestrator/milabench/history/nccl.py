@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from milabench.analysis.shapes import mapping
 from milabench.errors import RecordError
 from milabench.events import wire
+from milabench.events.json_access import as_mapping
 from milabench.events.model import Data, End, Event, Message, Meta, Start
-from milabench.history.arriving import Arrival, Step, digest_of
+from milabench.history.importer import ForeignRun, ForeignStep, digest_of
 
 FORMAT = "nccl-tests"
 MAX_BYTES = 256 * 2**20
@@ -31,7 +31,7 @@ def looks_like_one(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("results"), list) and "average_bus_bandwidth" in value
 
 
-def read(path: Path) -> Mapping[str, Any]:
+def read_nccl_json(path: Path) -> Mapping[str, Any]:
     """The JSON of a file. Raises RecordError, with line and column, when it is not what nccl-tests write."""
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -49,7 +49,19 @@ def read(path: Path) -> Mapping[str, Any]:
     return dict(value)
 
 
-def arrival(files: Sequence[tuple[str, Mapping[str, Any]]], name: str, origin: str) -> Arrival:
+def can_read(source: Path) -> bool:
+    """Return whether this is a file, of whatever name, or a folder with JSON files."""
+    return source.is_file() or any(source.rglob("*.json"))
+
+
+def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
+    """Return one run of the results in a file, or in all JSON files of a folder. Raises RecordError for other JSON."""
+    files = [source] if source.is_file() else sorted(source.rglob("*.json"))
+    name = source.stem if source.is_file() else source.name
+    return [read_nccl_run([(path.name, read_nccl_json(path)) for path in files], name, origin)], []
+
+
+def read_nccl_run(files: Sequence[tuple[str, Mapping[str, Any]]], name: str, origin: str) -> ForeignRun:
     """A run of these results, each (file name, JSON); several of one collective are its replicates."""
     steps, repeats = [], dict[str, int]()
     for file, value in files:
@@ -58,7 +70,7 @@ def arrival(files: Sequence[tuple[str, Mapping[str, Any]]], name: str, origin: s
         steps.append(_step(value, bench, repeat))
     # The environment that nccl-tests writes down is left out: it may hold anything.
     kept = [(file, json.dumps({**value, "env": []}, sort_keys=True).encode()) for file, value in files]
-    return Arrival(
+    return ForeignRun(
         name=name,
         when=min((_when(value.get("start_time")) for _, value in files), default=datetime.fromtimestamp(0, tz=UTC)),
         format=FORMAT,
@@ -70,8 +82,10 @@ def arrival(files: Sequence[tuple[str, Mapping[str, Any]]], name: str, origin: s
     )
 
 
-def _step(value: Mapping[str, Any], bench: str, repeat: int) -> Step:
-    devices = [mapping(device) for device in mapping(value.get("config")).get("devices") or value.get("devices") or ()]
+def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
+    devices = [
+        as_mapping(device) for device in as_mapping(value.get("config")).get("devices") or value.get("devices") or ()
+    ]
     identity = f"{bench}.R{repeat}"
     wrong = _wrong(value)
     errors = [str(error) for error in value.get("errors") or () if error and error != "no error"]
@@ -81,7 +95,7 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> Step:
     elif not value.get("results"):
         outcome, why, detail = "failed", "no-data", errors[0] if errors else "no result"
     events: list[Event] = [
-        Meta(step=identity, data={"nccl": value.get("nccl_version"), "config": dict(mapping(value.get("config")))}),
+        Meta(step=identity, data={"nccl": value.get("nccl_version"), "config": dict(as_mapping(value.get("config")))}),
         Start(step=identity, data={"command": list(value.get("args") or ()), "time": None}),
         *(Data(step=identity, data=one) for one in _measurements(value)),
         *(Message(step=identity, text=error) for error in errors),
@@ -97,7 +111,7 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> Step:
         "devices": sorted({int(device["device"]) for device in devices if isinstance(device.get("device"), int)}),
         "config": {"name": bench, "weight": 1.0, "plan": {"method": "multigpu"}},
     }
-    return Step(
+    return ForeignStep(
         id=identity,
         bench=bench,
         planned=planned,
@@ -110,7 +124,7 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> Step:
 
 def _measurements(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     """The mean bus bandwidth as the tool itself gives it, which is the benchmark's number, then each message size's."""
-    average = _number(mapping(value.get("average_bus_bandwidth")).get("bandwidth"))
+    average = _number(as_mapping(value.get("average_bus_bandwidth")).get("bandwidth"))
     if average is not None:
         yield {
             "metric": "busbw_average",
@@ -120,16 +134,16 @@ def _measurements(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
             "main": True,
         }
     for result in value.get("results") or ():
-        told = mapping(result)
-        params = {key: told[key] for key in ("size", "count", "type", "redop", "root") if told.get(key) is not None}
+        fields = as_mapping(result)
+        params = {key: fields[key] for key in ("size", "count", "type", "redop", "root") if fields.get(key) is not None}
         for case in ("out_of_place", "in_place"):
-            numbers = mapping(told.get(case))
+            numbers = as_mapping(fields.get(case))
             for key, (metric, units, direction) in _NUMBERS.items():
-                found = _number(numbers.get(key))
-                if found is not None:
+                number = _number(numbers.get(key))
+                if number is not None:
                     yield {
                         "metric": metric,
-                        "value": found,
+                        "value": number,
                         "units": units,
                         "direction": direction,
                         "case": case,
@@ -138,9 +152,9 @@ def _measurements(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
 
 
 def _wrong(value: Mapping[str, Any]) -> float:
-    counted = _number(mapping(value.get("out_of_bounds")).get("count")) or 0.0
+    counted = _number(as_mapping(value.get("out_of_bounds")).get("count")) or 0.0
     cases = [
-        mapping(mapping(result).get(case))
+        as_mapping(as_mapping(result).get(case))
         for result in value.get("results") or ()
         for case in ("out_of_place", "in_place")
     ]
@@ -158,8 +172,8 @@ def _system(values: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The hosts and devices that took part; the device names come from the files."""
     hosts: dict[str, dict[int, dict[str, Any]]] = {}
     for value in values:
-        listed = mapping(value.get("config")).get("devices") or value.get("devices") or ()
-        for device in map(mapping, listed):
+        listed = as_mapping(value.get("config")).get("devices") or value.get("devices") or ()
+        for device in map(as_mapping, listed):
             index = device.get("device")
             if isinstance(index, int):
                 name = str(device.get("device_info") or "")
@@ -172,10 +186,10 @@ def _system(values: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return {"arch": "rocm" if "AMD" in names else "cuda", "nodes": nodes}
 
 
-def _when(told: Any) -> datetime:
+def _when(value: Any) -> datetime:
     for form in _TIMES:
         try:
-            return datetime.strptime(str(told), form).replace(tzinfo=UTC)
+            return datetime.strptime(str(value), form).replace(tzinfo=UTC)
         except ValueError:
             continue
     return datetime.fromtimestamp(0, tz=UTC)

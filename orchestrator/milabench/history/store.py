@@ -26,7 +26,7 @@ class Cursor(Protocol):
     def fetchone(self) -> Row | None: ...
 
 
-class Connection(Protocol):
+class DatabaseConnection(Protocol):
     """What both drivers have in common."""
 
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Cursor: ...
@@ -38,7 +38,9 @@ class Connection(Protocol):
 class Store:
     """An open results store. Every method raises RecordError when the database does."""
 
-    def __init__(self, connection: Connection, name: str, mark: Literal["?", "%s"], failure: type[Exception]) -> None:
+    def __init__(
+        self, connection: DatabaseConnection, name: str, mark: Literal["?", "%s"], failure: type[Exception]
+    ) -> None:
         self._connection = connection
         self._name = name
         self._mark = mark
@@ -89,14 +91,16 @@ class Store:
         with self._writing():
             for table, columns in TABLES.items():
                 key = {"runs": "run", "results": "run, bench", "metrics": "run, bench, place_in_run"}[table]
-                told = ", ".join(f"{name} {kind}" for name, kind in columns.items())
-                self._execute(f"CREATE TABLE IF NOT EXISTS {table} ({told}, PRIMARY KEY ({key}))", ())
+                declarations = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+                self._execute(f"CREATE TABLE IF NOT EXISTS {table} ({declarations}, PRIMARY KEY ({key}))", ())
             self._execute("CREATE TABLE IF NOT EXISTS milabench_store (schema_version INTEGER)", ())
-            found = self._execute("SELECT schema_version FROM milabench_store", ()).fetchone()
-            if found is None:
+            version_row = self._execute("SELECT schema_version FROM milabench_store", ()).fetchone()
+            if version_row is None:
                 self._execute("INSERT INTO milabench_store VALUES (?)", (SCHEMA,))
-        if found is not None and found[0] != SCHEMA:
-            raise RecordError(f"{self._name}: is a store of version {found[0]}, and this milabench reads {SCHEMA}")
+        if version_row is not None and version_row[0] != SCHEMA:
+            raise RecordError(
+                f"{self._name}: is a store of version {version_row[0]}, and this milabench reads {SCHEMA}"
+            )
 
     def close(self) -> None:
         """Give the connection back."""
@@ -144,12 +148,12 @@ def _open_file(path: Path, is_writing: bool) -> Store:
         raise RecordError(f"{path}: is no results store: {_first_line(error)}") from None
     except OSError as error:
         raise RecordError(f"{path}: cannot be made: {(error.strerror or str(error)).lower()}") from None
-    return Store(cast(Connection, connection), str(path), "?", sqlite3.Error)
+    return Store(cast(DatabaseConnection, connection), str(path), "?", sqlite3.Error)
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
-    found = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'milabench_store'").fetchone()
-    return bool(found[0])
+    count_row = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'milabench_store'").fetchone()
+    return bool(count_row[0])
 
 
 def _open_server(url: str, is_writing: bool) -> Store:
@@ -166,11 +170,11 @@ def _open_server(url: str, is_writing: bool) -> Store:
         raise Unreachable(f"{name}: {_first_line(error)}") from None
     connection.read_only = not is_writing
     if not is_writing:
-        found = connection.execute("SELECT to_regclass('milabench_store')").fetchone()
-        if found is None or found[0] is None:
+        table_row = connection.execute("SELECT to_regclass('milabench_store')").fetchone()
+        if table_row is None or table_row[0] is None:
             connection.close()
             raise NothingSelected(f"{name}: is empty: no run was added; `milabench db add RUN... --db URL` adds one")
-    return Store(cast(Connection, connection), name, "%s", psycopg.Error)
+    return Store(cast(DatabaseConnection, connection), name, "%s", psycopg.Error)
 
 
 def without_password(url: str) -> str:
@@ -182,5 +186,5 @@ def without_password(url: str) -> str:
 
 def _first_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
-    told = text[0] if text else type(error).__name__
-    return told[:1].lower() + told[1:]
+    line = text[0] if text else type(error).__name__
+    return line[:1].lower() + line[1:]

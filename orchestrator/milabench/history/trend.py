@@ -22,7 +22,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class LevelChange:
     """The level changed with the run at `point`: by `ratio`; `side` says whether for the better."""
 
     point: Point
@@ -49,10 +49,10 @@ class Trend:
     levels: tuple[Segment, ...]
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[LevelChange, ...]:
         """Where the level changed, in the order of time."""
         return tuple(
-            Change(
+            LevelChange(
                 point=self.points[later.start],
                 before=earlier.level,
                 after=later.level,
@@ -116,7 +116,7 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
         if is_whole and row["value"] is not None and row["value"] > 0:
             system = ", ".join(part for part in (row["host"], row["device"]) if part) or "unknown system"
             groups.setdefault((system, row["units"] or "", row["direction"] or "none"), []).append(row)
-    found = []
+    result = []
     for (system, units, direction), members in sorted(groups.items()):
         ordered = sorted(members, key=lambda row: (row["created"] or "", row["run"]))[-(last or len(members)) :]
         points = tuple(
@@ -129,7 +129,7 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
             )
             for row in ordered
         )
-        found.append(
+        result.append(
             Trend(
                 bench=bench,
                 metric=metric,
@@ -140,7 +140,7 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
                 levels=segments([point.value for point in points]),
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def _side(ratio: float, direction: str) -> str:

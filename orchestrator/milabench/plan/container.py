@@ -58,7 +58,7 @@ def _place(own: ContainerConfig, config: BenchmarkConfig, system: SystemConfig) 
     return system.origin.where("container.engine"), "system.container"
 
 
-def inside(
+def containerize(
     step: Step, container: Container, arch: Arch, devices: Sequence[Device], folders: Iterable[str], cache: str
 ) -> Step:
     """The step with its command in a container of its own, which the engine ends too.

@@ -21,7 +21,7 @@ _ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class FieldChange:
     """One field that differs: its dotted name, what it was and what it is; None where it is absent."""
 
     field: str
@@ -40,7 +40,7 @@ class SectionDiff:
     name: str
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    changed: tuple[tuple[str, tuple[Change, ...]], ...] = ()
+    changed: tuple[tuple[str, tuple[FieldChange, ...]], ...] = ()
     is_reordered: bool = False
 
     def __bool__(self) -> bool:
@@ -61,7 +61,7 @@ class PlanDiff:
     """What is different in the new plan."""
 
     phase: tuple[str, str]
-    system: tuple[Change, ...]
+    system: tuple[FieldChange, ...]
     sections: tuple[SectionDiff, ...]
 
     def __bool__(self) -> bool:
@@ -126,7 +126,7 @@ def _section(name: str, old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[
     )
 
 
-def _changes(old: Any, new: Any, path: str = "") -> tuple[Change, ...]:
+def _changes(old: Any, new: Any, path: str = "") -> tuple[FieldChange, ...]:
     if old == new:
         return ()
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -138,7 +138,7 @@ def _changes(old: Any, new: Any, path: str = "") -> tuple[Change, ...]:
         )
     if path == "config.argv":
         return ()  # the same words as in argv
-    return (Change(field=path, old=None if old is _ABSENT else old, new=None if new is _ABSENT else new),)
+    return (FieldChange(field=path, old=None if old is _ABSENT else old, new=None if new is _ABSENT else new),)
 
 
 def diff_text(diff: PlanDiff) -> str:
@@ -178,7 +178,7 @@ def _alike(section: SectionDiff) -> list[tuple[list[str], list[str]]]:
     return [(names, list(lines)) for lines, names in found.items()]
 
 
-def _lines(change: Change) -> list[str]:
+def _lines(change: FieldChange) -> list[str]:
     old, new = change.old, change.new
     if change.field.endswith("argv") and isinstance(old, list) and isinstance(new, list):
         return [f"{change.field}: {line}" for line in _words(list(map(str, old)), list(map(str, new)))]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from milabench.plan.requirements import Lock, Pin, parse, render
+from milabench.plan.requirements import Lock, Pin, parse_requirements, render_requirements
 
 # The PyTorch index of each variant, in uv's words; the build for CUDA is on the ordinary index. A constraints file may
 # name another: `# torch-backend: rocm7.1`.
@@ -66,7 +66,7 @@ def pin_specs(
     specs = []
     for variant in variants:
         path, text = constraints.get(variant, (None, ""))
-        backend = parse(text).header.get("torch-backend", BACKENDS.get(variant))
+        backend = parse_requirements(text).header.get("torch-backend", BACKENDS.get(variant))
         specs += [
             PinSpec(
                 group=group,
@@ -126,12 +126,12 @@ def lock_text(
     header = {"python": spec.python, "platform": PLATFORM, "variant": spec.variant, "made by": MADE_BY}
     if unverified:
         header["unverified"] = unverified
-    pins = [_with_all_hashes(pin, files.get(pin.name, ())) for pin in parse(compiled).pins]
+    pins = [_with_all_hashes(pin, files.get(pin.name, ())) for pin in parse_requirements(compiled).pins]
     if spec.variant == "cpu":
         pins = [each for pin in pins for each in _for_other_platforms(pin, files.get(pin.name, ()))]
     if spec.variant in ELSEWHERE and unverified:
         pins = [_from_elsewhere(pin, spec) for pin in pins if not _CUDA_ONLY.match(pin.name)]
-    return render(Lock(pins=tuple(sorted(pins, key=lambda pin: (pin.name, pin.line))), header=header))
+    return render_requirements(Lock(pins=tuple(sorted(pins, key=lambda pin: (pin.name, pin.line))), header=header))
 
 
 def hashes_of(files: Sequence[tuple[str, str]], version: str) -> dict[str, str]:

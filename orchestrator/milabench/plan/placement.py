@@ -40,7 +40,7 @@ def system_facts(system: SystemConfig, local: Node, arch: Arch, asked: Mapping[s
         return SystemFacts(arch=arch, nodes=(_with_devices(node, system.gpu, arch),))
     nodes = []
     for entry in sorted(system.nodes, key=lambda node: not node.main):
-        here = is_here(entry, local, alone=len(system.nodes) == 1)
+        here = is_local(entry, local, alone=len(system.nodes) == 1)
         known = local if here else (asked or {}).get(entry.name, Node(storage=entry.name))
         node = replace(
             known,
@@ -58,7 +58,7 @@ def system_facts(system: SystemConfig, local: Node, arch: Arch, asked: Mapping[s
     return SystemFacts(arch=arch, nodes=tuple(nodes))
 
 
-def is_here(entry: NodeConfig, local: Node, *, alone: bool) -> bool:
+def is_local(entry: NodeConfig, local: Node, *, alone: bool) -> bool:
     """Whether a node of the system file is this machine; behind another port than ssh's may be any (a tunnel)."""
     names = {local.hostname, local.ip, "localhost", *local.details.get("addresses", ())}
     return (entry.ip in names and entry.port == 22) or (alone and (entry.hostname or entry.name) in names)

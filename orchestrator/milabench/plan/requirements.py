@@ -54,7 +54,7 @@ class Lock:
         return bool(self.pins) and all(pin.hashes for pin in self.pins)
 
 
-def parse(text: str) -> Lock:
+def parse_requirements(text: str) -> Lock:
     """Read a requirement file.
 
     Lines that are neither a comment nor a requirement (`-r x`, `--find-links x`) are kept as `options`.
@@ -73,7 +73,7 @@ def parse(text: str) -> Lock:
     return Lock(pins=tuple(pins), options=tuple(options), header=header)
 
 
-def merge(locks: Sequence[Lock]) -> Lock:
+def merge_locks(locks: Sequence[Lock]) -> Lock:
     """All requirements of several locks, each once; the hashes of equal pins are united."""
     pins: dict[tuple[str, str | None, str], Pin] = {}
     for pin in (pin for lock in locks for pin in lock.pins):
@@ -85,7 +85,7 @@ def merge(locks: Sequence[Lock]) -> Lock:
     return Lock(pins=tuple(pins[key] for key in sorted(pins, key=str)), options=options)
 
 
-def render(lock: Lock) -> str:
+def render_requirements(lock: Lock) -> str:
     """A requirement file; `parse` reads it back."""
     head = [f"# {key}: {value}" for key, value in lock.header.items()]
     lines = [" \\\n    ".join((pin.line, *(f"--hash={digest}" for digest in pin.hashes))) for pin in lock.pins]

@@ -15,20 +15,20 @@ from milabench.config.schema import BenchmarkConfig
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Device, Node, SystemFacts
 from milabench.plan.argv import AUTO_BATCH, auto_batches, render_argv, render_env, render_text
-from milabench.plan.circumstances import Circumstances, Ready, at_node, dirs_of, source_of, venv_of, working_folder
-from milabench.plan.container import container_of, inside
+from milabench.plan.container import container_of, containerize
+from milabench.plan.context import PlanContext, ResolvedBenchmark, at_node, dirs_of, source_of, venv_of, working_folder
 from milabench.plan.environ import placed_environment, program_environment, secret_names
-from milabench.plan.launch import FREE_PORT, launcher_of, launcher_words, network_environment, rank_environment
+from milabench.plan.group import barrier, monitor_command
+from milabench.plan.launchers import FREE_PORT, launcher_of, launcher_words, network_environment, rank_environment
 from milabench.plan.model import Plan, SkippedBench, Step
-from milabench.plan.names import names_for
+from milabench.plan.placeholders import names_for
 from milabench.plan.placement import RANKS, Placement, placements, why_not
 from milabench.plan.profile import Profile
-from milabench.plan.together import barrier, monitor_command
 
 Role = Literal["", "server", "client"]
 
 
-def plan_run(benches: Sequence[Ready], where: Circumstances) -> Plan:
+def plan_run(benches: Sequence[ResolvedBenchmark], where: PlanContext) -> Plan:
     """The steps of a run.
 
     Benchmarks are shuffled inside each replicate block by the seed (docs/methodology.md, 1.0), so that a slow drift of the
@@ -57,7 +57,7 @@ def shuffle_key(seed: int, block: int, name: str) -> bytes:
     return hashlib.sha256(f"{seed}:{block}:{name}".encode()).digest()
 
 
-def _why_skipped(bench: Ready, where: Circumstances) -> str | None:
+def _why_skipped(bench: ResolvedBenchmark, where: PlanContext) -> str | None:
     if bench.declared is None:
         return "not fetched"
     if (why := why_not(bench.config, where.facts)) is not None:
@@ -102,7 +102,7 @@ def _parts(config: BenchmarkConfig, facts: SystemFacts) -> tuple[_Part, ...]:
     )
 
 
-def bench_steps(bench: Ready, where: Circumstances, *, repeat: int | None) -> Iterator[Step]:
+def bench_steps(bench: ResolvedBenchmark, where: PlanContext, *, repeat: int | None) -> Iterator[Step]:
     """One replicate of one benchmark: a step for each process that we start, all in one group.
 
     A server and its client see the same devices; which server a client has to wait for stands in its configuration.
@@ -120,8 +120,8 @@ def bench_steps(bench: Ready, where: Circumstances, *, repeat: int | None) -> It
 
 
 def _step(
-    bench: Ready,
-    where: Circumstances,
+    bench: ResolvedBenchmark,
+    where: PlanContext,
     part: _Part,
     *,
     group: str,
@@ -191,7 +191,7 @@ def _step(
             instruments=where.instruments if place.node.local else None,
         ),
     )
-    return contained(step, bench, where, _visible(config, place))
+    return containerized(step, bench, where, _visible(config, place))
 
 
 def _visible(config: BenchmarkConfig, place: Placement) -> Sequence[Device]:
@@ -199,7 +199,7 @@ def _visible(config: BenchmarkConfig, place: Placement) -> Sequence[Device]:
     return place.node.devices if launcher_of(config) == RANKS else place.devices
 
 
-def contained(step: Step, bench: Ready, where: Circumstances, devices: Sequence[Device]) -> Step:
+def containerized(step: Step, bench: ResolvedBenchmark, where: PlanContext, devices: Sequence[Device]) -> Step:
     """The step in the container that suite or system name, with all folders of ours inside; as it is without one.
 
     `bench` and `where` have the paths of the step's node. Raises ConfigError for a container without an image.
@@ -210,7 +210,7 @@ def contained(step: Step, bench: Ready, where: Circumstances, devices: Sequence[
     dirs = dirs_of(bench.config, where)
     own = [dirs.base, dirs.venv, dirs.code, dirs.data, dirs.cache, dirs.extra]
     folders = [*own, bench.folder, *([where.current_env] if where.current_env is not None else [])]
-    return inside(step, container, where.facts.arch, devices, folders, dirs.cache)
+    return containerize(step, container, where.facts.arch, devices, folders, dirs.cache)
 
 
 def _argument_keys(role: Role) -> tuple[str, ...]:
@@ -233,11 +233,11 @@ def _sizes(config: BenchmarkConfig, role: Role, names: Mapping[str, Any]) -> dic
 
 def _ready_s(config: BenchmarkConfig) -> float:
     """How long a server may take until it is ready, in seconds: as long as its client, unless the suite says."""
-    given = config.server.timeout if config.server is not None else None
+    given = config.server.ready.timeout if config.server is not None else None
     return config.max_duration if given is None else given
 
 
-def readiness(config: BenchmarkConfig, ready: str, part: _Part) -> dict[str, Any]:
+def ready_condition(config: BenchmarkConfig, ready: str, part: _Part) -> dict[str, Any]:
     """What the agent waits for: a port when it is a number, or chosen at the start (`@port`), else a pattern.
 
     Raises ConfigError for what is neither.
@@ -264,16 +264,16 @@ def _pairing(config: BenchmarkConfig, part: _Part, server: Step | None, names: M
     """What a server and a client need to find each other; `ready` is the port or pattern for which the client waits."""
     if not part.role:
         return {}
-    ready = config.server.ready if config.server is not None else ""
+    ready = config.server.ready.condition if config.server is not None else ""
     ready = render_text(ready, names, where=config.origin.where("server.ready"), path=f"{config.name}.server.ready")
-    about: dict[str, Any] = {"ready": readiness(config, ready, part)}
+    about: dict[str, Any] = {"ready": ready_condition(config, ready, part)}
     if server is not None:
         about |= {"step": server.id, "node": server.node}
     return {"role": part.role, "server": about}
 
 
 def preparation_of(
-    bench: Ready, where: Circumstances, node: Node
+    bench: ResolvedBenchmark, where: PlanContext, node: Node
 ) -> tuple[tuple[str, ...], dict[str, str], str, str, dict[str, Any]]:
     """What a benchmark's prepare.py is given: the run's arguments, environment, working folder, venv and configuration."""
     bench, where = at_node(bench, where, node)
@@ -292,8 +292,8 @@ def preparation_of(
 
 
 def _launch(
-    bench: Ready,
-    where: Circumstances,
+    bench: ResolvedBenchmark,
+    where: PlanContext,
     part: _Part,
     names: Mapping[str, Any],
     venv: str,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from milabench.config.document import decoded, parse_document
-from milabench.config.located import Located, Source, plain
-from milabench.config.parse import capacity_mib
+from milabench.config.kinds import capacity_mib
+from milabench.config.source_map import Located, SourceLocation, plain
+from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.errors import ConfigError, Problem
 
 # Keys of `system.options.sizer` that say where observations are, not how to size.
@@ -250,8 +250,8 @@ def parse_scaling(content: bytes, name: str) -> Scaling:
 
     The files of milabench 1.3 are read too: the list below `observations`, amounts such as `37702.5 MiB`, `perf`.
     """
-    text = decoded(content, name)
-    root = parse_document(text, Source(name, "")).root
+    text = decode_text(content, name)
+    root = parse_document(text, SourceLocation(name, "")).root
     if root.value is None:
         return Scaling(head=text)
     if type(root.value) is not dict:

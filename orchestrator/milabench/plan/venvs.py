@@ -13,9 +13,9 @@ from milabench.plan.requirements import (
     RequirementFile,
     broken_constraints,
     disagreements,
-    merge,
-    parse,
-    render,
+    merge_locks,
+    parse_requirements,
+    render_requirements,
 )
 
 # Raise it when the way in which environments are built changes so that old ones must not be taken for new ones.
@@ -85,7 +85,7 @@ class VenvSpec:
     @property
     def lock(self) -> Lock:
         """The requirements of all its benchmarks, merged."""
-        return merge([parse(file.text) for file in self.requirements])
+        return merge_locks([parse_requirements(file.text) for file in self.requirements])
 
     @property
     def is_hashed(self) -> bool:
@@ -117,7 +117,7 @@ class VenvSpec:
 
     def requirements_text(self) -> str:
         """The merged requirement file that the installer is given."""
-        return render(self.lock)
+        return render_requirements(self.lock)
 
     def to_json(self) -> dict[str, Any]:
         """The environment as `milabench plan install --json` prints it."""
@@ -173,7 +173,7 @@ def plan_venvs(
 
 def _spec(members: Sequence[VenvRequest], benchmate: str, python: str, platform: str) -> VenvSpec:
     files = {file.sha256: file for member in members for file in member.requirements}
-    said = [parse(file.text).header.get("python") for file in files.values()]
+    said = [parse_requirements(file.text).header.get("python") for file in files.values()]
     return VenvSpec(
         group=members[0].group,
         variant=members[0].variant,
@@ -198,7 +198,11 @@ def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
             problems.append(_problem(group, what))
         if dict(other.pip) != dict(first.pip):
             problems.append(_problem(group, f"{first.bench} and {other.bench} give different `pip` settings"))
-    files = {file.sha256: (member.bench, file, parse(file.text)) for member in members for file in member.requirements}
+    files = {
+        file.sha256: (member.bench, file, parse_requirements(file.text))
+        for member in members
+        for file in member.requirements
+    }
     read = list(files.values())
     for index, (bench, file, lock) in enumerate(read):
         problems += [
@@ -209,7 +213,7 @@ def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
         problems += _header_problems(file, lock, first.variant)
     problems += _python_problems(group, [(file, lock) for _, file, lock in read])
     if first.constraints:
-        limits = parse(first.constraints.text)
+        limits = parse_requirements(first.constraints.text)
         problems += [
             Problem(
                 where=file.name,

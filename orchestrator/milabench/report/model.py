@@ -12,7 +12,7 @@ from typing import Any
 from milabench.analysis.ab import AB
 from milabench.analysis.spread import median
 from milabench.analysis.summary import BenchSummary, Failure, Summary
-from milabench.report.words import aim_text, percents, replicates_text
+from milabench.report.labels import aim_text, percents, replicates_text
 
 # Options of `run` that say which benchmarks and how often; a line that reruns one benchmark says the first anew.
 _SELECTING = ("--select", "--exclude", "--run-name")
@@ -45,7 +45,7 @@ class Column:
     is_optional: bool = False
 
 
-def number(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """A number in at least four digits, short enough to read; empty when there is none."""
     if value is None:
         return ""
@@ -69,7 +69,7 @@ def percent(fraction: float | None) -> str:
     return "" if fraction is None else f"{100 * fraction:.1f}"
 
 
-def standing(bench: BenchSummary) -> str:
+def validity_text(bench: BenchSummary) -> str:
     """Whether the number of a benchmark can be believed, or why there is none that counts."""
     if bench.outcome != "passed":
         return bench.outcome
@@ -89,7 +89,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(heading="fail", cell=lambda b: str(not_passed(b))),
     Column(heading="n", cell=lambda b: str(len(b.processes))),
     Column(heading="ngpu", cell=lambda b: str(b.ngpu)),
-    Column(heading="perf", cell=lambda b: number(b.perf)),
+    Column(heading="perf", cell=lambda b: format_number(b.perf)),
     Column(heading="units", cell=lambda b: b.units, is_text=True),
     Column(heading="sem%", cell=lambda b: percent(b.sem)),
     Column(heading="std%", cell=lambda b: percent(b.spread)),
@@ -97,10 +97,10 @@ COLUMNS: tuple[Column, ...] = (
     Column(heading="mde%", cell=lambda b: percent(b.mde), is_optional=True),
     Column(heading="peak_memory", cell=lambda b: "" if b.memory_peak_mib is None else f"{b.memory_peak_mib:.0f}"),
     Column(heading="first_step", cell=lambda b: "" if b.first_step_s is None else f"{b.first_step_s:.2f}"),
-    Column(heading="score", cell=lambda b: number(b.score)),
+    Column(heading="score", cell=lambda b: format_number(b.score)),
     Column(heading="ratio", cell=lambda b: "" if b.ratio is None else f"{b.ratio:.4f}", is_optional=True),
     Column(heading="weight", cell=lambda b: "" if b.weight is None else f"{b.weight:g}"),
-    Column(heading="validity", cell=standing, is_text=True),
+    Column(heading="validity", cell=validity_text, is_text=True),
 )
 
 LEGEND = (
@@ -142,9 +142,9 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
     if not nodes:
         lines.append(("system", "not recorded"))
     software = {"milabench": summary.version, **summary.software}
-    told = ", ".join(f"{name} {version}" for name, version in software.items() if version)
-    if told:
-        lines.append(("software", told))
+    versions = ", ".join(f"{name} {version}" for name, version in software.items() if version)
+    if versions:
+        lines.append(("software", versions))
     return lines + _overhead_lines(summary.overhead)
 
 
@@ -164,8 +164,8 @@ def percent_of_core(fraction: float) -> str:
 
 def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     suffix = f" ({name})" if name else ""
-    found = node.get("cpu")
-    cpu: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    recorded = node.get("cpu")
+    cpu: Mapping[str, Any] = recorded if isinstance(recorded, dict) else {}
     lines = []
     if cpu.get("model") or cpu.get("count"):
         count = f"{cpu['count']} x " if cpu.get("count") else ""
@@ -211,19 +211,19 @@ def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
     units = {bench.bench: bench.units for bench in summary.benchmarks}
     rows = []
     for name, by_node in rates.items():
-        medians = {node: median(found) for node, found in by_node.items()}
+        medians = {node: median(rates_of_node) for node, rates_of_node in by_node.items()}
         least, most = min(medians.values()), max(medians.values())
-        cells = [number(medians.get(node)) for node in nodes]
+        cells = [format_number(medians.get(node)) for node in nodes]
         rows.append([name, *cells, units[name], percent((most - least) / most if most > 0 else None)])
     return ["bench", *nodes, "units", "apart%"], rows
 
 
-def failures(summary: Summary) -> list[tuple[BenchSummary, Failure]]:
+def failure_entries(summary: Summary) -> list[tuple[BenchSummary, Failure]]:
     """Everything that should have passed and did not."""
     return [(bench, failure) for bench in ordered(summary.benchmarks) for failure in bench.failures]
 
 
-def reason(failure: Failure) -> str:
+def step_reason(failure: Failure) -> str:
     """Why a step did not pass, on one line."""
     return f"{failure.why}: {failure.detail}" if failure.detail else failure.why
 
@@ -284,12 +284,12 @@ def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
             value, units = readable(float(metric["value"]), str(metric["units"]))
             groups.setdefault((name, units), []).append(value)
         for name in ("p50", "p90", "p95", "p99"):
-            told = [process.throughput.latency.get(name) for process in bench.processes]
-            found = [1000 * value for value in told if value is not None]
-            if found and len(found) == len(told):
-                groups[f"step {name}", "ms"] = found
+            latencies = [process.throughput.latency.get(name) for process in bench.processes]
+            milliseconds = [1000 * value for value in latencies if value is not None]
+            if milliseconds and len(milliseconds) == len(latencies):
+                groups[f"step {name}", "ms"] = milliseconds
         for (name, units), values in groups.items():
-            rows.append((bench.bench, name, number(median(values)), units, str(len(values))))
+            rows.append((bench.bench, name, format_number(median(values)), units, str(len(values))))
     return rows
 
 
@@ -304,11 +304,12 @@ def score_line(summary: Summary) -> str:
     if score.value is None:
         return f"none ({covers})"
     if score.is_compat:
-        return f"{number(score.value)} (compat: the score of milabench 1.3, which depends on units and hides failures; {covers})"
-    interval = "" if score.ci95 is None else f" [{number(score.ci95[0])}, {number(score.ci95[1])}]"
+        caveat = "compat: the score of milabench 1.3, which depends on units and hides failures"
+        return f"{format_number(score.value)} ({caveat}; {covers})"
+    interval = "" if score.ci95 is None else f" [{format_number(score.ci95[0])}, {format_number(score.ci95[1])}]"
     mean = "weighted geometric mean" if score.is_weighted else "unweighted geometric mean, all weights are zero"
     relative = f"relative to {score.reference}" if score.reference else "raw rates, no reference"
-    return f"{number(score.value)}{interval} ({mean}, {relative}; {covers})"
+    return f"{format_number(score.value)}{interval} ({mean}, {relative}; {covers})"
 
 
 def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
@@ -321,10 +322,10 @@ def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
     if summary.ab is not None:
         reached = {pair.bench: pair.result.ci95 for pair in summary.ab.pairs if pair.result is not None}
     rows = []
-    for name, told in sorted(summary.replicates.items()):
+    for name, decision in sorted(summary.replicates.items()):
         interval = reached.get(name)
         half = "" if interval is None else f"; reached {percents(math.sqrt(interval[1] / interval[0]) - 1)}"
-        rows.append((name, replicates_text(told, summary.aim) + half))
+        rows.append((name, replicates_text(decision, summary.aim) + half))
     return rows
 
 
@@ -340,15 +341,15 @@ def pair_rows(ab: AB) -> list[list[str]]:
     """A row for each benchmark of an A/B run: how many pairs, B over A (above 1, B is better), and what that says."""
     rows = []
     for pair in ab.pairs:
-        found = pair.result
-        if found is None:
+        result = pair.result
+        if result is None:
             rows.append([pair.bench, "0", "", "", "INCONCLUSIVE", pair.why])
             continue
-        interval = "below three pairs" if found.ci95 is None else f"[{found.ci95[0]:.4f}, {found.ci95[1]:.4f}]"
+        interval = "below three pairs" if result.ci95 is None else f"[{result.ci95[0]:.4f}, {result.ci95[1]:.4f}]"
         noise = "" if pair.noise is None else f"the same on both sides: the noise is {percents(pair.noise)}"
         suspect = f"suspect ({', '.join(pair.reasons)})" if pair.reasons else ""
         remark = "; ".join(part for part in (pair.why, noise, suspect) if part)
-        rows.append([pair.bench, str(found.pairs), f"{found.ratio:.4f}", interval, found.verdict, remark])
+        rows.append([pair.bench, str(result.pairs), f"{result.ratio:.4f}", interval, result.verdict, remark])
     return rows
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from milabench.analysis.intervals import Interval
-from milabench.analysis.timing import BatchResult, CellResult, Effect, TimingAudit
-from milabench.report.text import table
+from milabench.analysis.timing import BatchResult, CellResult, FactorEffect, TimingAudit
+from milabench.report.text import text_table
 
 HEADINGS = (
     *("batch", "warmup", "sync", "call ms", "[95 %]", "event ms", "[95 %]"),
@@ -25,7 +25,7 @@ def render(audit: TimingAudit) -> str:
     lines = [f"timing audit of {audit.model or 'a model'} on {audit.device or 'no device'}", ""]
     if audit.cells:
         rows = [_row(cell) for cell in audit.cells]
-        lines += [*table(HEADINGS, rows, [heading == "sync" for heading in HEADINGS]), ""]
+        lines += [*text_table(HEADINGS, rows, [heading == "sync" for heading in HEADINGS]), ""]
     if audit.absent:
         lines += [f"no event column: {audit.absent}", ""]
     for batch in audit.batches:
@@ -71,7 +71,7 @@ def _bound_text(batch: BatchResult) -> str:
     )
 
 
-def _effect_text(effect: Effect) -> str:
+def _effect_text(effect: FactorEffect) -> str:
     change = f"{effect.ratio - 1:+.1%}"
     if effect.interval is not None:
         change += f" [{effect.interval[0] - 1:+.1%}, {effect.interval[1] - 1:+.1%}]"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from milabench.execute.installed import benchmate_digest
-from milabench.execute.venv import InstallOptions, Progress, VenvOutcome, install_venvs
+from milabench.execute.inventory import benchmate_digest
+from milabench.execute.venv import InstallOptions, InstallProgress, VenvOutcome, install_venvs
 from milabench.plan.dirs import Dirs, dirs_under
 from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import VenvRequest, VenvSpec, plan_venvs
@@ -60,7 +60,7 @@ class Place:
     wheels: Path
     benchmate: Path
     environ: Mapping[str, str]
-    said: list[Progress] = field(default_factory=list)
+    said: list[InstallProgress] = field(default_factory=list)
 
     def lock(self, *pins: str) -> str:
         """A hashed lock of `name==version` pins, and of what benchmate needs."""

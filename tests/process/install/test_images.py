@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.images import fetch_here, missing_images
+from milabench.execute.images import fetch_images, missing_images
 from milabench.plan.image import Image, image_of, in_one_line
 
 ENGINE = """#!/bin/sh
@@ -39,7 +39,7 @@ def wanted(name: str) -> Image:
 def test_an_image_is_fetched_once(calls: Path) -> None:
     said: list[str] = []
     assert missing_images([wanted("i")]) == ["image i (podman)"]
-    assert [fetch_here([wanted("i")], anew=False, say=said.append) for _ in range(2)] == [1, 0]
+    assert [fetch_images([wanted("i")], anew=False, say=said.append) for _ in range(2)] == [1, 0]
     assert missing_images([wanted("i")]) == []
     assert calls.read_text().count("pull") == 1
     assert said == ["i: fetching with podman"]
@@ -47,7 +47,7 @@ def test_an_image_is_fetched_once(calls: Path) -> None:
 
 def test_every_image_that_cannot_be_fetched_is_a_line_with_the_engines_last(calls: Path) -> None:
     with pytest.raises(EnvironmentFailed) as failed:
-        fetch_here([wanted("absent"), image_of("apptainer", "/no/i.sif", "/cache")], anew=False, say=lambda _: None)
+        fetch_images([wanted("absent"), image_of("apptainer", "/no/i.sif", "/cache")], anew=False, say=lambda _: None)
     first, second = str(failed.value).split("\nerror: ")
     assert first.startswith("image absent: podman cannot fetch it: no such registry; ")
     assert second.startswith(("image /no/i.sif: apptainer is not on PATH", "/no/i.sif: no such image"))
@@ -57,7 +57,7 @@ def test_every_image_that_cannot_be_fetched_is_a_line_with_the_engines_last(call
 def test_an_image_that_was_loaded_by_hand_stays_when_it_cannot_be_fetched_anew(calls: Path) -> None:
     (calls.parent / "has-absent").touch()
     said: list[str] = []
-    assert fetch_here([wanted("absent")], anew=True, say=said.append) == 0
+    assert fetch_images([wanted("absent")], anew=True, say=said.append) == 0
     assert "kept as it is" in said[-1]
 
 

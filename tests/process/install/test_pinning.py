@@ -6,10 +6,10 @@ import pytest
 
 from milabench.errors import EnvironmentFailed
 from milabench.execute.current_env import check_current_env
-from milabench.execute.installed import installed_packages
+from milabench.execute.inventory import installed_packages
 from milabench.execute.pinning import Pinned, benchmate_requirements, pin_locks
 from milabench.plan.pin import PinInput, pin_specs
-from milabench.plan.requirements import RequirementFile, parse
+from milabench.plan.requirements import RequirementFile, parse_requirements
 from tests.process.install.places import Place
 
 
@@ -40,7 +40,7 @@ def pin(place: Place, folder: Path, wanted: dict[str, str], constraints: str = "
 def test_a_lock_holds_the_benchmark_the_instruments_and_no_path(place: Place, tmp_path: Path) -> None:
     pin(place, tmp_path, {"a": "tool\n"}, constraints="tool<2\n")
     text = (tmp_path / "a.cpu.txt").read_text()
-    lock = parse(text)
+    lock = parse_requirements(text)
     assert lock.header == {"python": "3.11", "platform": "linux x86_64", "variant": "cpu", "made by": "milabench pin"}
     assert [each.line for each in lock.pins] == ["tool==1", "voir==1"]
     assert lock.is_hashed
@@ -55,7 +55,10 @@ def test_a_second_time_changes_nothing(place: Place, tmp_path: Path) -> None:
 
 def test_benchmarks_that_share_an_environment_get_the_same_versions(place: Place, tmp_path: Path) -> None:
     pin(place, tmp_path, {"a": "tool\n", "b": "tool<2\n"})
-    assert [parse((tmp_path / f"{bench}.cpu.txt").read_text()).pins[0].line for bench in "ab"] == ["tool==1", "tool==1"]
+    assert [parse_requirements((tmp_path / f"{bench}.cpu.txt").read_text()).pins[0].line for bench in "ab"] == [
+        "tool==1",
+        "tool==1",
+    ]
 
 
 def test_a_lock_that_was_made_installs(place: Place, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.baseline import Baseline, Expected, baseline, from_json, outliers, robust, samples
+from milabench.analysis.baseline import Baseline, Expected, baseline, baseline_from_json, outliers, robust, samples
 from milabench.analysis.summary import Summary, summarise
 from milabench.errors import RecordError
 from tests.recorded_run import SYSTEM, Recorded, data, rates, record
@@ -102,7 +102,7 @@ def test_a_suspect_number_counts_and_is_told(fleet: list[Summary], tmp_path: Pat
     doubtful = replace(hot, benchmarks=(replace(hot.benchmarks[0], validity="suspect", reasons=("throttled",)),))
     made = baseline([*fleet, doubtful])
     assert made.suspects == outliers([doubtful], made).suspects == ("digits of hot: throttled",)
-    assert from_json(json.loads(json.dumps(made.to_json())), "b.json") == made
+    assert baseline_from_json(json.loads(json.dumps(made.to_json())), "b.json") == made
     assert len(made.expected[0].places) == 10
     assert baseline(fleet).suspects == ()
 
@@ -129,7 +129,7 @@ def test_a_good_place_stays_in_as_often_as_the_level_says() -> None:
 
 def test_what_is_written_is_read_back(fleet: list[Summary]) -> None:
     made = baseline(fleet)
-    assert from_json(json.loads(json.dumps(made.to_json())), "b.json") == made
+    assert baseline_from_json(json.loads(json.dumps(made.to_json())), "b.json") == made
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_what_is_written_is_read_back(fleet: list[Summary]) -> None:
 )
 def test_another_file_is_no_baseline(value: dict[str, Any], told: str) -> None:
     with pytest.raises(RecordError, match=told):
-        from_json(value, "b.json")
+        baseline_from_json(value, "b.json")
 
 
 def test_nothing_is_expected_of_nothing() -> None:

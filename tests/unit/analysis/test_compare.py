@@ -12,13 +12,13 @@ from milabench.analysis.ab import AB, Pair
 from milabench.analysis.compare import Comparison, Contrast, System, compare
 from milabench.analysis.jobmix import Costs, costs_of
 from milabench.analysis.measure import Throughput, Totals
-from milabench.analysis.pairs import paired
-from milabench.analysis.relative import compat, relative_to, reweighted
+from milabench.analysis.pairs import paired_ratio
+from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
 from milabench.analysis.score import Score
 from milabench.analysis.spread import geometric_mean, log_stdev
-from milabench.analysis.summary import BenchSummary, Failure, Process, Summary, scored, summarise
-from milabench.analysis.why import differences
-from milabench.report.comparing import index_table
+from milabench.analysis.summary import BenchSummary, Failure, ReplicateResult, Summary, scored, summarise
+from milabench.analysis.system_diff import system_differences
+from milabench.report.comparison_text import index_table
 from tests.recorded_run import Recorded, rates, record
 
 STEADY = (1.0, 1.01, 0.99, 1.005, 0.995)
@@ -30,7 +30,7 @@ def bench(name: str = "digits", level: float = 100.0, shape: Sequence[float] = S
     units = more.get("units", "images/s")
     direction = more.get("direction", "higher")
     processes = tuple(
-        Process(
+        ReplicateResult(
             steps=(f"{name}.R{place}",),
             place="local/D0",
             repeat=place,
@@ -223,7 +223,7 @@ def test_a_suspect_number_counts_and_is_marked() -> None:
 
 def noisy(bench: str, ratios: Sequence[float]) -> AB:
     """An A/B run of a benchmark with itself."""
-    result = paired(bench, dict.fromkeys(range(len(ratios)), 1.0), dict(enumerate(ratios)))
+    result = paired_ratio(bench, dict.fromkeys(range(len(ratios)), 1.0), dict(enumerate(ratios)))
     return AB(suites=("s", "s"), pairs=(Pair(bench=bench, a="A", b="B", result=result, is_same=True),))
 
 
@@ -344,7 +344,7 @@ def test_why_lists_what_concerns_a_changed_benchmark_before_the_rest() -> None:
     quiet = (1.0, 1.0001, 0.9999, 1.0, 1.0)
     a = system("a", bench(), bench("same", shape=quiet), manifest=manifest(64, 1, "x"), system=machine)
     b = system("b", bench(level=120), bench("same", shape=quiet), manifest=manifest(128, 2, "y"), system=newer)
-    found = differences([a, b], compare([a, b]))
+    found = system_differences([a, b], compare([a, b]))
     assert [(one.area, one.name, one.values, one.benches) for one in found[:2]] == [
         ("benchmark", "argv.--batch-size", ("64", "128"), ("digits",)),
         ("environment", "lock file", ("x", "y"), ("digits", "same")),
@@ -372,6 +372,6 @@ def test_a_weight_profile_scores_an_old_run_anew(tmp_path: Path) -> None:
 
 def test_the_compat_score_counts_what_failed_as_nothing_and_says_what_it_is() -> None:
     benches = (bench("x", 100.0), bench("y", outcome="failed", shape=()))
-    found = compat(system("a", *benches).summary)
+    found = milabench13_summary(system("a", *benches).summary)
     assert (found.score.is_compat, found.score.value) == (True, pytest.approx(math.sqrt(101.0), rel=1e-4))
     assert scored(benches).complete == (0, 2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.durations import Known, Wanted, estimate, spans
+from milabench.analysis.durations import KnownDuration, PlannedBenchmark, estimate_durations, spans
 from milabench.events.rundir import Run
 
 
@@ -40,8 +40,8 @@ def run(name: str, *timed: tuple[dict[str, Any], float, float, str]) -> Run:
     return Run(path=Path(name), manifest={"plan": {"steps": steps}}, journal=tuple(journal))
 
 
-def known(step: dict[str, Any], *runs: Run) -> Known | None:
-    (bench,) = estimate([Wanted(bench=step["bench"], replicates=1, steps=[step])], runs).benches
+def known(step: dict[str, Any], *runs: Run) -> KnownDuration | None:
+    (bench,) = estimate_durations([PlannedBenchmark(bench=step["bench"], replicates=1, steps=[step])], runs).benches
     return bench.known
 
 
@@ -62,13 +62,13 @@ def test_a_group_takes_from_its_first_start_to_its_last_end_and_each_attempt_cou
 def test_the_median_over_the_replicates_of_the_newest_run_that_has_the_same_steps() -> None:
     lengths = [(planned(repeat=n), 100.0 * n, 100.0 * n + seconds, "passed") for n, seconds in enumerate((4, 9, 5))]
     newest, older = run("new", *lengths), run("old", (planned(), 0, 77, "passed"))
-    assert known(planned(repeat=7), newest, older) == Known(run="new", seconds=5, n=3, is_same=True)
+    assert known(planned(repeat=7), newest, older) == KnownDuration(run="new", seconds=5, n=3, is_same=True)
 
 
 def test_the_same_steps_in_an_older_run_tell_more_than_others_in_a_newer_one() -> None:
     newest, older = run("new", (planned(argv="other"), 0, 3, "passed")), run("old", (planned(), 0, 8, "passed"))
-    assert known(planned(), newest, older) == Known(run="old", seconds=8, n=1, is_same=True)
-    assert known(planned(), newest) == Known(run="new", seconds=3, n=1, is_same=False)
+    assert known(planned(), newest, older) == KnownDuration(run="old", seconds=8, n=1, is_same=True)
+    assert known(planned(), newest) == KnownDuration(run="new", seconds=3, n=1, is_same=False)
 
 
 @pytest.mark.parametrize("step", [planned(profile="default"), planned("b")])
@@ -84,7 +84,7 @@ def test_what_failed_or_never_ended_tells_nothing() -> None:
 
 def test_a_side_of_an_ab_run_is_the_benchmark_itself() -> None:
     found = known(planned("a@B"), run("r", (planned("a"), 0, 8, "passed")))
-    assert found == Known(run="r", seconds=8, n=1, is_same=True)
+    assert found == KnownDuration(run="r", seconds=8, n=1, is_same=True)
 
 
 def test_no_more_runs_are_read_than_needed() -> None:
@@ -92,15 +92,18 @@ def test_no_more_runs_are_read_than_needed() -> None:
         yield run("new", (planned(), 0, 8, "passed"))
         raise AssertionError("read on")
 
-    found = estimate([Wanted(bench="a", replicates=3, steps=[planned()])], runs())
+    found = estimate_durations([PlannedBenchmark(bench="a", replicates=3, steps=[planned()])], runs())
     assert (found.seconds, found.runs, found.unknown) == (24, ("new",), ())
 
 
 def test_device_hours_count_each_device_of_a_replicate() -> None:
     steps = [planned(tag="D0"), planned(tag="D1")]
     earlier = run("r", (steps[0], 0, 1800, "passed"), (steps[1], 0, 1800, "passed"))
-    wanted = [Wanted(bench="a", replicates=2, steps=steps), Wanted(bench="b", replicates=1, steps=[planned("b")])]
-    found = estimate(wanted, [earlier])
+    wanted = [
+        PlannedBenchmark(bench="a", replicates=2, steps=steps),
+        PlannedBenchmark(bench="b", replicates=1, steps=[planned("b")]),
+    ]
+    found = estimate_durations(wanted, [earlier])
     assert (found.seconds, found.device_hours, found.unknown) == (3600, 2.0, ("b",))
     assert found.to_json()["benchmarks"][1] == {
         "bench": "b",

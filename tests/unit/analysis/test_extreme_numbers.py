@@ -14,11 +14,11 @@ from milabench.analysis.compare import System, compare
 from milabench.analysis.logs import REDUCTIONS
 from milabench.analysis.summary import BenchSummary, Summary, summarise
 from milabench.analysis.traces import traces
-from milabench.cli.validations import checks_of
-from milabench.events.numbers import LARGEST, number, positive, strict, whole
+from milabench.events.numbers import LARGEST, finite_number, positive, strict, whole
 from milabench.events.rundir import Run, open_run
 from milabench.report import csv, html, junit, markdown, text
 from milabench.report import json as as_json
+from milabench.workflow.run_checks import checks_of
 from tests.recorded_run import Recorded, rates, record
 
 EXTREMES = ("1e308", "-1e308", "5e-324", "0", "1e999", "NaN", "1" + "0" * 400)
@@ -111,6 +111,7 @@ def against(summary: Summary) -> None:
     assert "Infinity" not in as_json.render_comparison(compare(systems))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extreme", EXTREMES)
 def test_no_number_of_a_record_breaks_what_is_made_of_it(tmp_path: Path, extreme: str) -> None:
     everything = list(records())
@@ -156,7 +157,7 @@ def test_large_numbers_within_measure_are_counted_with(tmp_path: Path) -> None:
 
 
 def test_numbers_are_those_that_can_be_counted_with() -> None:
-    found = [number(value) for value in (1, -2.5, LARGEST, 1e51, 10**400, math.nan, math.inf, True, "1", None)]
+    found = [finite_number(value) for value in (1, -2.5, LARGEST, 1e51, 10**400, math.nan, math.inf, True, "1", None)]
     assert found == [1.0, -2.5, LARGEST, None, None, None, None, None, None, None]
     assert [positive(value) for value in (2, 0, -1, 1e-300)] == [2.0, None, None, None]
     assert [whole(value, -1) for value in (3, -3, 2**63, 3.0, True)] == [3, -1, -1, -1, -1]

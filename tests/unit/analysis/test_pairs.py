@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from milabench.analysis.ab import AB, ab_of
-from milabench.analysis.pairs import Paired, judged, paired
+from milabench.analysis.pairs import Paired, paired_ratio, paired_verdicts
 from milabench.analysis.summary import summarise
 from milabench.analysis.verdict import MARGIN
 from milabench.events.model import Event
@@ -21,7 +21,7 @@ WOBBLE = (0.004, -0.004, 0.002, -0.002, 0.0)
 
 def pair(bench: str, ratio: float, wobble: tuple[float, ...] = WOBBLE) -> Paired:
     a = dict.fromkeys(range(len(wobble)), 1.0)
-    found = paired(bench, a, {block: ratio * math.exp(each) for block, each in enumerate(wobble)})
+    found = paired_ratio(bench, a, {block: ratio * math.exp(each) for block, each in enumerate(wobble)})
     assert found is not None
     return found
 
@@ -30,17 +30,17 @@ def test_a_difference_that_is_claimed_alone_is_not_claimed_among_many() -> None:
     alone = pair("x", 1.0175)
     assert alone.verdict == "FASTER"
     assert alone.p_holm == pytest.approx(0.00638, abs=1e-5)  # t = 5.232 at four degrees of freedom
-    among = judged([alone, *(pair(f"other{place}", 1.0) for place in range(19))])
+    among = paired_verdicts([alone, *(pair(f"other{place}", 1.0) for place in range(19))])
     assert among[0].p_holm == pytest.approx(20 * alone.p_holm)
     assert among[0].verdict == "INCONCLUSIVE"
     assert among[0].ci95 == alone.ci95
-    assert judged([alone, *(pair(f"other{place}", 1.0) for place in range(3))])[0].verdict == "FASTER"
+    assert paired_verdicts([alone, *(pair(f"other{place}", 1.0) for place in range(3))])[0].verdict == "FASTER"
 
 
 def test_too_few_pairs_are_no_claim_and_cost_the_others_nothing() -> None:
     few = pair("few", 2.0, (0.0, 0.0))
     alone = pair("x", 1.0175)
-    assert judged([few, alone]) == [few, alone]
+    assert paired_verdicts([few, alone]) == [few, alone]
 
 
 def test_in_a_run_of_30_benchmarks_at_the_margin_a_false_claim_is_rare() -> None:
@@ -48,7 +48,7 @@ def test_in_a_run_of_30_benchmarks_at_the_margin_a_false_claim_is_rare() -> None
     trials, false = 60, 0
     for _ in range(trials):
         wobbles = [tuple(draw.gauss(0, 0.01) for _ in range(5)) for _ in range(30)]
-        family = judged([pair(str(place), 1 + MARGIN, wobble) for place, wobble in enumerate(wobbles)])
+        family = paired_verdicts([pair(str(place), 1 + MARGIN, wobble) for place, wobble in enumerate(wobbles)])
         false += any(one.verdict in ("FASTER", "SLOWER") for one in family)
     assert false / trials <= 0.10  # one by one, half of such runs have one
 

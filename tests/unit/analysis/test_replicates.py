@@ -7,7 +7,7 @@ import math
 import pytest
 
 from milabench.analysis.intervals import t_quantile
-from milabench.analysis.pairs import paired
+from milabench.analysis.pairs import paired_ratio
 from milabench.analysis.replicates import MOST, PILOT, Pilot, processes_for, processes_for_ratio, replicates, within
 
 
@@ -84,7 +84,7 @@ def test_pairs_cancel_what_drifts() -> None:
     wobble = [0.001, -0.001, 0.0005, -0.0005, 0.0]
     a = {block: 100 * drift[block] for block in range(5)}
     b = {block: 105 * drift[block] * math.exp(wobble[block]) for block in range(5)}
-    found = paired("digits", a, b)
+    found = paired_ratio("digits", a, b)
     assert found is not None
     assert (found.pairs, found.verdict) == (5, "FASTER")
     assert found.ratio == pytest.approx(1.05, rel=1e-3)
@@ -103,19 +103,19 @@ def test_pairs_cancel_what_drifts() -> None:
 )
 def test_what_pairs_say_follows_from_interval_and_margin(ratio: float, spread: float, verdict: str) -> None:
     wobble = [1, -1, 0.5, -0.5, 0.0]
-    found = paired("x", dict.fromkeys(range(5), 1.0), {i: ratio * math.exp(spread * wobble[i]) for i in range(5)})
+    found = paired_ratio("x", dict.fromkeys(range(5), 1.0), {i: ratio * math.exp(spread * wobble[i]) for i in range(5)})
     assert found is not None
     assert found.verdict == verdict
 
 
 def test_where_less_is_better_the_ratio_is_turned_over() -> None:
-    found = paired("x", dict.fromkeys(range(4), 2.0), dict.fromkeys(range(4), 1.0), lower_is_better=True)
+    found = paired_ratio("x", dict.fromkeys(range(4), 2.0), dict.fromkeys(range(4), 1.0), lower_is_better=True)
     assert found is not None
     assert found.ratio == pytest.approx(2.0)
 
 
 def test_two_pairs_are_too_few_and_no_pair_is_none() -> None:
-    few = paired("x", {0: 1.0, 1: 1.0}, {0: 2.0, 1: 2.0, 7: 9.0})
+    few = paired_ratio("x", {0: 1.0, 1: 1.0}, {0: 2.0, 1: 2.0, 7: 9.0})
     assert few is not None
     assert (few.pairs, few.ci95, few.verdict) == (2, None, "INCONCLUSIVE")
-    assert paired("x", {0: 1.0}, {1: 1.0}) is None
+    assert paired_ratio("x", {0: 1.0}, {1: 1.0}) is None

@@ -6,9 +6,11 @@ import math
 import random
 from collections.abc import Sequence
 
-from milabench.analysis.score import Entry, counting, estimate
+import pytest
+
+from milabench.analysis.score import Entry, counted_entries, log_index_estimate
 from milabench.analysis.spread import log_stdev, mean
-from milabench.analysis.two_samples import Estimate, paired, welch
+from milabench.analysis.two_samples import Estimate, paired_difference, welch
 from milabench.analysis.verdict import tail
 
 TRIALS = 3000
@@ -27,6 +29,7 @@ def nested(draw: random.Random, processes: int, steps: int) -> list[list[float]]
     ]
 
 
+@pytest.mark.slow
 def test_an_a_a_comparison_raises_a_false_alarm_in_one_of_twenty() -> None:
     draw = random.Random(1)
     alarms = pooled = 0
@@ -51,7 +54,7 @@ def test_pairs_measured_in_turn_are_immune_to_a_drift_that_fools_one_after_the_o
             before, after = (first, second) if draw.random() < 0.5 else (second, first)
             a.append(before)
             b.append(after)
-        in_turn += claims(paired(a, b))
+        in_turn += claims(paired_difference(a, b))
     assert one_after_the_other / TRIALS > 0.9
     assert 0.035 <= in_turn / TRIALS <= 0.065
 
@@ -75,7 +78,7 @@ def test_the_interval_of_an_index_covers_as_often_as_it_claims() -> None:
                     under_n=4,
                 )
             )
-        found = estimate(counting(entries)[0])
+        found = log_index_estimate(counted_entries(entries)[0])
         assert found is not None
         low, high = found.interval()
         hits += low <= 0 <= high

@@ -100,7 +100,7 @@ def test_damaged_bytes_are_told_with_their_file(tmp_path: Path) -> None:
         file.writestr("a", b"stored as it is")
     path.write_bytes(path.read_bytes().replace(b"stored", b"STORED", 1))
     with archive.open_checked(path) as file, pytest.raises(RecordError, match=r"x\.zip: a: is damaged: bad CRC-32"):
-        archive.digest_of(file, "a")
+        archive.archived_digest(file, "a")
 
 
 def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -109,50 +109,51 @@ def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
     written = []
     for number in range(2):
         path = tmp_path / f"{number}.zip"
-        with archive.create(path) as file:
-            archive.add(file, "a", source)
-            archive.add(file, "b", b"text")
+        with archive.create_archive(path) as file:
+            archive.add_file(file, "a", source)
+            archive.add_file(file, "b", b"text")
         written.append(path.read_bytes())
         source.touch()
     assert written[0] == written[1]
 
 
+@pytest.mark.slow
 def test_what_we_pack_we_can_read_however_repetitive_it_is(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"y\n" * 2**24)
     (tmp_path / "small").write_bytes(b"y\n" * 2**13)
     path = tmp_path / "x.zip"
-    with archive.create(path) as file:
-        archive.add(file, "large", tmp_path / "large")
+    with archive.create_archive(path) as file:
+        archive.add_file(file, "large", tmp_path / "large")
         for number in range(300):
-            archive.add(file, f"small{number}", tmp_path / "small")
+            archive.add_file(file, f"small{number}", tmp_path / "small")
     with archive.open_checked(path) as file:
         assert len(archive.files(file)) == 301
 
 
 def test_an_archive_that_could_not_be_finished_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="cannot be packed"), archive.create(tmp_path / "x.zip") as file:
-        archive.add(file, "a", tmp_path / "missing")
+    with pytest.raises(RecordError, match="cannot be packed"), archive.create_archive(tmp_path / "x.zip") as file:
+        archive.add_file(file, "a", tmp_path / "missing")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_file_is_not_put_away_for_an_archive_and_a_link_stays_one(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(RecordError, match="pipe: is no file"), archive.create(tmp_path / "pipe"):
+    with pytest.raises(RecordError, match="pipe: is no file"), archive.create_archive(tmp_path / "pipe"):
         pass
     assert (tmp_path / "pipe").is_fifo()
     (tmp_path / "link.zip").symlink_to("real.zip")
-    with archive.create(tmp_path / "link.zip") as made:
-        archive.add(made, "a", b"1")
+    with archive.create_archive(tmp_path / "link.zip") as made:
+        archive.add_file(made, "a", b"1")
     assert (tmp_path / "link.zip").is_symlink()
     assert zipfile.is_zipfile(tmp_path / "real.zip")
 
 
 def test_what_is_packed_is_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
-    with archive.create(path) as file:
-        packed = [archive.add(file, name, name.encode() * 9) for name in ("top", "runs/r/a", "runs/r/b/c")]
+    with archive.create_archive(path) as file:
+        packed = [archive.add_file(file, name, name.encode() * 9) for name in ("top", "runs/r/a", "runs/r/b/c")]
     with archive.open_checked(path) as file:
-        assert [archive.digest_of(file, one.path) for one in packed] == [(one.size, one.sha256) for one in packed]
+        assert [archive.archived_digest(file, one.path) for one in packed] == [(one.size, one.sha256) for one in packed]
         archive.unpack(file, ["runs/r/a", "runs/r/b/c"], "runs/r", tmp_path / "out")
     found = {str(p.relative_to(tmp_path / "out")) for p in (tmp_path / "out").rglob("*") if p.is_file()}
     assert found == {"a", "b/c"}

@@ -7,12 +7,13 @@ import json
 
 import pytest
 
-from milabench.bundle.archive import Packed
-from milabench.bundle.manifest import Manifest, compared, from_bytes, links
+from milabench.bundle.archive import ArchiveMember
+from milabench.bundle.manifest import Manifest, chain_links, compare_files, from_bytes
 from milabench.errors import RecordError
 
 FILES = tuple(
-    Packed(path=name, size=len(name), sha256=hashlib.sha256(name.encode()).hexdigest()) for name in ("a", "b", "c")
+    ArchiveMember(path=name, size=len(name), sha256=hashlib.sha256(name.encode()).hexdigest())
+    for name in ("a", "b", "c")
 )
 MANIFEST = Manifest(version="1", runs=("r",), files=FILES, notes=("n",))
 
@@ -20,8 +21,8 @@ MANIFEST = Manifest(version="1", runs=("r",), files=FILES, notes=("n",))
 def test_a_link_is_the_hash_of_the_one_before_it_and_of_its_file() -> None:
     seed = hashlib.sha256(b"milabench-bundle-1").hexdigest()
     first = hashlib.sha256(f"{seed}\n{FILES[0].sha256} 1 a".encode()).hexdigest()
-    assert links(FILES)[0] == first
-    assert links(FILES)[1] == hashlib.sha256(f"{first}\n{FILES[1].sha256} 1 b".encode()).hexdigest()
+    assert chain_links(FILES)[0] == first
+    assert chain_links(FILES)[1] == hashlib.sha256(f"{first}\n{FILES[1].sha256} 1 b".encode()).hexdigest()
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -45,4 +46,4 @@ def test_another_file_is_no_list(content: bytes) -> None:
 
 def test_changed_added_and_removed_are_named() -> None:
     there = {"a": (1, FILES[0].sha256), "b": (1, "other"), "d": (1, "x"), "bundle.json": (9, "y")}
-    assert compared(MANIFEST, there) == ["changed: b", "added: d", "removed: c"]
+    assert compare_files(MANIFEST, there) == ["changed: b", "added: d", "removed: c"]

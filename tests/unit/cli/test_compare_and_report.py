@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from milabench.cli import compare, report
-from milabench.cli.summaries import summary_of
 from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, open_run
+from milabench.workflow.summaries import summary_of
 from tests.recorded_run import Recorded, rates, record
 
 Invoke = Callable[..., Result]

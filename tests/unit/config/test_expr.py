@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.config.expr import check, evaluate, unmet
+from milabench.config.expr import check_expression, evaluate, unmet
 from milabench.errors import ConfigError
+from tests.examples import examples
 
 NAMES: dict[str, Any] = {
     "gpu": {"count": 8, "capacity": "80 GiB"},
@@ -101,9 +102,9 @@ def test_an_unknown_name_is_told_with_its_place_and_the_nearest_one() -> None:
 
 
 def test_checking_looks_at_the_form_alone() -> None:
-    check("nowhere > 1")
+    check_expression("nowhere > 1")
     with pytest.raises(ConfigError):
-        check("nowhere >")
+        check_expression("nowhere >")
 
 
 def test_the_conditions_that_do_not_hold_are_named() -> None:
@@ -135,7 +136,7 @@ TOKENS = [
 ]
 
 
-@settings(derandomize=True, max_examples=600, deadline=None)
+@examples(600)
 @given(
     st.one_of(
         st.lists(st.sampled_from([*TOKENS, "not ", " in ", "len", "max", ",", "9" * 80]), max_size=10).map("".join),

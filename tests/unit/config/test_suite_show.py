@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.config.document import parse_document
 from milabench.config.interpolate import escaped
-from milabench.config.located import Source, plain
 from milabench.config.read import read_suite
 from milabench.config.schema import BENCHMARK, Suite
-from milabench.config.show import complete_benchmark, explain, json_schema, plain_benchmark, to_yaml
+from milabench.config.schema_docs import json_schema
+from milabench.config.show import benchmark_completions, explain, plain_benchmark, to_yaml
+from milabench.config.source_map import SourceLocation, plain
+from milabench.config.yaml_reader import parse_document
 from milabench.errors import ConfigError
+from tests.examples import examples
 
 SUITES = Path(__file__).resolve().parents[2] / "suite"
 
@@ -73,7 +75,7 @@ DATA = st.recursive(
 )
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
+@examples(150)
 @given(argv=ARGUMENTS, env=st.dictionaries(KEYS, WORDS), tags=st.lists(WORDS), data=st.dictionaries(KEYS, DATA))
 def test_any_benchmark_that_is_shown_reads_back_as_the_same_values(
     tmp_path_factory: pytest.TempPathFactory, argv: Any, env: Any, tags: Any, data: Any
@@ -124,12 +126,12 @@ def test_the_resolved_yaml_is_yaml_for_others_too() -> None:
 
 
 def test_a_shown_suite_has_nothing_left_to_warn_about() -> None:
-    assert parse_document(to_yaml(imaginary()), Source("s", "/")).warnings == ()
+    assert parse_document(to_yaml(imaginary()), SourceLocation("s", "/")).warnings == ()
 
 
 def test_a_benchmark_is_complete_as_json() -> None:
     bench = imaginary().benchmarks["chat"]
-    data = json.loads(json.dumps(complete_benchmark(bench)))
+    data = json.loads(json.dumps(benchmark_completions(bench)))
     assert (data["name"], data["max_duration"], data["server"]["ready"]) == ("chat", 600, "8000")
     assert "origin" not in data
 
@@ -245,7 +247,7 @@ def accepts(schema: dict[str, Any], value: Any, root: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("name", ["imaginary.yaml", "two_nodes_of_8.yaml", "multirun.yaml"])
 def test_the_schema_accepts_our_suites(name: str) -> None:
     schema = json_schema()
-    assert accepts(schema, plain(parse_document((SUITES / name).read_text(), Source(name, "/")).root), schema)
+    assert accepts(schema, plain(parse_document((SUITES / name).read_text(), SourceLocation(name, "/")).root), schema)
 
 
 @pytest.mark.parametrize(
@@ -253,4 +255,4 @@ def test_the_schema_accepts_our_suites(name: str) -> None:
 )
 def test_the_schema_refuses_what_the_parser_refuses(text: str) -> None:
     schema = json_schema()
-    assert not accepts(schema, plain(parse_document(text, Source("s", "/")).root), schema)
+    assert not accepts(schema, plain(parse_document(text, SourceLocation("s", "/")).root), schema)

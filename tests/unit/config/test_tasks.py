@@ -9,7 +9,16 @@ import pytest
 
 from milabench.analysis.logs import REDUCTIONS
 from milabench.config.schema import REDUCTIONS as OF_SUITES
-from milabench.config.tasks import METHODS, Task, TaskMetric, as_benchmark, edited, parse_tasks, verbatim, workers_of
+from milabench.config.tasks import (
+    METHODS,
+    ConfiguredTask,
+    TaskMetric,
+    as_benchmark,
+    edited,
+    parse_tasks,
+    verbatim,
+    workers_of,
+)
 from milabench.errors import ConfigError
 
 FILE = r"""
@@ -22,12 +31,12 @@ num_gpus = 8
 """
 
 
-def task(text: str, name: str = "speeds") -> Task:
+def task(text: str, name: str = "speeds") -> ConfiguredTask:
     return parse_tasks(text, "tasks.cfg").task(name)
 
 
-def with_command(command: str, num_gpus: int = 8) -> Task:
-    return Task(name="t", metrics=(), command=command, num_gpus=num_gpus)
+def with_command(command: str, num_gpus: int = 8) -> ConfiguredTask:
+    return ConfiguredTask(name="t", metrics=(), command=command, num_gpus=num_gpus)
 
 
 def problems(text: str, name: str = "speeds") -> list[str]:
@@ -37,7 +46,7 @@ def problems(text: str, name: str = "speeds") -> list[str]:
 
 
 def test_a_section_is_a_task() -> None:
-    assert task(FILE) == Task(
+    assert task(FILE) == ConfiguredTask(
         name="speeds",
         metrics=(
             TaskMetric(name="speed", pattern=r"Speed: (\d+\.\d+|\d+) samples/sec", method="average"),
@@ -167,7 +176,7 @@ def test_every_method_is_a_reduction_of_suites() -> None:
 
 
 def test_workers_divide_totals_and_multiply_aggregates() -> None:
-    made = Task(
+    made = ConfiguredTask(
         name="t",
         metrics=(
             TaskMetric(name="time", pattern="t", method="total"),

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from milabench.display.choose import Display, Silent, choose_display
 from milabench.display.live import ROWS, Live
 from milabench.display.plain import Plain
+from milabench.display.selection import Display, Silent, choose_display
 from milabench.events import wire
 from milabench.events.model import Line
 from milabench.plan.model import Plan, SkippedBench, Step
@@ -166,7 +166,7 @@ def test_a_display_that_is_redrawn_needs_a_terminal_that_can(
 
 
 def test_plain_lines_need_no_rich(root: Path) -> None:
-    program = "import sys; from milabench.display.choose import *; choose_display('auto', sys.stderr)"
+    program = "import sys; from milabench.display.selection import *; choose_display('auto', sys.stderr)"
     check = "print('rich' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", f"{program}; {check}"], capture_output=True, text=True, check=True, cwd=root

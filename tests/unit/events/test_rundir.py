@@ -30,7 +30,7 @@ class Step:
 
 
 def writer(base: Path, name: str = "quick", **manifest: Any) -> rundir.RunWriter:
-    run = rundir.create(base, name, NOON, clock=lambda: 5.0)
+    run = rundir.create_run(base, name, NOON, clock=lambda: 5.0)
     run.write_manifest({"phase": "run", "name": name, "files": {"s0": "digits.D0"}, **manifest})
     return run
 
@@ -40,29 +40,29 @@ def data(step: str, **values: Any) -> Event:
 
 
 def test_a_run_is_a_folder_named_after_the_run_and_the_second(tmp_path: Path) -> None:
-    assert rundir.create(tmp_path, "quick", NOON).path == tmp_path / "runs" / "quick.2026-03-14_12-00-00"
+    assert rundir.create_run(tmp_path, "quick", NOON).path == tmp_path / "runs" / "quick.2026-03-14_12-00-00"
 
 
 def test_a_second_run_of_the_same_second_gets_a_suffix(tmp_path: Path) -> None:
-    names = [rundir.create(tmp_path, "quick", NOON).path.name for _ in range(3)]
+    names = [rundir.create_run(tmp_path, "quick", NOON).path.name for _ in range(3)]
     assert names[1:] == ["quick.2026-03-14_12-00-00_1", "quick.2026-03-14_12-00-00_2"]
 
 
 def test_a_run_name_cannot_leave_the_folder_of_runs(tmp_path: Path) -> None:
-    assert rundir.create(tmp_path, "../a b", NOON).path.parent == tmp_path / "runs"
+    assert rundir.create_run(tmp_path, "../a b", NOON).path.parent == tmp_path / "runs"
 
 
 def test_a_base_that_is_a_file_is_a_record_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordError, match="choose a --base"):
-        rundir.create(tmp_path / "file", "quick", NOON)
+        rundir.create_run(tmp_path / "file", "quick", NOON)
 
 
 @given(st.text(min_size=1))
 def test_a_stem_is_a_plain_file_name_from_which_the_benchmark_is_read_back(bench: str) -> None:
     stem = rundir.stem_of(bench, tag="D3", repeat=2, node=1)
     assert "/" not in stem and stem.isascii()
-    parts = rundir.parts_of(stem)
+    parts = rundir.parse_stem(stem)
     assert (parts.bench, parts.tag, parts.repeat, parts.node) == (bench, "D3", 2, "node1")
 
 
@@ -168,7 +168,7 @@ def test_a_finished_step_can_be_appended_to_again(tmp_path: Path) -> None:
 
 
 def test_more_steps_than_files_may_be_open_are_all_recorded(tmp_path: Path) -> None:
-    run = rundir.create(tmp_path, "wide", NOON)
+    run = rundir.create_run(tmp_path, "wide", NOON)
     for turn in range(2):
         for number in range(300):
             run.append(f"b.{number}", wire.encode(data(f"b.{number}", turn=turn)))
@@ -247,7 +247,7 @@ def test_a_run_of_milabench_1_3_is_read_by_its_file_names(tmp_path: Path) -> Non
 
 def test_the_latest_run_is_the_newest_of_its_phase(tmp_path: Path) -> None:
     for day, phase in ((1, "run"), (2, "run"), (3, "prepare")):
-        run = rundir.create(tmp_path, phase, NOON.replace(day=day))
+        run = rundir.create_run(tmp_path, phase, NOON.replace(day=day))
         run.write_manifest({"phase": phase})
     (tmp_path / "runs" / "notes").mkdir()
     assert rundir.latest_run(tmp_path).name == "run.2026-03-02_12-00-00"

@@ -17,14 +17,14 @@ from milabench.execute.api import (
     Ended,
     Frame,
     Notice,
-    Order,
     Outcome,
     Progress,
     Skipped,
     Started,
+    StepRequest,
     Waiting,
 )
-from milabench.execute.engine import Done, Engine, Settings, name_of
+from milabench.execute.engine import Engine, ExecutionResult, ExecutionSettings, outcome_name
 from milabench.execute.fake import FakeLocks, FakeNode
 from milabench.plan.model import Plan, Step
 
@@ -67,27 +67,27 @@ def carry_out(
     *steps: Step,
     node: FakeNode | None = None,
     records: Records | None = None,
-    settings: Settings | None = None,
+    settings: ExecutionSettings | None = None,
     on: Callable[[Progress, Engine], object] = lambda thing, engine: None,
-) -> tuple[Done, list[Progress]]:
+) -> tuple[ExecutionResult, list[Progress]]:
     """Carries the steps out; `on` sees everything that is told, as it is told."""
     seen: list[Progress] = []
 
-    async def run() -> Done:
+    async def run() -> ExecutionResult:
         def progress(thing: Progress) -> None:
             seen.append(thing)
             on(thing, engine)
 
         plan = Plan(phase="run", steps=steps)
         local = node or FakeNode()
-        engine = Engine(plan, {local.name: local}, records or Records(), progress, settings or Settings())
+        engine = Engine(plan, {local.name: local}, records or Records(), progress, settings or ExecutionSettings())
         return await asyncio.wait_for(engine.carry_out(), 30)
 
     return asyncio.run(run()), seen
 
 
-def outcomes(done: Done) -> dict[str, str]:
-    return {name: name_of(outcome) for name, outcome in done.outcomes.items()}
+def outcomes(done: ExecutionResult) -> dict[str, str]:
+    return {name: outcome_name(outcome) for name, outcome in done.outcomes.items()}
 
 
 def test_every_step_has_an_outcome() -> None:
@@ -119,7 +119,7 @@ def test_the_steps_of_a_group_run_together() -> None:
 
 def test_a_step_after_one_that_did_not_pass_is_skipped_with_the_reason() -> None:
     done, _ = carry_out(step("a", "false"), step("b", after=("a",)), step("c", after=("b",)), step("d", after=("x",)))
-    assert done.outcomes["b"] == Skipped(step="b", reason="a failed (exit: exit code 1 without a word on stderr)")
+    assert done.outcomes["b"] == Skipped(step="b", reason="a failed (exit: exited with code 1; stderr is empty)")
     assert isinstance(done.outcomes["c"], Skipped)
     assert done.outcomes["d"] == Skipped(step="d", reason="x was not run")
 
@@ -153,7 +153,7 @@ def test_the_journal_tells_each_change_of_state() -> None:
 
 def test_records_go_to_the_file_of_their_step_behind_its_preamble() -> None:
     records = Records()
-    settings = Settings(preamble=lambda step: f"config of {step.id}\n".encode())
+    settings = ExecutionSettings(preamble=lambda step: f"config of {step.id}\n".encode())
     carry_out(step("a", "echo", "hello"), records=records, settings=settings)
     first, *_, last = records.files["a"].splitlines()
     assert first == b"config of a"
@@ -249,7 +249,7 @@ def test_a_step_whose_records_are_lost_is_ended_at_once() -> None:
 def test_a_step_whose_first_records_cannot_be_written_is_not_started() -> None:
     full = OSError(errno.ENOSPC, "No space left on device")
     node = FakeNode()
-    settings = Settings(preamble=lambda step: b"config\n")
+    settings = ExecutionSettings(preamble=lambda step: b"config\n")
     done, _ = carry_out(
         step("a"), node=node, settings=settings, records=Records(lambda verb, _: full if verb == "append" else None)
     )
@@ -266,7 +266,7 @@ def locked(wait: bool, on: Callable[[Progress, Engine], object] = lambda thing, 
             locks.holders.clear()
             locks.changed.set()
 
-    settings = Settings(locks={"local": ["cuda-1"]}, wait=wait)
+    settings = ExecutionSettings(locks={"local": ["cuda-1"]}, wait=wait)
     return carry_out(step("a"), node=FakeNode(locks=locks), settings=settings, on=free)
 
 
@@ -315,7 +315,7 @@ class Moody(FakeNode):
         super().__init__()
         self._failures = failures
 
-    async def run(self, order: Order, emit: Emit) -> Outcome:
+    async def run(self, order: StepRequest, emit: Emit) -> Outcome:
         if order.step.argv == ("false",):
             self._failures -= 1
             if self._failures < 0:
@@ -333,7 +333,7 @@ def tries(records: Records) -> list[tuple[object, ...]]:
 def test_what_fails_is_tried_again_with_its_group_and_every_attempt_has_a_file() -> None:
     records = Records()
     steps = (step("a", "false", group="g"), step("b", group="g"), step("c"))
-    done, _ = carry_out(*steps, node=Moody(1), records=records, settings=Settings(max_retries=3))
+    done, _ = carry_out(*steps, node=Moody(1), records=records, settings=ExecutionSettings(max_retries=3))
     assert outcomes(done) == {"a": "passed", "b": "passed", "c": "passed"}
     assert sorted(tries(records)[:2]) == [("a", 1, "failed"), ("b", 1, "passed")]
     assert sorted(tries(records)[2:]) == [("a", 2, "passed"), ("b", 2, "passed"), ("c", 1, "passed")]
@@ -342,7 +342,7 @@ def test_what_fails_is_tried_again_with_its_group_and_every_attempt_has_a_file()
 
 def test_a_step_that_passed_once_has_passed() -> None:
     steps = (step("a", "false", group="g"), step("b", "true", group="g"))
-    done, _ = carry_out(*steps, node=Moody(9), settings=Settings(max_retries=1))
+    done, _ = carry_out(*steps, node=Moody(9), settings=ExecutionSettings(max_retries=1))
     assert outcomes(done) == {"a": "failed", "b": "passed"}
 
 
@@ -352,7 +352,7 @@ def test_an_interrupt_ends_the_trying() -> None:
             engine.interrupt()
 
     records = Records()
-    carry_out(step("a", "false"), records=records, settings=Settings(max_retries=5), on=interrupt)
+    carry_out(step("a", "false"), records=records, settings=ExecutionSettings(max_retries=5), on=interrupt)
     assert tries(records) == [("a", 1, "failed")]
 
 
@@ -360,7 +360,7 @@ def test_a_plan_goes_on_with_what_is_decided_at_its_end_under_the_same_locks() -
     records = Records()
     beyond = [Plan(phase="run", steps=(step("b"), step("c", "false")))]
     node = FakeNode()
-    settings = Settings(more=lambda: beyond.pop() if beyond else None, locks={"local": ["cuda-1"]})
+    settings = ExecutionSettings(more=lambda: beyond.pop() if beyond else None, locks={"local": ["cuda-1"]})
     done, _ = carry_out(step("a"), node=node, records=records, settings=settings)
     assert outcomes(done) == {"a": "passed", "b": "passed", "c": "failed"}
     assert [entry for entry in records.entries if "run" in entry] == records.entries[-1:]
@@ -375,13 +375,13 @@ def test_what_was_interrupted_or_given_up_decides_nothing() -> None:
     def more() -> Plan | None:
         raise AssertionError("asked")
 
-    carry_out(step("a"), settings=Settings(more=more), on=interrupt)
-    carry_out(step("a", "false"), step("b"), settings=Settings(more=more, max_failures=1))
+    carry_out(step("a"), settings=ExecutionSettings(more=more), on=interrupt)
+    carry_out(step("a", "false"), step("b"), settings=ExecutionSettings(more=more, max_failures=1))
 
 
 def test_attempts_are_counted_from_those_that_were_made_before() -> None:
     records = Records()
-    settings = Settings(made={"a": 2}, passed=frozenset(("b",)))
+    settings = ExecutionSettings(made={"a": 2}, passed=frozenset(("b",)))
     done, _ = carry_out(step("a", after=("b",)), records=records, settings=settings)
     assert tries(records) == [("a", 3, "passed")]
     assert outcomes(done) == {"a": "passed"}
@@ -389,20 +389,20 @@ def test_attempts_are_counted_from_those_that_were_made_before() -> None:
 
 def test_after_so_many_failures_the_rest_is_cancelled_with_the_reason() -> None:
     steps = [step(name, "false") for name in "abcd"]
-    done, _ = carry_out(*steps, settings=Settings(max_failures=2))
+    done, _ = carry_out(*steps, settings=ExecutionSettings(max_failures=2))
     assert outcomes(done) == {"a": "failed", "b": "failed", "c": "cancelled", "d": "cancelled"}
     assert done.outcomes["d"] == Cancelled(step="d", detail="not started after 2 failures")
     assert not done.interrupted
 
 
-def on_nodes(*steps: Step, limit_s: float = 60.0) -> tuple[Done, dict[str, FakeNode], Records]:
+def on_nodes(*steps: Step, limit_s: float = 60.0) -> tuple[ExecutionResult, dict[str, FakeNode], Records]:
     """Steps of one group that wait for each other, carried out on the two nodes n0 and n1."""
     nodes, records = {name: FakeNode(name) for name in ("n0", "n1")}, Records()
     measure = {"measure": {"barrier": True, "barrier_timeout_s": limit_s}}
 
-    async def run() -> Done:
+    async def run() -> ExecutionResult:
         plan = Plan(phase="run", steps=tuple(replace(each, group="g", config=measure) for each in steps))
-        engine = Engine(plan, nodes, records, lambda thing: None, Settings())
+        engine = Engine(plan, nodes, records, lambda thing: None, ExecutionSettings())
         return await asyncio.wait_for(engine.carry_out(), 30)
 
     return asyncio.run(run()), nodes, records

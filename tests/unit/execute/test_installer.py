@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from milabench.execute.installer import Pip, Uv, meaning, pulls_cuda
+from milabench.execute.installer import Pip, Uv, explain_failure, pulls_cuda
 from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import VenvSpec
 
@@ -127,4 +127,4 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
     ],
 )
 def test_complaints_become_one_line(output: str, line: str) -> None:
-    assert meaning(output) == line
+    assert explain_failure(output) == line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from milabench.facts.compare import NodeFinding, compare
+from milabench.facts.compare import NodeFinding, compare_nodes
 from milabench.facts.model import Device, Node
 
 ROOM = {"free_mib": 100 * 1024, "total_mib": 200 * 1024}
@@ -21,7 +21,7 @@ def device(**details: Any) -> Device:
 
 
 def worth_knowing(*nodes: Node) -> list[tuple[str, str, str]]:
-    return [(each.node, each.what, each.state) for each in compare(nodes, base="/base") if each.state != "ok"]
+    return [(each.node, each.what, each.state) for each in compare_nodes(nodes, base="/base") if each.state != "ok"]
 
 
 def test_equal_machines_are_nothing_to_speak_of() -> None:
@@ -29,7 +29,7 @@ def test_equal_machines_are_nothing_to_speak_of() -> None:
 
 
 def test_what_differs_between_machines_is_noted_between_them() -> None:
-    found = compare([node("a"), node("b", kernel="6.2", memory_mib=500)], base="/base")
+    found = compare_nodes([node("a"), node("b", kernel="6.2", memory_mib=500)], base="/base")
     assert [each for each in found if not each.node] == [
         NodeFinding(node="", what="kernel", state="note", says="differs: a 6.1, b 6.2"),
         NodeFinding(node="", what="memory", state="note", says="differs: a 1 GiB, b 0 GiB"),
@@ -40,7 +40,9 @@ def test_a_clock_that_is_far_off_is_in_the_way_and_one_that_is_a_little_off_is_n
     found = worth_knowing(node("a", details={"behind_s": 100.0}), node("b", details={"behind_s": -3.0}))
     assert found == [("a", "clock", "bad"), ("b", "clock", "note")]
     (says,) = [
-        each.says for each in compare([node("b", details={"behind_s": -3.0})], base="/base") if each.what == "clock"
+        each.says
+        for each in compare_nodes([node("b", details={"behind_s": -3.0})], base="/base")
+        if each.what == "clock"
     ]
     assert says == "its clock is 3.0 s ahead; set both by NTP"
 
@@ -54,7 +56,7 @@ def test_little_room_is_noted_and_none_is_in_the_way() -> None:
 def test_somebody_elses_process_on_a_device_is_in_the_way() -> None:
     busy = node("a", devices=(device(processes=[{"pid": 7, "memory_mib": 10}]),))
     assert worth_knowing(busy) == [("a", "processes", "bad")]
-    (found,) = [each for each in compare([busy], base="/base") if each.what == "processes"]
+    (found,) = [each for each in compare_nodes([busy], base="/base") if each.what == "processes"]
     assert str(found) == "a: processes: somebody computes on its devices: pid 7 on device 0"
 
 

@@ -10,7 +10,7 @@ from milabench.config.read import read_suite
 from milabench.config.schema import Suite
 from milabench.errors import ConfigError
 from milabench.facts.model import Arch, Device
-from milabench.plan.container import Container, container_of, inside, outermost
+from milabench.plan.container import Container, container_of, containerize, outermost
 from milabench.plan.model import Step
 
 DEVICES = tuple(Device(index=index, uuid=f"GPU-{index}", name="X9", arch="cuda", memory_mib=1000) for index in (2, 3))
@@ -45,7 +45,7 @@ def chosen(tmp_path: Path, bench: str, system: str) -> Container | None:
 
 
 def in_engine(engine: str, arch: Arch = "cuda", args: tuple[str, ...] = (), mounts: tuple[str, ...] = ()) -> Step:
-    return inside(
+    return containerize(
         STEP, Container(engine=engine, image="r/i:1", args=args, mounts=mounts), arch, DEVICES, FOLDERS, CACHE
     )
 
@@ -127,7 +127,7 @@ def test_apptainer_runs_as_a_child_and_inherits_its_environment() -> None:
 
 @pytest.mark.parametrize("image", ["/images/i.sif", "i.sif", "./i"])
 def test_apptainer_takes_files_as_they_are(image: str) -> None:
-    step = inside(STEP, Container(engine="apptainer", image=image), "cpu", DEVICES, (), CACHE)
+    step = containerize(STEP, Container(engine="apptainer", image=image), "cpu", DEVICES, (), CACHE)
     assert image in step.argv
 
 

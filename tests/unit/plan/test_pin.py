@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from milabench.plan.pin import PinInput, PinSpec, lock_text, pin_command, pin_specs
-from milabench.plan.requirements import parse
+from milabench.plan.requirements import parse_requirements
 
 A = PinInput(bench="a", requirements="a/requirements.in", lock="a/requirements.{variant}.txt")
 B = PinInput(bench="b", requirements="b/requirements.in", lock="b/requirements.{variant}.txt")
@@ -53,7 +53,7 @@ def test_every_file_of_the_pinned_version_is_accepted_and_no_other() -> None:
         ]
     }
     text = lock_text("numpy==2.4.6 \\\n    --hash=sha256:11\n", spec(), files)
-    assert parse(text).pins[0].hashes == ("sha256:11", "sha256:22", "sha256:33")
+    assert parse_requirements(text).pins[0].hashes == ("sha256:11", "sha256:22", "sha256:33")
 
 
 def test_a_cpu_lock_never_accepts_the_cuda_build_of_torch() -> None:
@@ -75,6 +75,8 @@ def test_a_lock_for_an_index_that_could_not_be_asked_says_so_and_leaves_torchs_o
     compiled = "".join(
         f"{name} --hash=sha256:11\n" for name in ("numpy==2", "nvidia-cublas==13", "torch==2.13.0", "triton==3")
     )
-    lock = parse(lock_text(compiled, spec("rocm", "rocm7.2"), {}, unverified="the index could not be reached"))
+    lock = parse_requirements(
+        lock_text(compiled, spec("rocm", "rocm7.2"), {}, unverified="the index could not be reached")
+    )
     assert [pin.line for pin in lock.pins] == ["numpy==2", "torch==2.13.0+rocm7.2"]
     assert (lock.is_hashed, lock.header["unverified"]) == (False, "the index could not be reached")

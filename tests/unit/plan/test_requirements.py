@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.plan.requirements import Lock, Pin, broken_constraints, disagreements, lacking, merge, parse, render
+from milabench.plan.requirements import (
+    Lock,
+    Pin,
+    broken_constraints,
+    disagreements,
+    lacking,
+    merge_locks,
+    parse_requirements,
+    render_requirements,
+)
 
 LOCK = """\
 # python: 3.11
@@ -26,26 +35,26 @@ def pin(name: str, version: str, *hashes: str, marker: str = "") -> Pin:
 
 def test_a_lock_is_read_with_its_header_hashes_and_markers() -> None:
     torch = pin("torch", "2.13.0+cpu", "sha256:cc", marker='sys_platform == "linux"')
-    assert parse(LOCK) == Lock(
+    assert parse_requirements(LOCK) == Lock(
         pins=(pin("numpy", "2.4.6", "sha256:aa", "sha256:bb"), torch), header={"python": "3.11", "variant": "cpu"}
     )
 
 
 def test_a_lock_is_hashed_only_when_every_pin_is() -> None:
-    assert parse(LOCK).is_hashed
-    assert not parse(LOCK + "click==8.1.7\n").is_hashed
-    assert not parse("").is_hashed
+    assert parse_requirements(LOCK).is_hashed
+    assert not parse_requirements(LOCK + "click==8.1.7\n").is_hashed
+    assert not parse_requirements("").is_hashed
 
 
 def test_a_range_is_a_requirement_without_a_version() -> None:
-    assert parse("numpy>=1.26,<3\nx==1.*\n").pins == (
+    assert parse_requirements("numpy>=1.26,<3\nx==1.*\n").pins == (
         Pin(line="numpy>=1.26,<3", name="numpy"),
         Pin(line="x==1.*", name="x"),
     )
 
 
 def test_options_and_addresses_are_kept() -> None:
-    lock = parse("--find-links wheels\nhttps://example.org/a-1.whl#sha256=12\n")
+    lock = parse_requirements("--find-links wheels\nhttps://example.org/a-1.whl#sha256=12\n")
     assert lock.options == ("--find-links wheels",)
     assert lock.pins == (Pin(line="https://example.org/a-1.whl#sha256=12", name=""),)
 
@@ -62,27 +71,44 @@ PINS = st.builds(
 @given(st.lists(PINS, max_size=6), st.sampled_from(["3.11", "3.12"]))
 def test_what_is_written_is_read_back(pins: list[Pin], python: str) -> None:
     lock = Lock(pins=tuple(pins), header={"python": python})
-    assert parse(render(lock)) == lock
+    assert parse_requirements(render_requirements(lock)) == lock
 
 
 def test_merging_unites_the_hashes_of_equal_pins() -> None:
-    merged = merge([parse("a==1 --hash=sha256:11\n"), parse("a==1 --hash=sha256:22\nb==2 --hash=sha256:33\n")])
+    merged = merge_locks(
+        [
+            parse_requirements("a==1 --hash=sha256:11\n"),
+            parse_requirements("a==1 --hash=sha256:22\nb==2 --hash=sha256:33\n"),
+        ]
+    )
     assert merged.pins == (pin("a", "1", "sha256:11", "sha256:22"), pin("b", "2", "sha256:33"))
 
 
 def test_two_versions_of_one_package_disagree_unless_their_markers_differ() -> None:
-    assert list(disagreements(parse("a==1\nb==1\n"), parse("a==2\nb==1\n"))) == [(pin("a", "1"), pin("a", "2"))]
-    assert list(disagreements(parse("a==1 ; os_name == 'nt'\n"), parse("a==2 ; os_name == 'posix'\n"))) == []
+    assert list(disagreements(parse_requirements("a==1\nb==1\n"), parse_requirements("a==2\nb==1\n"))) == [
+        (pin("a", "1"), pin("a", "2"))
+    ]
+    assert (
+        list(
+            disagreements(
+                parse_requirements("a==1 ; os_name == 'nt'\n"), parse_requirements("a==2 ; os_name == 'posix'\n")
+            )
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
     ("constraint", "is_broken"), [("torch==2.13.0", False), ("torch<2.13", True), ("numpy<1", False)]
 )
 def test_a_constraint_without_local_version_allows_any_build(constraint: str, is_broken: bool) -> None:
-    assert bool(list(broken_constraints(parse("torch==2.13.0+cpu\n"), parse(constraint)))) is is_broken
+    assert (
+        bool(list(broken_constraints(parse_requirements("torch==2.13.0+cpu\n"), parse_requirements(constraint))))
+        is is_broken
+    )
 
 
 def test_what_an_environment_lacks_is_named_with_what_it_has() -> None:
-    lock = parse("a==1\nb==2\nc>=3\nd==1 ; sys_platform == 'win32'\nE_f==1\n")
+    lock = parse_requirements("a==1\nb==2\nc>=3\nd==1 ; sys_platform == 'win32'\nE_f==1\n")
     found = lacking(lock, {"a": "1", "c": "2.9", "e-f": "1"}, {"sys_platform": "linux"})
     assert [(each.line, version) for each, version in found] == [("b==2", None), ("c>=3", "2.9")]

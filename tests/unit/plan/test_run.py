@@ -13,10 +13,10 @@ from milabench.bench.api import Benchmark, Git
 from milabench.config.read import read_suite
 from milabench.errors import ConfigError
 from milabench.facts.model import Arch, Device, Node, SystemFacts
-from milabench.plan.circumstances import COMMAND, Circumstances, Ready
+from milabench.plan.context import COMMAND, PlanContext, ResolvedBenchmark
 from milabench.plan.dirs import dirs_under
 from milabench.plan.model import Plan
-from milabench.plan.names import sizing_notes
+from milabench.plan.placeholders import sizing_notes
 from milabench.plan.profile import PROFILES
 from milabench.plan.run import plan_run, preparation_of
 from milabench.plan.show import plan_text
@@ -42,16 +42,18 @@ class World:
         path = tmp_path / "suite.yaml"
         path.write_text(suite)
         self.suite = read_suite([path])
-        self.where = Circumstances(
+        self.where = PlanContext(
             facts=SystemFacts(arch=arch, nodes=nodes or (node(),)),
             system=self.suite.system,
             dirs=dirs_under("/base", self.suite.system.dirs),
             **{"profile": PROFILES["quick"], "run_name": "r", **circumstances},
         )
 
-    def ready(self, declared: Benchmark | None = PROGRAM) -> tuple[Ready, ...]:
+    def ready(self, declared: Benchmark | None = PROGRAM) -> tuple[ResolvedBenchmark, ...]:
         return tuple(
-            Ready(config=bench, folder="/suite/b", declared=COMMAND if bench.definition is None else declared)
+            ResolvedBenchmark(
+                config=bench, folder="/suite/b", declared=COMMAND if bench.definition is None else declared
+            )
             for bench in self.suite.benchmarks.values()
         )
 

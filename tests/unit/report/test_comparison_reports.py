@@ -15,7 +15,7 @@ import pytest
 from milabench.analysis.compare import Comparison, System, compare
 from milabench.analysis.jobmix import costs_of
 from milabench.analysis.summary import summarise
-from milabench.analysis.why import Difference, differences
+from milabench.analysis.system_diff import Difference, system_differences
 from milabench.report import csv as csv_report
 from milabench.report import json as json_report
 from milabench.report import junit, text
@@ -55,7 +55,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, tuple[D
             system(Path("base"), "new", 1.5, fails=True, batch=128),
         ]
         comparison = compare(systems)
-        return comparison, differences(systems, comparison)
+        return comparison, system_differences(systems, comparison)
 
 
 @pytest.mark.parametrize("form", list(ENDINGS))

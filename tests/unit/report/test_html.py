@@ -15,12 +15,12 @@ import pytest
 from milabench.analysis.compare import System, compare
 from milabench.analysis.measure import Throughput
 from milabench.analysis.score import score
-from milabench.analysis.summary import BenchSummary, Process, Summary, summarise
+from milabench.analysis.summary import BenchSummary, ReplicateResult, Summary, summarise
+from milabench.analysis.system_diff import system_differences
 from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace, traces
-from milabench.analysis.why import differences
 from milabench.events.rundir import Run
 from milabench.report import html
-from milabench.report.html.details import chosen, fineness
+from milabench.report.html.details import fineness, selected_steps
 from milabench.report.html.markup import Markup, el
 from tests.drawn_runs import HOSTILE, NAMES, system
 from tests.recorded_run import Recorded, data, rates, record
@@ -90,7 +90,7 @@ def parsed(page: str) -> Node:
 def compared(runs: Sequence[Run]) -> str:
     systems = [System(name=str(run.manifest["name"]), summary=summarise(run), manifest=run.manifest) for run in runs]
     comparison = compare(systems)
-    return html.render_comparison(comparison, differences(systems, comparison), [traces(run) for run in runs])
+    return html.render_comparison(comparison, system_differences(systems, comparison), [traces(run) for run in runs])
 
 
 def reported(run: Run) -> str:
@@ -219,7 +219,7 @@ def test_one_launch_is_said_to_say_nothing_of_spread(tmp_path: Path) -> None:
     assert "Not shown: every benchmark ran as one process" in page.text
     assert "no accelerator was sampled" in page.text.lower()
     assert "its records have no times" in page.text.lower()
-    assert "CUT OFF" in page.text and "cut off, or is still going" in page.text
+    assert "CUT OFF" in page.text and "incomplete or still running" in page.text
     assert "Overlap is not shown" in page.text and "Peak memory is not shown" in page.text
 
 
@@ -287,7 +287,9 @@ def large(benches: int, devices: int, repeats: int) -> tuple[Summary, tuple[Trac
                 read = DeviceTrace(key=str(device), curves=curves, samples=36000, told=36000)
                 traced.append(Trace(step=step, bench=name, begin=0.0, ranks=(rank,), devices=(read,), host={}))
                 rate = Throughput(value=1000.0 + device + repeat, units="items/s", observations=1_000_000)
-                processes.append(Process(steps=(step,), place=f"local/D{device}", repeat=repeat, throughput=rate))
+                processes.append(
+                    ReplicateResult(steps=(step,), place=f"local/D{device}", repeat=repeat, throughput=rate)
+                )
         steps = dict.fromkeys(("planned", "passed"), devices * repeats)
         counts = {**dict.fromkeys(("failed", "skipped", "missing", "cancelled"), 0), **steps}
         found.append(
@@ -297,6 +299,7 @@ def large(benches: int, devices: int, repeats: int) -> tuple[Summary, tuple[Trac
     return Summary(run="large", verdict="passed", benchmarks=tuple(found), score=score([])), tuple(traced)
 
 
+@pytest.mark.slow
 def test_fifty_benchmarks_on_eight_devices_fit_in_two_megabytes() -> None:
     summary, traced = large(benches=50, devices=8, repeats=3)
     page = html.render([summary], [traced])
@@ -304,6 +307,7 @@ def test_fifty_benchmarks_on_eight_devices_fit_in_two_megabytes() -> None:
     assert "of 24 steps are drawn" in page
 
 
+@pytest.mark.slow
 def test_a_hundred_systems_have_their_indices_and_the_worst_ratios() -> None:
     summary, _ = large(benches=50, devices=1, repeats=3)
     systems = [System(name=f"node-{place}", summary=summary) for place in range(100)]
@@ -312,6 +316,7 @@ def test_a_hundred_systems_have_their_indices_and_the_worst_ratios() -> None:
     assert "2000 of 4950 ratios fit in the page" in page and "these are 100. Compare fewer" in page
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_said_to_be_left_out() -> None:
     _, traced = large(benches=2000, devices=1, repeats=1)
     assert fineness([traced]).steps == 0
@@ -325,7 +330,7 @@ def test_a_throttled_step_is_among_those_that_are_drawn() -> None:
     (device,) = hot.devices
     changed = DeviceTrace(key=device.key, curves=device.curves, samples=10, told=10, held_back=3)
     hot = Trace(step=hot.step, bench=hot.bench, ranks=hot.ranks, devices=(changed,), host={})
-    assert hot in chosen([*traced[:13], hot, *traced[14:]], 1)
+    assert hot in selected_steps([*traced[:13], hot, *traced[14:]], 1)
 
 
 # ---------------------------------------------------------------------------------------------------------------- markup

@@ -9,7 +9,7 @@ from typing import Any
 from benchmate.ops.errors import OpsError
 from benchmate.ops.json_types import JsonMapping
 from benchmate.ops.macros import has_macros
-from benchmate.ops.registry import did_you_mean
+from benchmate.ops.registry import spelling_hint
 
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 FLOATS = ("float16", "float32", "float64", "bfloat16", *_FLOAT8)
@@ -72,7 +72,7 @@ def _check_argument(spec: object, where: str) -> None:
         raise OpsError(f"{where}: expected an object with 'type', got {json_kind(spec)}")
     kind = spec.get("type")
     if kind not in TYPES:
-        hint = did_you_mean(str(kind), TYPES) or f"; there are {', '.join(TYPES)}"
+        hint = spelling_hint(str(kind), TYPES) or f"; there are {', '.join(TYPES)}"
         raise OpsError(f"{where}.type: unknown type {kind!r}{hint}")
     for macro in ("__range__", "__list__"):
         for attribute in spec.get(macro) or ():
@@ -152,7 +152,7 @@ def _check_copy(rule: object, where: str) -> None:
 
 def _check_dtype(name: object, where: str) -> None:
     if not isinstance(name, str) or name not in DTYPES:
-        hint = did_you_mean(str(name), DTYPES) or f"; there are {', '.join(DTYPES)}"
+        hint = spelling_hint(str(name), DTYPES) or f"; there are {', '.join(DTYPES)}"
         raise OpsError(f"{where}: unknown dtype {name!r}{hint}")
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from benchmate.ops.errors import OperatorFailed, OpsError
 from benchmate.ops.interface import Passes
 from benchmate.ops.operators import CallableOp
-from benchmate.ops.registry import did_you_mean
+from benchmate.ops.registry import spelling_hint
 from benchmate.ops.torch_types import Arguments, Keywords
 
 
@@ -66,7 +66,7 @@ class AtenOp(CallableOp):
         namespace, _, short = self.name.partition("::")
         packet = getattr(getattr(torch.ops, namespace), short, None) if short else None
         if packet is None:
-            hint = did_you_mean(short, dir(getattr(torch.ops, namespace)))
+            hint = spelling_hint(short, dir(getattr(torch.ops, namespace)))
             raise OpsError(f"unknown operator '{name}': torch {torch.__version__} has none of that name{hint}")
         if overload and overload not in packet.overloads():
             raise OpsError(f"unknown overload '{name}'; there are {', '.join(packet.overloads())}")

@@ -20,11 +20,11 @@ from benchmate.ops.interface import OperatorInterface
 from benchmate.ops.memory_copies import CopyOp
 from benchmate.ops.operators import BuildableOp, CallableOp, OptimizerOp, UnaryOp
 from benchmate.ops.registry import (
-    did_you_mean,
     op_map,
     register_config_iterator,
     register_data_generator,
     register_operator,
+    spelling_hint,
 )
 
 UNARY = ("torch.add_", "torch.clamp_")
@@ -91,10 +91,10 @@ def _of_torch(name: str) -> OperatorInterface:
         if target is None:
             if parent is torch and len(attributes) == 1 and callable(getattr(torch.Tensor, attribute, None)):
                 return UnaryOp(attribute)
-            hint = did_you_mean(attribute, dir(parent))
+            hint = spelling_hint(attribute, dir(parent))
             break
     if target is None or not callable(target):
-        hint = hint or did_you_mean(name, op_map) or "; --list-ops names those that are registered"
+        hint = hint or spelling_hint(name, op_map) or "; --list-ops names those that are registered"
         raise OpsError(f"unknown operator '{name}'{hint}")
     if inspect.isclass(target) and issubclass(target, torch.nn.Module):
         return BuildableOp(target)

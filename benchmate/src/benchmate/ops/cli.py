@@ -218,7 +218,7 @@ def _check_names(specs: tuple[OperatorSpec, ...]) -> None:
     """Raise OpsError for a name that can be no operator's, before torch is imported."""
     for spec in specs:
         if not is_plausible(spec.name):
-            hint = registry.did_you_mean(spec.name, registry.op_map) or "; --list-ops names those that are registered"
+            hint = registry.spelling_hint(spec.name, registry.op_map) or "; --list-ops names those that are registered"
             raise OpsError(f"unknown operator '{spec.name}'{hint}")
 
 

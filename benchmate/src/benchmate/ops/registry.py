@@ -80,7 +80,7 @@ def import_entry_points() -> list[str]:
     return failures
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def spelling_hint(name: str, known: Iterable[str]) -> str:
     """Return a hint after a wrong name; empty when no known name is close."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
@@ -94,6 +94,6 @@ def _add(table: dict[str, T], kind: str, name: str, value: T) -> None:
 
 def _find(table: Mapping[str, T], kind: str, name: str, where: str) -> T:
     if name not in table:
-        hint = did_you_mean(name, table) or f"; there are {', '.join(sorted(table))}"
+        hint = spelling_hint(name, table) or f"; there are {', '.join(sorted(table))}"
         raise OpsError(f"{where}: unknown {kind} '{name}'{hint}")
     return table[name]

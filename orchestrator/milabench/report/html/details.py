@@ -10,9 +10,9 @@ from milabench.analysis.summary import BenchSummary
 from milabench.analysis.traces import QUANTILES, Trace
 from milabench.report import model
 from milabench.report.html.markup import Child, Markup, el
-from milabench.report.html.plots import SERIES, Dots, Line, distribution, dots, figure
-from milabench.report.html.strips import course, curves_of, remarks
-from milabench.report.html.tables import Cell, Row, table
+from milabench.report.html.plots import SERIES, DistributionLine, Dots, distribution, dots, figure
+from milabench.report.html.strips import curves_of, step_timeline, timeline_notes
+from milabench.report.html.tables import Cell, TableRow, html_table
 
 # Steps of a benchmark that are drawn, and buckets of a curve, the finest first.
 _FINENESS = ((6, 200), (4, 140), (3, 90), (2, 60), (1, 40), (1, 24))
@@ -44,14 +44,14 @@ def fineness(traced: Iterable[Sequence[Trace]]) -> Fineness:
 
 def by_bench(traced: Sequence[Trace]) -> dict[str, list[Trace]]:
     """The traces of each benchmark that measured anything, in the order of their steps."""
-    found: dict[str, list[Trace]] = {}
+    traces_by_bench: dict[str, list[Trace]] = {}
     for one in traced:
         if one.ranks or one.devices or one.host:
-            found.setdefault(one.bench, []).append(one)
-    return found
+            traces_by_bench.setdefault(one.bench, []).append(one)
+    return traces_by_bench
 
 
-def chosen(traced: Sequence[Trace], most: int) -> list[Trace]:
+def selected_steps(traced: Sequence[Trace], most: int) -> list[Trace]:
     """At most so many of a benchmark's steps: where a device was throttled, the slowest, the fastest, some between; in order."""
     if len(traced) <= most:
         return list(traced)
@@ -71,9 +71,9 @@ def middle_rate(trace: Trace) -> float:
     return known[0][len(known[0]) // 2] if known else 0.0
 
 
-def courses(traced: Sequence[Trace], how: Fineness, name: str = "") -> list[Markup]:
+def step_timelines(traced: Sequence[Trace], how: Fineness, name: str = "") -> list[Markup]:
     """A drawing for each chosen step, with what has to be said of it; `name` is the system's where there are several."""
-    drawn = chosen(traced, how.steps)
+    drawn = selected_steps(traced, how.steps)
     if not drawn:
         what = (
             "left out: the page would be larger than 2 MB; report fewer runs at once"
@@ -81,28 +81,30 @@ def courses(traced: Sequence[Trace], how: Fineness, name: str = "") -> list[Mark
             else "nothing was recorded"
         )
         return [el("p", f"{name + ': ' if name else ''}the course of its steps is not shown: {what}.", class_="note")]
-    found = [
+    children = [
         figure(
             ["Course of ", el("code", one.step), f" on {name}" if name else None],
-            course(one, how.buckets),
-            ". ".join(_capital(told) for told in remarks(one)) + ".",
+            step_timeline(one, how.buckets),
+            ". ".join(_capital(text) for text in timeline_notes(one)) + ".",
         )
         for one in drawn
     ]
     if len(drawn) < len(traced):
-        told = f"{len(drawn)} of {len(traced)} steps are drawn: throttled ones, the fastest, the slowest, some between."
-        found.append(el("p", told, class_="note"))
-    return found
+        text = f"{len(drawn)} of {len(traced)} steps are drawn: throttled ones, the fastest, the slowest, some between."
+        children.append(el("p", text, class_="note"))
+    return children
 
 
-def _capital(told: str) -> str:
-    return told[:1].upper() + told[1:]
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
-def rates_of(named: Sequence[tuple[str, str, Trace]], bench: str) -> Markup:
+def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> Markup:
     """The distribution of the rates of some steps: (name, one of SERIES, trace)."""
     lines = [
-        Line(label=name + (f" rank {rank.rank}" if len(trace.ranks) > 1 else ""), values=rank.quantiles, mark=mark)
+        DistributionLine(
+            label=name + (f" rank {rank.rank}" if len(trace.ranks) > 1 else ""), values=rank.quantiles, mark=mark
+        )
         for name, mark, trace in named
         for rank in trace.ranks[:_RANKS]
         if rank.quantiles
@@ -125,9 +127,9 @@ def rates_of(named: Sequence[tuple[str, str, Trace]], bench: str) -> Markup:
 
 def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
     """The rates at each place (device, job), launch by launch."""
-    found: dict[str, list[float]] = {}
+    rates: dict[str, list[float]] = {}
     for one in bench.processes:
-        found.setdefault(one.place, []).append(one.throughput.value)
+        rates.setdefault(one.place, []).append(one.throughput.value)
     suffix = f" on {name}" if name else ""
     return [
         Dots(
@@ -135,9 +137,9 @@ def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
             values=tuple(values),
             centre=mean(values),
             mark=mark,
-            note=f"{len(values)} launch{'es' * (len(values) != 1)}, mean {model.number(mean(values))}",
+            note=f"{len(values)} launch{'es' * (len(values) != 1)}, mean {model.format_number(mean(values))}",
         )
-        for place, values in sorted(found.items())
+        for place, values in sorted(rates.items())
     ]
 
 
@@ -146,17 +148,17 @@ def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) 
     rows = [row for name, mark, bench in benches for row in places(bench, mark, name)]
     if sum(len(row.values) for row in rows) < 2:
         return el("p", "One process only: nothing is known of how launches or devices differ.", class_="note")
-    told = []
+    notes = []
     for name, _, bench in benches:
         parts = [
             f"{what} {100 * value:.2f} %"
             for what, value in (("between devices", bench.spread_devices), ("between launches", bench.spread_processes))
             if value is not None
         ]
-        told += [f"{name + ': ' if name else ''}{', '.join(parts)}"] if parts else []
+        notes += [f"{name + ': ' if name else ''}{', '.join(parts)}"] if parts else []
     if len(rows) > _MOST_PLACES:
-        told.append(f"the first {_MOST_PLACES} of {len(rows)} places are drawn")
-    note = "Standard deviation " + "; ".join(told) if told else None
+        notes.append(f"the first {_MOST_PLACES} of {len(rows)} places are drawn")
+    note = "Standard deviation " + "; ".join(notes) if notes else None
     return figure(
         "Each device or job, launch by launch (bar: its mean)",
         dots("rate at each place", rows[:_MOST_PLACES], units=units),
@@ -179,19 +181,22 @@ def process_table(bench: BenchSummary) -> Markup | None:
             one.steps[0] + (f" and {len(one.steps) - 1} more" if len(one.steps) > 1 else ""),
             one.place or "job",
             one.repeat,
-            model.number(rate.value),
+            model.format_number(rate.value),
             rate.observations,
             model.percent(rate.spread_within),
-            model.number(1000 * latency["p50"]) if "p50" in latency else "",
-            model.number(1000 * latency["p99"]) if "p99" in latency else "",
+            model.format_number(1000 * latency["p50"]) if "p50" in latency else "",
+            model.format_number(1000 * latency["p99"]) if "p99" in latency else "",
             "" if drift is None else f"{100 * drift:.2f}",
             rate.basis,
             ", ".join(rate.doubts),
         )
-        rows.append(Row(cells=tuple(Cell(shown=cell) for cell in cells)))
-    return table(f"processes of {bench.bench}", headings, is_text, rows, can_filter=len(rows) > 8)
+        rows.append(TableRow(cells=tuple(Cell(shown=cell) for cell in cells)))
+    return html_table(f"processes of {bench.bench}", headings, is_text, rows, can_filter=len(rows) > 8)
 
 
 def steps_named(traced: Sequence[Trace], how: Fineness) -> list[tuple[str, str, Trace]]:
     """The chosen steps as (name, one of SERIES, trace)."""
-    return [(one.step, SERIES[place % len(SERIES)], one) for place, one in enumerate(chosen(traced, max(1, how.steps)))]
+    return [
+        (one.step, SERIES[place % len(SERIES)], one)
+        for place, one in enumerate(selected_steps(traced, max(1, how.steps)))
+    ]

@@ -20,7 +20,7 @@ class Markup(str):
     __slots__ = ()
 
 
-def text(value: object) -> Markup:
+def escaped_text(value: object) -> Markup:
     """Anything as escaped text; characters that a page cannot hold become the replacement character."""
     if isinstance(value, Markup):
         return value
@@ -34,15 +34,15 @@ def joined(children: Iterable[Child]) -> Markup:
 
 def el(tag: str, /, *children: Child, **attributes: object) -> Markup:
     """An element. `class_` is `class`, `aria_label` is `aria-label`; an attribute that is None or False is left out."""
-    told = "".join(
+    content = "".join(
         _attribute(name, value) for name, value in attributes.items() if value is not None and value is not False
     )
     if tag in _EMPTY:
-        return Markup(f"<{tag}{told}>")
+        return Markup(f"<{tag}{content}>")
     inner = joined(children)
     if not inner and tag in _SHAPES:
-        return Markup(f"<{tag}{told}/>")
-    return Markup(f"<{tag}{told}>{inner}</{tag}>")
+        return Markup(f"<{tag}{content}/>")
+    return Markup(f"<{tag}{content}>{inner}</{tag}>")
 
 
 def _flat(children: Iterable[Child]) -> Iterable[str]:
@@ -50,11 +50,11 @@ def _flat(children: Iterable[Child]) -> Iterable[str]:
         if child is None or child is False:
             continue
         if isinstance(child, str) or not isinstance(child, Iterable):
-            yield text(child)
+            yield escaped_text(child)
         else:
             yield from _flat(child)
 
 
 def _attribute(name: str, value: object) -> str:
     name = name.rstrip("_").replace("_", "-")
-    return f" {name}" if value is True else f' {name}="{text(str(value))}"'
+    return f" {name}" if value is True else f' {name}="{escaped_text(str(value))}"'

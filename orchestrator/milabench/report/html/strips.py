@@ -41,7 +41,7 @@ def curves_of(trace: Trace) -> int:
     return len(_ranks(trace)) + sum(len(device.curves) for device in _devices(trace)) + len(trace.host)
 
 
-def course(trace: Trace, buckets: int) -> Markup:
+def step_timeline(trace: Trace, buckets: int) -> Markup:
     """The drawing of one step, every curve in at most so many buckets."""
     is_timed = all(one.rate.is_timed for one in trace.ranks)
     panels = [panel for panel in _panels(trace, buckets) if is_timed or panel.name == "rate"]
@@ -60,37 +60,37 @@ def course(trace: Trace, buckets: int) -> Markup:
     return svg(f"course of {trace.step}", "; ".join(_told(trace)), _WIDTH, bottom + 24, *drawn)
 
 
-def remarks(trace: Trace) -> list[str]:
+def timeline_notes(trace: Trace) -> list[str]:
     """What has to be said beside the drawing: throttling, and what is not there."""
-    told = []
+    notes = []
     for device in trace.devices:
         name = f"device {device.key}"
         if device.lost:
-            told.append(f"{name} was lost: {device.lost}")
+            notes.append(f"{name} was lost: {device.lost}")
         if not device.told:
-            told.append(f"{name}: no sample says whether it was throttled")
+            notes.append(f"{name}: no sample says whether it was throttled")
             continue
         if device.held_back:
             reasons = sorted({reason for one in device.throttled for reason in one.reasons})
             share = device.held_back / device.told
-            told.append(f"{name}: THROTTLED in {share:.1%} of {device.told} samples ({', '.join(reasons)})")
+            notes.append(f"{name}: THROTTLED in {share:.1%} of {device.told} samples ({', '.join(reasons)})")
         else:
-            told.append(f"{name}: not throttled in any of {device.told} samples")
+            notes.append(f"{name}: not throttled in any of {device.told} samples")
         if device.capped:
-            told.append(
+            notes.append(
                 f"{name}: at its power limit in {device.capped / device.told:.0%} of them, which is normal at work"
             )
     if not trace.devices:
-        told.append("no accelerator was sampled: neither power nor clock nor temperature nor throttling can be shown")
+        notes.append("no accelerator was sampled: neither power nor clock nor temperature nor throttling can be shown")
     if len(trace.ranks) > _MOST_LINES or len(trace.devices) > _MOST_LINES:
-        told.append(
+        notes.append(
             f"the first {_MOST_LINES} ranks and devices are drawn, of {len(trace.ranks)} and {len(trace.devices)}"
         )
     if not trace.ranks:
-        told.append("no observations: there is no series of rates")
+        notes.append("no observations: there is no series of rates")
     elif not all(one.rate.is_timed for one in trace.ranks):
-        told.append("its records have no times: the axis counts observations, and no sensor can be drawn beside them")
-    return told
+        notes.append("its records have no times: the axis counts observations, and no sensor can be drawn beside them")
+    return notes
 
 
 def _panels(trace: Trace, buckets: int) -> list[_Panel]:
@@ -100,10 +100,10 @@ def _panels(trace: Trace, buckets: int) -> list[_Panel]:
         curves = tuple(thinned(one.rate, buckets) for one in ranks)
         panels.append(_Panel(name="rate", unit=ranks[0].units, curves=curves, height=_RATE))
     for key, (name, unit) in _DEVICES.items():
-        found = tuple(thinned(one.curves[key], buckets) for one in _devices(trace) if key in one.curves)
-        if found:
-            found = tuple(map(_percent, found)) if unit == "%" else found
-            panels.append(_Panel(name=name, unit=unit, curves=found, height=_STRIP))
+        curves = tuple(thinned(one.curves[key], buckets) for one in _devices(trace) if key in one.curves)
+        if curves:
+            curves = tuple(map(_percent, curves)) if unit == "%" else curves
+            panels.append(_Panel(name=name, unit=unit, curves=curves, height=_STRIP))
     for key, (name, unit) in _HOST.items():
         if key in trace.host:
             host = thinned(trace.host[key], buckets)
@@ -253,7 +253,7 @@ def _told(trace: Trace) -> Iterable[str]:
                 times = 100.0 if unit == "%" else 1.0
                 low, high = min(curve.low) * times, max(curve.high) * times
                 yield f"device {device.key}: {name} from {short(low)} to {short(high)} {unit}"
-    yield from remarks(trace)
+    yield from timeline_notes(trace)
 
 
 def _n(value: float) -> str:

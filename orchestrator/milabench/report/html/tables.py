@@ -18,33 +18,33 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TableRow:
     """The cells of a row, the first being its heading; `state` is a word by which rows can be chosen."""
 
     cells: tuple[Cell, ...]
     state: str = ""
 
 
-def rows_of(rows: Sequence[Sequence[str]]) -> list[Row]:
+def text_rows(rows: Sequence[Sequence[str]]) -> list[TableRow]:
     """Rows of plain text."""
-    return [Row(cells=tuple(Cell(shown=cell) for cell in row)) for row in rows]
+    return [TableRow(cells=tuple(Cell(shown=cell) for cell in row)) for row in rows]
 
 
 def without_empty(
     headings: Sequence[str], is_text: Sequence[bool], rows: Sequence[Sequence[str]]
-) -> tuple[list[str], list[bool], list[Row], list[str]]:
+) -> tuple[list[str], list[bool], list[TableRow], list[str]]:
     """Headings, kinds and rows less the columns in which nothing stands, and the headings of those."""
     kept = [place for place in range(len(headings)) if any(row[place] for row in rows)]
     empty = [heading for place, heading in enumerate(headings) if place not in kept]
-    shown = rows_of([[row[place] for place in kept] for row in rows])
+    shown = text_rows([[row[place] for place in kept] for row in rows])
     return [headings[place] for place in kept], [is_text[place] for place in kept], shown, empty
 
 
-def table(
+def html_table(
     caption: str,
     headings: Sequence[str],
     is_text: Sequence[bool],
-    rows: Sequence[Row],
+    rows: Sequence[TableRow],
     *,
     can_filter: bool = True,
     is_alone: bool = False,
@@ -72,24 +72,24 @@ def table(
     )
 
 
-def _cells(row: Row, is_text: Sequence[bool]) -> list[Markup]:
-    found = []
+def _cells(row: TableRow, is_text: Sequence[bool]) -> list[Markup]:
+    cells = []
     for place, (cell, text) in enumerate(zip(row.cells, is_text, strict=True)):
         kinds = " ".join(kind for kind in ("" if text else "num", cell.kind) if kind)
         value = None if cell.value is None else repr(cell.value)
         if place == 0:
-            found.append(el("th", cell.shown, scope="row", class_=kinds or None, data_v=value))
+            cells.append(el("th", cell.shown, scope="row", class_=kinds or None, data_v=value))
         else:
-            found.append(el("td", cell.shown, class_=kinds or None, data_v=value))
-    return found
+            cells.append(el("td", cell.shown, class_=kinds or None, data_v=value))
+    return cells
 
 
 def pairs(entries: Sequence[tuple[Child, Child]]) -> Markup:
     """Names and what is said of each."""
-    return el("dl", [el("div", el("dt", name), el("dd", told)) for name, told in entries])
+    return el("dl", [el("div", el("dt", name), el("dd", text)) for name, text in entries])
 
 
-def badge(told: str, kind: str) -> Markup:
+def badge(text: str, kind: str) -> Markup:
     """A word with a shape: what it says does not hang on its colour."""
     sign = {"good": "✓", "bad": "✕", "doubt": "?", "none": "–"}[kind]
-    return el("span", el("span", sign, aria_hidden="true"), " ", told, class_=f"badge {kind}")
+    return el("span", el("span", sign, aria_hidden="true"), " ", text, class_=f"badge {kind}")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmate.ops.errors import OpsError
 from benchmate.ops.exit_status import run_command
-from benchmate.ops.traces.record import VARIABLE, Recording, encode_recording, profile_path, rank_path
+from benchmate.ops.traces.record import VARIABLE, TraceRecording, encode_recording, profile_path, rank_path
 
 EPILOG = """\
 exit code: 0 done; 1 an operator of a replay failed, or nothing was recorded; 2 a file or an option is wrong and nothing ran.
@@ -52,7 +52,7 @@ def record(args: argparse.Namespace, program: list[str]) -> int:
     if path.exists() and not path.is_file():
         raise OpsError(f"-o {args.output}: exists and is no file; name another")
     with tempfile.TemporaryDirectory(prefix="trace-") as notes:
-        recording = Recording(
+        recording = TraceRecording(
             path=str(path),
             skip=args.skip,
             timed=args.timed,
@@ -202,7 +202,7 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, text: str, usage: str | None = None) -> Callable[..., argparse.Action]:
         return commands.add_parser(name, help=text, description=text, usage=usage).add_argument
 
-    default = {option.name: option.default for option in dataclasses.fields(Recording)}
+    default = {option.name: option.default for option in dataclasses.fields(TraceRecording)}
     usage = "%(prog)s [OPTIONS] -- PROGRAM [ARGUMENTS]"
     add = command("record", "Run a program and record one step of it.", usage=usage)
     number = functools.partial(add, type=int, metavar="N")

@@ -13,7 +13,7 @@ Named = Mapping[str, Any]
 """Arguments of a collective by the names of its schema: tensors, lists of them, ranks, sizes."""
 
 
-class Work(Protocol):
+class PendingWork(Protocol):
     """A collective on its way (torch.distributed.Work)."""
 
     def wait(self) -> object: ...
@@ -26,16 +26,16 @@ class Ranks:
     dist: ModuleType
     group: object | None = None
 
-    def start(self, collective: str, *args: object, **options: object) -> Work:
+    def start(self, collective: str, *args: object, **options: object) -> PendingWork:
         """Start a collective by torch's name of it, without waiting."""
-        work: Work = getattr(self.dist, collective)(*args, group=self.group, async_op=True, **options)
+        work: PendingWork = getattr(self.dist, collective)(*args, group=self.group, async_op=True, **options)
         return work
 
     def global_rank(self, rank: int) -> int:
         """Return the number among all ranks of a rank of this group."""
         return rank if self.group is None else int(self.dist.get_global_rank(self.group, rank))
 
-    def start_functional(self, name: str, named: Named) -> tuple[list[Work], Tensor]:
+    def start_functional(self, name: str, named: Named) -> tuple[list[PendingWork], Tensor]:
         """Start a functional collective, which returns its result: (what to wait for, that result)."""
         if name == "wait_tensor":
             return [], named["tensor"]
@@ -55,89 +55,89 @@ class Ranks:
         return [self.start(name, out, given)], out
 
 
-Collective = Callable[[Ranks, Named], list[Work]]
+Collective = Callable[[Ranks, Named], list[PendingWork]]
 
 
-def _all_reduce(ranks: Ranks, named: Named) -> list[Work]:
+def _all_reduce(ranks: Ranks, named: Named) -> list[PendingWork]:
     # Which reduction it was is not in the trace; all move the same bytes.
     return [ranks.start("all_reduce", tensor) for tensor in named["tensors"]]
 
 
-def _all_gather(ranks: Ranks, named: Named) -> list[Work]:
+def _all_gather(ranks: Ranks, named: Named) -> list[PendingWork]:
     pairs = zip(named["output_tensors"], named["input_tensors"], strict=True)
     return [ranks.start("all_gather", list(outs), tensor) for outs, tensor in pairs]
 
 
-def _all_gather_lists(ranks: Ranks, named: Named) -> list[Work]:
+def _all_gather_lists(ranks: Ranks, named: Named) -> list[PendingWork]:
     outs_of_input = zip(*named["output_lists"], strict=True)
     pairs = zip(outs_of_input, named["input_list"], strict=True)
     return [ranks.start("all_gather", list(outs), tensor) for outs, tensor in pairs]
 
 
-def _all_gather_base(ranks: Ranks, named: Named) -> list[Work]:
+def _all_gather_base(ranks: Ranks, named: Named) -> list[PendingWork]:
     return [ranks.start("all_gather_into_tensor", named["output_tensor"], named["input_tensor"])]
 
 
-def _all_gather_coalesced(ranks: Ranks, named: Named) -> list[Work]:
+def _all_gather_coalesced(ranks: Ranks, named: Named) -> list[PendingWork]:
     pairs = zip(named["outputs"], named["inputs"], strict=True)
     return [ranks.start("all_gather_into_tensor", out, tensor) for out, tensor in pairs]
 
 
-def _reduce_scatter(ranks: Ranks, named: Named) -> list[Work]:
+def _reduce_scatter(ranks: Ranks, named: Named) -> list[PendingWork]:
     pairs = zip(named["output_tensors"], named["input_tensors"], strict=True)
     return [ranks.start("reduce_scatter", out, list(tensors)) for out, tensors in pairs]
 
 
-def _reduce_scatter_base(ranks: Ranks, named: Named) -> list[Work]:
+def _reduce_scatter_base(ranks: Ranks, named: Named) -> list[PendingWork]:
     return [ranks.start("reduce_scatter_tensor", named["output_tensor"], named["input_tensor"])]
 
 
-def _reduce_scatter_coalesced(ranks: Ranks, named: Named) -> list[Work]:
+def _reduce_scatter_coalesced(ranks: Ranks, named: Named) -> list[PendingWork]:
     pairs = zip(named["outputs"], named["inputs"], strict=True)
     return [ranks.start("reduce_scatter_tensor", out, tensor) for out, tensor in pairs]
 
 
-def _broadcast(ranks: Ranks, named: Named) -> list[Work]:
+def _broadcast(ranks: Ranks, named: Named) -> list[PendingWork]:
     root = ranks.global_rank(named["root_rank"])
     return [ranks.start("broadcast", tensor, root) for tensor in named["tensors"]]
 
 
-def _reduce(ranks: Ranks, named: Named) -> list[Work]:
+def _reduce(ranks: Ranks, named: Named) -> list[PendingWork]:
     root = ranks.global_rank(named["root_rank"])
     return [ranks.start("reduce", tensor, root) for tensor in named["tensors"]]
 
 
-def _gather(ranks: Ranks, named: Named) -> list[Work]:
+def _gather(ranks: Ranks, named: Named) -> list[PendingWork]:
     root = ranks.global_rank(named["root_rank"])
     outs = list(named["output_tensors"][0]) if ranks.dist.get_rank() == root else None
     return [ranks.start("gather", named["input_tensors"][0], outs, root)]
 
 
-def _scatter(ranks: Ranks, named: Named) -> list[Work]:
+def _scatter(ranks: Ranks, named: Named) -> list[PendingWork]:
     root = ranks.global_rank(named["root_rank"])
     tensors = list(named["input_tensors"][0]) if ranks.dist.get_rank() == root else None
     return [ranks.start("scatter", named["output_tensors"][0], tensors, root)]
 
 
-def _all_to_all_single(ranks: Ranks, named: Named) -> list[Work]:
+def _all_to_all_single(ranks: Ranks, named: Named) -> list[PendingWork]:
     splits = [list(named[f"{side}_split_sizes"]) or None for side in ("output", "input")]
     return [ranks.start("all_to_all_single", named["output"], named["input"], *splits)]
 
 
-def _all_to_all(ranks: Ranks, named: Named) -> list[Work]:
+def _all_to_all(ranks: Ranks, named: Named) -> list[PendingWork]:
     return [ranks.start("all_to_all", list(named["output_tensors"]), list(named["input_tensors"]))]
 
 
-def _barrier(ranks: Ranks, _: Named) -> list[Work]:
+def _barrier(ranks: Ranks, _: Named) -> list[PendingWork]:
     return [ranks.start("barrier")]
 
 
-def _send(ranks: Ranks, named: Named) -> list[Work]:
+def _send(ranks: Ranks, named: Named) -> list[PendingWork]:
     receiver = ranks.global_rank(named["dst"])
     return [ranks.dist.isend(tensor, receiver, group=ranks.group, tag=named["tag"]) for tensor in named["tensors"]]
 
 
-def _receive(ranks: Ranks, named: Named) -> list[Work]:
+def _receive(ranks: Ranks, named: Named) -> list[PendingWork]:
     sender = ranks.global_rank(named["src"]) if "src" in named else None
     return [ranks.dist.irecv(tensor, sender, group=ranks.group, tag=named["tag"]) for tensor in named["tensors"]]
 

@@ -11,7 +11,7 @@ from benchmate.ops.aten import parse_schema
 from benchmate.ops.errors import OperatorFailed, OpsError
 from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.torch_types import DType, Tensor
-from benchmate.ops.traces.collective_calls import COLLECTIVES, Ranks, Work
+from benchmate.ops.traces.collective_calls import COLLECTIVES, PendingWork, Ranks
 from benchmate.ops.traces.graph import Graph
 from benchmate.ops.traces.schema import Node, Trace
 
@@ -28,7 +28,7 @@ DTYPES = {
     "byte": "uint8",
 }
 
-StartCollective = Callable[..., tuple[list[Work], Tensor | None]]
+StartCollective = Callable[..., tuple[list[PendingWork], Tensor | None]]
 """Start a collective with an operator's arguments: (what to wait for, its result)."""
 
 
@@ -105,7 +105,7 @@ class ProcessGroups:
         if node.name.startswith("_c10d_functional::"):
             return lambda *values: ranks.start_functional(name, dict(zip(names, values, strict=False)))
 
-        def start(*values: object) -> tuple[list[Work], None]:
+        def start(*values: object) -> tuple[list[PendingWork], None]:
             named = dict(zip(names, values, strict=False))
             works = collective(ranks, named)
             if not named.get("async_op", True):

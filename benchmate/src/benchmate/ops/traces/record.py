@@ -26,7 +26,7 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recording:
+class TraceRecording:
     """What to record: after `skip` steps of the optimizer and `timed` ones that are only timed, the next; or the whole program.
 
     With several ranks each writes a file of its own, `{rank}` in the name or `.rank-N` before its end. `notes` is a folder in
@@ -45,10 +45,10 @@ class Recording:
 def start_from_environment() -> None:
     """Start the recording that the variable BENCHMATE_TRACE describes, if it is set."""
     if VARIABLE in os.environ:
-        start_recording(Recording(**json.loads(os.environ[VARIABLE])))
+        start_recording(TraceRecording(**json.loads(os.environ[VARIABLE])))
 
 
-def start_recording(recording: Recording) -> None:
+def start_recording(recording: TraceRecording) -> None:
     """Start recording as soon as the program imports torch."""
     from benchmate.patching import ImportWatcher
 
@@ -60,10 +60,10 @@ def start_recording(recording: Recording) -> None:
 
 
 def traced(path: str = "trace.json", **options: Any) -> Callable[[Any], Iterator[object]]:
-    """Return an instrument for a voirfile: `instrument_trace = traced("trace.json", skip=3)`; options as of Recording."""
+    """Return an instrument for a voirfile: `instrument_trace = traced("trace.json", skip=3)`; options as of TraceRecording."""
 
     def instrument(overseer: Any) -> Iterator[object]:
-        start_recording(Recording(path=path, **options))
+        start_recording(TraceRecording(path=path, **options))
         yield overseer.phases.load_script
 
     return instrument
@@ -84,7 +84,7 @@ def rank_path(path: str, rank: int, ranks: int) -> Path:
 class Recorder:
     """Counts the steps of the first optimizer that makes one, and records when it is time."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: TraceRecording) -> None:
         self.recording = recording
         self.process = os.getpid()
         self.steps = 0
@@ -217,7 +217,7 @@ def profile_path(path: Path) -> Path:
     return path.with_name(f"{name}.profile.json")
 
 
-def encode_recording(recording: Recording) -> str:
+def encode_recording(recording: TraceRecording) -> str:
     """Return the value of BENCHMATE_TRACE for a recording."""
     return json.dumps(dataclasses.asdict(recording))
 

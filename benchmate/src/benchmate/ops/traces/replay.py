@@ -14,7 +14,7 @@ from benchmate.ops.errors import OperatorFailed, OpsError
 from benchmate.ops.sampling import gc_paused
 from benchmate.ops.torch_types import Call, DType, Event, Storage, Tensor
 from benchmate.ops.traces import calls
-from benchmate.ops.traces.collective_calls import Work
+from benchmate.ops.traces.collective_calls import PendingWork
 from benchmate.ops.traces.graph import Graph, build_graph
 from benchmate.ops.traces.plan import (
     Plan,
@@ -72,7 +72,7 @@ class Replay:
         self.seed = seed
         self._obstacles: dict[int, str | None] = {}
         self._failed: dict[int, str] = {}
-        self._works: dict[int, list[Work]] = {}  # collectives on their way, by the memory they work on
+        self._works: dict[int, list[PendingWork]] = {}  # collectives on their way, by the memory they work on
 
     def run(self, warmup: int, steps: int) -> ReplayResult:
         """Find what can be carried out, then time `steps` whole steps and as many call by call."""
@@ -224,7 +224,7 @@ class Replay:
             call = ready.bind(slots)
             result = call() if around is None else around(ready, call)
             if ready.is_collective and result is not None:
-                result = self._note_works(planned, cast("tuple[list[Work | None], object]", result))
+                result = self._note_works(planned, cast("tuple[list[PendingWork | None], object]", result))
             self._store(planned.results, result, slots, storages)
             if ready.is_garbage:
                 for slot in planned.results:
@@ -274,7 +274,7 @@ class Replay:
             with contextlib.suppress(NotImplementedError, RuntimeError):  # some tensors have no storage
                 storages[kept] = tensor.untyped_storage()
 
-    def _note_works(self, call: PlannedCall, started: tuple[list[Work | None], object]) -> object:
+    def _note_works(self, call: PlannedCall, started: tuple[list[PendingWork | None], object]) -> object:
         """Note what a collective must be waited for, by the memory it works on; return its result."""
         works = [work for work in started[0] if work is not None]
         if works:

@@ -1,0 +1,80 @@
+"""A summary seen by other weights, against a reference run, or as milabench 1.3 would have scored it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from milabench.analysis.compare import System, compare
+from milabench.analysis.score import Score, compat_score
+from milabench.analysis.summary import Summary, scored
+
+
+def reweighted(summary: Summary, weights: Mapping[str, float]) -> Summary:
+    """The summary with these weights, zero for what they do not name, and the score that follows."""
+    benches = tuple(replace(bench, weight=weights.get(bench.bench, 0.0)) for bench in summary.benchmarks)
+    return replace(summary, benchmarks=benches, score=scored(benches))
+
+
+def relative_to(summary: Summary, reference: Summary) -> Summary:
+    """The summary with each benchmark's ratio to the reference's, and as its score their weighted geometric mean.
+
+    Weights are the run's own. The score is incomplete by what either of the two lacks.
+    """
+    weights = {bench.bench: bench.weight for bench in summary.benchmarks if bench.weight is not None}
+    is_known = len(weights) == len(summary.benchmarks)
+    systems = (System(name="reference", summary=reference), System(name="run", summary=summary))
+    found = compare(systems, weights=weights if is_known and weights else None)
+    contrasts = {row.bench: row.contrasts[0] for row in found.rows}
+    benches = tuple(
+        replace(bench, ratio=contrast.ratio, ratio_ci95=contrast.ci95)
+        if (contrast := contrasts.get(bench.bench)) is not None
+        else bench
+        for bench in summary.benchmarks
+    )
+    index = found.indices[0]
+    score = Score(
+        value=index.value,
+        ci95=index.ci95,
+        complete=index.complete,
+        is_weighted=index.is_weighted,
+        reference=reference_name(reference),
+        suspects=index.suspects,
+    )
+    return replace(summary, benchmarks=benches, score=score)
+
+
+def reference_name(reference: Summary) -> str:
+    """What a score is relative to: the run, when it was made, and by which version of the suite's program."""
+    about = ", ".join(
+        part
+        for part in (
+            f"milabench {reference.version}" if reference.version else "",
+            f"of {reference.created}" if reference.created else "",
+        )
+        if part
+    )
+    return f"{reference.run} ({about})" if about else reference.run
+
+
+def milabench13_summary(summary: Summary) -> Summary:
+    """The summary with the score of milabench 1.3; see `compat_score`."""
+    entries = []
+    for bench in summary.benchmarks:
+        ran = bench.counts["planned"] - bench.counts["skipped"]
+        rate = bench.perf * bench.instances if bench.perf is not None and bench.direction == "higher" else None
+        entries.append((rate, bench.weight or 0.0, bench.counts["passed"] / ran if ran else 0.0))
+    counted = sum(1 for rate, weight, _ in entries if rate is not None and weight)
+    suspects = sum(1 for bench in summary.benchmarks if bench.validity == "suspect" and bench.weight)
+    wanted = sum(1 for _, weight, _ in entries if weight)
+    return replace(
+        summary,
+        score=Score(
+            value=compat_score(entries),
+            ci95=None,
+            complete=(counted, wanted),
+            is_weighted=wanted > 0,
+            is_compat=True,
+            suspects=suspects,
+        ),
+    )

@@ -1,0 +1,82 @@
+"""How far a run is, from its journal alone: what a list of runs needs, without reading a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from milabench.events.attempts import Attempt, attempts, last_word
+from milabench.events.json_access import as_mapping
+from milabench.events.rundir import Run
+
+OUTCOMES = ("passed", "failed", "skipped", "cancelled", "missing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """How the steps of a run stand.
+
+    `steps` has the attempt that counts of each planned step, None for one that has not begun; `benches` are those of
+    the plan. `began` and `ended` are unix seconds; `verdict` is what the last orchestrator said at its end, empty when it
+    said nothing.
+    """
+
+    name: str
+    phase: str
+    steps: Mapping[str, Attempt | None]
+    benches: tuple[str, ...]
+    began: float | None
+    ended: float | None
+    verdict: str
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many steps ended how; those that began and did not end, or never began, are missing."""
+        outcomes = [(each.outcome if each is not None else None) or "missing" for each in self.steps.values()]
+        return {name: outcomes.count(name) for name in OUTCOMES if name in outcomes}
+
+    @property
+    def running(self) -> tuple[Attempt, ...]:
+        """What has begun and not ended; only while the orchestrator lives does that mean that it runs."""
+        return tuple(each for each in self.steps.values() if each is not None and each.outcome is None)
+
+
+def run_status(run: Run) -> RunStatus:
+    """How far a run is."""
+    tried = attempts(run.journal)
+    # An attempt that is under way matters more than one that has ended: the run is not done with this step.
+    steps = {step: _current(tried.get(step, ())) for step in run.files}
+    said = [entry for entry in run.journal if "run" in entry and entry["run"] in ("started", "ended")]
+    times = [float(t) for entry in run.journal if isinstance(t := entry.get("t"), int | float)]
+    last = said[-1] if said else {}
+    planned = as_mapping(run.manifest.get("plan")).get("steps")
+    benches = [str(as_mapping(step).get("bench")) for step in planned] if isinstance(planned, list) else list(run.files)
+    return RunStatus(
+        name=run.name,
+        phase=run.phase,
+        steps=steps,
+        benches=tuple(dict.fromkeys(benches)),
+        began=min(times, default=None),
+        ended=max(times, default=None),
+        verdict=str(last.get("verdict") or "") if last.get("run") == "ended" else "",
+    )
+
+
+def _current(tried: tuple[Attempt, ...]) -> Attempt | None:
+    under_way = [each for each in tried[-1:] if each.outcome is None]
+    return under_way[0] if under_way else last_word(tried)
+
+
+def status_json(found: RunStatus, state: str) -> dict[str, Any]:
+    """For `runs --json` and `status --json`; `state` is the verdict, or running, or cut off."""
+    return {
+        "run": found.name,
+        "phase": found.phase,
+        "verdict": state,
+        "planned": len(found.steps),
+        "counts": found.counts,
+        "benchmarks": list(found.benches),
+        "began": found.began,
+        "ended": found.ended,
+    }

@@ -1,0 +1,205 @@
+"""What is not the same on systems that are compared, from their manifests and records; the nearest to what changed first.
+
+Nearness: a benchmark's own arguments, then its environment and its devices, then the machine, then how the run was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from milabench.analysis.compare import Comparison, System
+from milabench.events.json_access import as_mapping
+
+Area = Literal["benchmark", "environment", "device", "machine", "run"]
+_DISTANCE: Mapping[Area, int] = {"benchmark": 0, "environment": 1, "device": 2, "machine": 3, "run": 4}
+_CHANGED = ("FASTER", "SLOWER", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE")
+_MOST_VALUE = 300  # characters of a value that are told
+
+# What names a place or a moment and no property of it, or is told elsewhere.
+_NO_PROPERTY = frozenset(
+    (
+        *("name", "ip", "hostname", "index", "uuid", "pci", "time", "load", "disk", "absent", "shm_mib"),
+        *(
+            "memory_available_mib",
+            "temperature",
+            "processes",
+            "serial",
+            "definition",
+            "tags",
+            "url",
+            "inherits",
+            "pid",
+            "boot",
+        ),
+    )
+)
+_OF_THE_RUN = ("version", "profile", "validations", "seed", "suite_file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Something that is not the same on all systems: `values` in the order of the systems, None where it is not known.
+
+    `benches` are the benchmarks that it concerns; empty: all. `is_near`: one of those is not EQUIVALENT.
+    """
+
+    area: Area
+    name: str
+    values: tuple[str | None, ...]
+    benches: tuple[str, ...] = ()
+    is_near: bool = False
+
+
+def system_differences(systems: Sequence[System], comparison: Comparison) -> tuple[Difference, ...]:
+    """Everything known that differs, those first that concern a benchmark whose speed changed."""
+    changed = {
+        row.bench: max(
+            (abs(contrast.ratio - 1) for contrast in row.contrasts if contrast and contrast.verdict in _CHANGED),
+            default=0.0,
+        )
+        for row in comparison.rows
+    }
+    merged: dict[tuple[Area, str, tuple[str | None, ...]], list[str]] = {}
+    for row in comparison.rows:
+        for area, tables in (
+            ("benchmark", [_arguments(system, row.bench) for system in systems]),
+            ("environment", [_environment(system, row.bench) for system in systems]),
+        ):
+            if all(tables):  # what is not in a run at all is told as excluded
+                for name, values in _unequal(tables):
+                    merged.setdefault((_area(area), name, values), []).append(row.bench)
+    found = [
+        Difference(
+            area=area, name=name, values=values, benches=tuple(benches), is_near=any(changed.get(b) for b in benches)
+        )
+        for (area, name, values), benches in merged.items()
+    ]
+    is_any_changed = any(changed.values())
+    for area, tables in (
+        ("device", [_devices(system) for system in systems]),
+        ("machine", [_machine(system) for system in systems]),
+        ("run", [_run(system) for system in systems]),
+    ):
+        found += [
+            Difference(area=_area(area), name=name, values=values, is_near=is_any_changed)
+            for name, values in _unequal(tables)
+        ]
+
+    def nearness(one: Difference) -> tuple[bool, int, float, str]:
+        size = max((changed.get(bench, 0.0) for bench in one.benches), default=0.0)
+        return not one.is_near, _DISTANCE[one.area], -size, one.name
+
+    return tuple(sorted(found, key=nearness))
+
+
+def _area(name: str) -> Area:
+    for area in _DISTANCE:
+        if area == name:
+            return area
+    raise ValueError(name)
+
+
+def _unequal(tables: Sequence[Mapping[str, str]]) -> Iterable[tuple[str, tuple[str | None, ...]]]:
+    for name in dict.fromkeys(name for table in tables for name in table):
+        values = tuple(table.get(name) for table in tables)
+        if len(set(values)) > 1:
+            yield name, values
+
+
+def _arguments(system: System, bench: str) -> dict[str, str]:
+    """The resolved benchmark as the manifest has it, and what its steps were given."""
+    table = _flat(as_mapping(as_mapping(system.manifest.get("suite")).get(bench)))
+    step = _first_step(system, bench)
+    for name, value in as_mapping(step.get("env")).items():
+        if name == "OMP_NUM_THREADS":
+            table[f"env.{name}"] = str(value)
+    table |= _flat(as_mapping(as_mapping(step.get("config")).get("measure")), "measure.")
+    return table
+
+
+def _environment(system: System, bench: str) -> dict[str, str]:
+    """The digest of the lock and of the program, of the group whose environment the benchmark ran in."""
+    group = str(as_mapping(as_mapping(system.manifest.get("suite")).get(bench)).get("install_group") or "")
+    lock = as_mapping(system.manifest.get("locks")).get(group)
+    program = as_mapping(system.manifest.get("programs")).get(bench)
+    return {
+        **({"lock file": str(lock)[:12]} if lock else {}),
+        **({"program": str(program)[:12]} if program else {}),
+    }
+
+
+def _first_step(system: System, bench: str) -> Mapping[str, Any]:
+    steps = as_mapping(system.manifest.get("plan")).get("steps")
+    for step in steps if isinstance(steps, list) else ():
+        if as_mapping(step).get("bench") == bench:
+            return as_mapping(step)
+    return {}
+
+
+def _devices(system: System) -> dict[str, str]:
+    """Every property of the devices with all the values that it has."""
+    told: dict[str, dict[str, None]] = {}
+    for device in system.summary.accelerators:
+        for name, value in _flat(device).items():
+            told.setdefault(name, {})[value] = None
+    nodes = _nodes(system)
+    counted = [
+        device for node in nodes for device in _list(node.get("devices")) if as_mapping(device).get("arch") != "cpu"
+    ]
+    table = {name: ", ".join(values) for name, values in told.items()}
+    if counted:
+        table["number of devices"] = str(len(counted))
+        table.setdefault("name", ", ".join(dict.fromkeys(str(as_mapping(device).get("name")) for device in counted)))
+    return table
+
+
+def _machine(system: System) -> dict[str, str]:
+    told: dict[str, dict[str, None]] = {}
+    nodes = _nodes(system)
+    for node in nodes:
+        details = as_mapping(node.get("details"))
+        properties = {key: value for key, value in node.items() if key not in ("devices", "details")}
+        for name, value in {**_flat(details), **_flat(properties)}.items():
+            told.setdefault(name, {})[value] = None
+    table = {name: ", ".join(values) for name, values in told.items()}
+    if nodes:
+        table["number of nodes"] = str(len(nodes))
+    arch = system.summary.system.get("arch")
+    return {
+        **({"arch": str(arch)} if arch else {}),
+        **table,
+        **{f"{k} version": v for k, v in _software(system).items()},
+    }
+
+
+def _software(system: System) -> Mapping[str, str]:
+    return system.summary.software
+
+
+def _run(system: System) -> dict[str, str]:
+    told = {name: system.manifest[name] for name in _OF_THE_RUN if name in system.manifest}
+    return _flat(told)
+
+
+def _nodes(system: System) -> list[Mapping[str, Any]]:
+    return [as_mapping(node) for node in _list(system.summary.system.get("nodes"))]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """The leaves of nested mappings by dotted name, as short text; nothing that is empty."""
+    found: dict[str, str] = {}
+    for name, item in value.items():
+        if name in _NO_PROPERTY or item in (None, "", [], {}):
+            continue
+        if isinstance(item, Mapping):
+            found |= _flat(item, f"{prefix}{name}.")
+        else:
+            text = ", ".join(map(str, item)) if isinstance(item, list | tuple) else str(item)
+            found[prefix + str(name)] = text if len(text) <= _MOST_VALUE else text[:_MOST_VALUE] + "..."
+    return found

@@ -1,0 +1,299 @@
+"""The part of a series that counts, after warm-up and inside the window, and what it adds up to.
+
+A `Part` of a compact series reads millions of observations without copying them; one of any other series is as general as
+it is slow. Both give the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, repeat
+from operator import rshift
+from typing import Protocol
+
+from milabench.analysis.series import Compact, Series
+from milabench.analysis.spread import quantile
+from milabench.analysis.steady_state import busy_s
+from milabench.analysis.variance import most_bounds
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+_SORTED = 50_000  # values, up to which they are sorted for a quantile; beyond, counted first
+_BUCKETS = 1 << 16
+
+
+class Bounds(Protocol):
+    """A window, as far as it is needed here: monotonic nanoseconds."""
+
+    @property
+    def start_ns(self) -> int: ...
+    @property
+    def stop_ns(self) -> int: ...
+
+
+class Part(Protocol):
+    """Some observations of one rank, in order."""
+
+    @property
+    def rank(self) -> int: ...
+    def __len__(self) -> int: ...
+    def items(self) -> float:
+        """Items in all of them."""
+
+    def seconds(self) -> float:
+        """Seconds that they took, added up."""
+
+    def steps(self) -> int:
+        """Steps that they stand for."""
+
+    def durations(self) -> Sequence[float] | None:
+        """What an item took, in any unit, entry by entry; None where an entry has no items."""
+
+    def rates(self) -> Iterable[float]:
+        """The rate of each entry, items a second."""
+
+    def step_seconds(self) -> tuple[Sequence[float], float]:
+        """What a step took, entry by entry, and by what that is to be multiplied to be seconds."""
+
+    def wall_s(self, *, has_gaps: bool = False) -> float | None:
+        """Seconds on the host's clock from the first to the last, with or without what follows epochs; see `steady.busy_s`."""
+
+    def begin_ns(self) -> int:
+        """When the first began, monotonic nanoseconds; -1 where that is not known."""
+
+    def after(self, place: int) -> Part:
+        """All but the first so many; all of them where nothing would be left."""
+
+
+def part_of(series: Series, window: Bounds | None) -> Part:
+    """The observations after warm-up and, where a window was declared, inside it.
+
+    One belongs to the window that holds its middle, so that a bound which is off by a clock reading cuts nothing.
+    """
+    if series.compact is not None:
+        return CompactPart(series.rank, series.compact, _kept(series.compact, window))
+    return GeneralPart(series, in_window(series, window))
+
+
+def later_half(series: Series) -> Part:
+    """The later half of a series that never left its warm-up: shown, as a number that is not steady."""
+    length = len(series.warmup)
+    half = range((length + 1) // 2, length)
+    return CompactPart(series.rank, series.compact, [half]) if series.compact is not None else GeneralPart(series, half)
+
+
+def in_window(series: Series, window: Bounds | None) -> list[int]:
+    """The places of what `part_of` keeps."""
+    kept = [place for place, is_warmup in enumerate(series.warmup) if not is_warmup]
+    if window is None:
+        return kept
+    middles = ((place, series.middle_ns[place]) for place in kept)
+    return [place for place, middle in middles if middle < 0 or window.start_ns <= middle <= window.stop_ns]
+
+
+def _kept(series: Compact, window: Bounds | None) -> list[range]:
+    kept = []
+    for places, is_warmup in series.warmup.runs():
+        if is_warmup:
+            continue
+        if window is None:
+            kept.append(places)
+            continue
+        first = bisect_left(places, window.start_ns, key=series.middle)
+        last = bisect_right(places, window.stop_ns, key=series.middle)
+        if first < last:
+            kept.append(places[first:last])
+    return kept
+
+
+class GeneralPart:
+    """A part of any series, by places."""
+
+    def __init__(self, series: Series, places: Sequence[int]) -> None:
+        self._series = series
+        self._places = places
+        self.rank = series.rank
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def items(self) -> float:
+        return math.fsum(self._series.n[place] for place in self._places)
+
+    def seconds(self) -> float:
+        return math.fsum(self._series.elapsed[place] for place in self._places)
+
+    def steps(self) -> int:
+        return sum(self._series.steps[place] for place in self._places)
+
+    def durations(self) -> Sequence[float] | None:
+        series = self._series
+        if any(series.n[place] <= 0 for place in self._places):
+            return None
+        return [series.elapsed[place] / series.n[place] for place in self._places]
+
+    def rates(self) -> Iterable[float]:
+        series = self._series
+        return (series.n[place] / series.elapsed[place] for place in self._places)
+
+    def step_seconds(self) -> tuple[Sequence[float], float]:
+        series = self._series
+        return [series.elapsed[place] / max(1, series.steps[place]) for place in self._places], 1.0
+
+    def wall_s(self, *, has_gaps: bool = False) -> float | None:
+        series = self._series
+        begins = [series.t0_ns[place] for place in self._places]
+        lasted = [2 * (series.middle_ns[place] - series.t0_ns[place]) for place in self._places]
+        return busy_s(begins, lasted, [not has_gaps and series.epoch_end[place] for place in self._places])
+
+    def begin_ns(self) -> int:
+        return self._series.t0_ns[self._places[0]] if self._places else -1
+
+    def after(self, place: int) -> Part:
+        return GeneralPart(self._series, self._places[place:] or self._places)
+
+
+class CompactPart:
+    """A part of a compact series, by ranges of places."""
+
+    def __init__(self, rank: int, series: Compact, ranges: Sequence[range]) -> None:
+        self._series = series
+        self._ranges = [each for each in ranges if each]
+        self.rank = rank
+        self._constant = series.n.constant
+
+    def __len__(self) -> int:
+        return sum(map(len, self._ranges))
+
+    def _ns(self) -> Sequence[int]:
+        """The nanoseconds: a view where they lie together, as they nearly always do."""
+        whole = memoryview(self._series.ns)
+        if len(self._ranges) == 1:
+            return whole[self._ranges[0].start : self._ranges[0].stop]
+        joined = array("I")
+        for each in self._ranges:
+            joined.extend(whole[each.start : each.stop])
+        return joined
+
+    def _places(self) -> Iterable[int]:
+        return (place for each in self._ranges for place in each)
+
+    def items(self) -> float:
+        if self._constant is not None:
+            return self._constant * len(self)
+        return math.fsum(self._series.n[place] for place in self._places())
+
+    def seconds(self) -> float:
+        return sum(self._ns()) / 1e9
+
+    def steps(self) -> int:
+        constant = self._series.steps.constant
+        if constant is not None:
+            return int(constant) * len(self)
+        return int(math.fsum(self._series.steps[place] for place in self._places()))
+
+    def durations(self) -> Sequence[float] | None:
+        if self._constant is not None:
+            return self._ns() if self._constant > 0 else None
+        n, ns = self._series.n, self._series.ns
+        found = array("d")
+        for place in self._places():
+            if n[place] <= 0:
+                return None
+            found.append(ns[place] / n[place])
+        return found
+
+    def rates(self) -> Iterable[float]:
+        n, ns = self._series.n, self._series.ns
+        if self._constant is not None:
+            constant, view = self._constant * 1e9, self._ns()
+            return (constant / one for one in view)
+        return (n[place] / ns[place] * 1e9 for place in self._places())
+
+    def step_seconds(self) -> tuple[Sequence[float], float]:
+        constant = self._series.steps.constant
+        if constant is not None:
+            return self._ns(), 1e-9 / max(1.0, constant)
+        steps, ns = self._series.steps, self._series.ns
+        return array("d", (ns[place] / max(1.0, steps[place]) for place in self._places())), 1e-9
+
+    def wall_s(self, *, has_gaps: bool = False) -> float | None:
+        series = self._series
+        if not self._ranges:
+            return None
+        first, last = self._ranges[0].start, self._ranges[-1].stop - 1
+        gaps = 0 if has_gaps else sum(self._gaps(last))
+        return (series.t0_ns[last] + series.host(last) - series.t0_ns[first] - gaps) / 1e9
+
+    def begin_ns(self) -> int:
+        return self._series.t0_ns[self._ranges[0].start] if self._ranges else -1
+
+    def _gaps(self, last: int) -> Iterable[int]:
+        """Nanoseconds between each end of an epoch and what counts next."""
+        series = self._series
+        after = {one.stop - 1: other.start for one, other in pairwise(self._ranges)}
+        for places, is_end in series.epoch_end.runs():
+            for place in places if is_end else ():
+                if place != last and any(place in each for each in self._ranges):
+                    follower = after.get(place, place + 1)
+                    yield max(0, series.t0_ns[follower] - series.t0_ns[place] - series.host(place))
+
+    def after(self, place: int) -> Part:
+        left, ranges = place, []
+        for each in self._ranges:
+            ranges.append(each[min(left, len(each)) :])
+            left -= min(left, len(each))
+        found = CompactPart(self.rank, self._series, ranges)
+        return found if len(found) else self
+
+
+def latency(part: Part) -> dict[str, float]:
+    """Seconds a step: least, most, and those quantiles (R7) that the largest of so many bounds with 95 % confidence."""
+    values, scale = part.step_seconds()
+    if not len(values):
+        return {}
+    asked = {name: q for name, q in QUANTILES.items() if len(values) >= most_bounds(q)}
+    found = dict(zip(asked, quantiles(values, list(asked.values())), strict=True))
+    return {name: scale * value for name, value in {"min": min(values), **found, "max": max(values)}.items()}
+
+
+def quantiles(values: Sequence[float], qs: Sequence[float]) -> list[float]:
+    """The quantiles (R7) of numbers; those of very many whole ones without a sorted copy of all of them."""
+    if len(values) <= _SORTED or not isinstance(values[0], int):
+        ordered = sorted(values)
+        return [quantile(ordered, q) for q in qs]
+    whole: Sequence[int] = values  # type: ignore[assignment]  # the first says what all are
+    least = min(whole)
+    shift = max(0, (max(whole) - least).bit_length() - _BUCKETS.bit_length() + 1)
+    counts = Counter(map(rshift, whole, repeat(shift)))
+    ranks = sorted({rank for q in qs for rank in _ranks(q, len(whole))})
+    # Which bucket holds each rank, and how many values lie before that bucket.
+    wanted: dict[int, int] = {}
+    homes: dict[int, int] = {}
+    before, at = 0, 0
+    for bucket in sorted(counts):
+        while at < len(ranks) and ranks[at] < before + counts[bucket]:
+            wanted[bucket], homes[ranks[at]] = before, bucket
+            at += 1
+        before += counts[bucket]
+    kept: dict[int, list[int]] = {bucket: [] for bucket in wanted}
+    for value in whole:
+        bucket = value >> shift
+        if bucket in kept:
+            kept[bucket].append(value)
+    ordered_of = {bucket: sorted(found) for bucket, found in kept.items()}
+    found = {rank: ordered_of[homes[rank]][rank - wanted[homes[rank]]] for rank in ranks}
+    results = []
+    for q in qs:
+        place = q * (len(whole) - 1)
+        low, high = _ranks(q, len(whole))
+        results.append(found[low] + (place - low) * (found[high] - found[low]))
+    return results
+
+
+def _ranks(q: float, length: int) -> tuple[int, int]:
+    low = math.floor(q * (length - 1))
+    return low, min(low + 1, length - 1)

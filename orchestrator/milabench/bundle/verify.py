@@ -1,0 +1,149 @@
+"""Everything that a bundle claims, looked at: its files against their hashes, its numbers against its records."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from milabench.bundle import archive
+from milabench.bundle.create import COMPUTED, RECORDS, SUMMARY, Summarised, relative_logs
+from milabench.bundle.manifest import NAME, SIGNATURE, Manifest, compare_files, from_bytes
+from milabench.bundle.signing import signer_of
+from milabench.errors import RecordError
+from milabench.events.rundir import open_run
+
+# Another machine's arithmetic may differ in the last bits, and what should be zero in all of them.
+_FAR = 1e-9
+_ZERO = 1e-12
+_SHOWN = 8  # numbers of a run that are told; one changed record changes many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What was found: `wrong` is empty when nothing was altered. `signer` says who signed; `is_trusted` when that is known."""
+
+    manifest: Manifest
+    wrong: tuple[str, ...]
+    numbers: int
+    is_signed: bool = False
+    signer: str = ""
+    is_trusted: bool = False
+
+    def to_json(self, path: str) -> dict[str, Any]:
+        """For `verify --json`."""
+        return {
+            "schema": 1,
+            "bundle": path,
+            "unaltered": not self.wrong,
+            "wrong": list(self.wrong),
+            "runs": list(self.manifest.runs),
+            "files": len(self.manifest.files),
+            "numbers": self.numbers,
+            "chain": self.manifest.chain,
+            "signed": self.is_signed,
+            "signer": self.signer or None,
+            "trusted": self.is_trusted,
+            "notes": list(self.manifest.notes),
+        }
+
+
+def verify_bundle(path: Path, summarised: Summarised, allowed: Path | None = None) -> Verification:
+    """Recompute a bundle's hashes and numbers; see Checked. Raises RecordError when it cannot be read as a bundle."""
+    with archive.open_checked(path) as file:
+        names = archive.files(file)
+        if NAME not in names:
+            raise RecordError(f"{path}: is no bundle: it has no {NAME}; `milabench bundle` makes one")
+        listed = archive.read_member(file, NAME)
+        manifest, wrong = from_bytes(listed, str(path))
+        wrong += compare_files(manifest, dict(_present(file, names, wrong)))
+        signer, is_trusted = _signer(file, names, listed, allowed, wrong)
+        numbers = 0
+        for run in manifest.runs:
+            numbers += _recompute(file, run, names, summarised, wrong)
+    return Verification(
+        manifest=manifest,
+        wrong=tuple(wrong),
+        numbers=numbers,
+        is_signed=SIGNATURE in names,
+        signer=signer,
+        is_trusted=is_trusted,
+    )
+
+
+def _present(file: zipfile.ZipFile, names: Iterable[str], wrong: list[str]) -> Iterable[tuple[str, tuple[int, str]]]:
+    for name in names:
+        try:
+            yield name, archive.archived_digest(file, name)
+        except RecordError as error:
+            wrong.append(str(error))
+            yield name, (-1, "")  # there, and not what it was
+
+
+def _signer(
+    file: zipfile.ZipFile, names: list[str], listed: bytes, allowed: Path | None, wrong: list[str]
+) -> tuple[str, bool]:
+    if SIGNATURE not in names:
+        if allowed is not None:
+            wrong.append("it is not signed")
+        return "", False
+    is_good, detail = signer_of(listed, archive.read_member(file, SIGNATURE), allowed)
+    if not is_good:
+        wrong.append(f"the signature is not good: {detail}")
+        return "", False
+    return detail, allowed is not None
+
+
+def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Summarised, wrong: list[str]) -> int:
+    """How many numbers of a run's summary were computed anew from its records; those that differ are noted."""
+    stored, folder = f"{COMPUTED}/{run}/{SUMMARY}", f"{RECORDS}/{run}/"
+    records = [name for name in names if name.startswith(folder)]
+    if "/" in run or stored not in names or not records:
+        wrong.append(f"{run}: its summary or its records are not there: no number can be recomputed")
+        return 0
+    try:
+        stored_summary = json.loads(archive.read_member(file, stored))
+        with tempfile.TemporaryDirectory(prefix="milabench-verify-") as place:
+            target = Path(place, run)
+            archive.unpack(file, records, folder.rstrip("/"), target)
+            recomputed = relative_logs(json.loads(json.dumps(summarised(open_run(target)))), str(target))
+    except (RecordError, ValueError) as error:
+        wrong.append(f"{run}: cannot be recomputed: {error}")
+        return 0
+    counted: list[str] = []
+    differ = [f"{run}: {one}" for one in summary_differences(stored_summary, recomputed, "", counted)]
+    wrong += differ[:_SHOWN]
+    if len(differ) > _SHOWN:
+        wrong.append(f"{run}: {len(differ) - _SHOWN} more of its numbers differ")
+    return len(counted)
+
+
+def summary_differences(stored: Any, recomputed: Any, path: str, counted: list[str]) -> Iterable[str]:
+    """Where two summaries differ; only what is told is looked at, since a later version may compute more.
+
+    `counted` gets the path of every number that was compared.
+    """
+    if isinstance(stored, Mapping) and isinstance(recomputed, Mapping):
+        for key, value in stored.items():
+            below = f"{path}.{key}" if path else str(key)
+            yield from summary_differences(value, recomputed.get(key), below, counted)
+    elif isinstance(stored, list) and isinstance(recomputed, list) and len(stored) == len(recomputed):
+        for place, (one, other) in enumerate(zip(stored, recomputed, strict=True)):
+            label = one.get("bench", place) if isinstance(one, Mapping) else place
+            yield from summary_differences(one, other, f"{path}[{label}]", counted)
+    elif isinstance(stored, int | float) and not isinstance(stored, bool):
+        counted.append(path)
+        is_number = isinstance(recomputed, int | float) and not isinstance(recomputed, bool)
+        if not is_number or abs(stored - recomputed) > max(_ZERO, _FAR * max(abs(stored), abs(recomputed))):
+            yield f"{path}: is said to be {stored!r}, and its records give {recomputed!r}"
+    elif stored != recomputed:
+        yield f"{path}: is said to be {_short(stored)}, and its records give {_short(recomputed)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."

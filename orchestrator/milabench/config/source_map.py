@@ -1,0 +1,282 @@
+"""Values that remember where they were written: a tree of plain data with a place at every node, and the merge of
+two such trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from milabench.errors import Problem
+
+DYNAMIC: Final = 1
+"""Flag: somewhere below there may be a `${...}` to resolve."""
+PENDING: Final = 2
+"""Flag: somewhere below there may be a `!delete` or an `{append: [...]}` that has not met what it changes yet."""
+
+
+class Deleted(Enum):
+    """The value of a key that is to be removed from what lies below."""
+
+    DELETED = "!delete"
+
+
+DELETED: Final = Deleted.DELETED
+Data: TypeAlias = Any
+"""None, bool, int, float, str, DELETED, a dict of Located by key, or a list of Located."""
+
+
+class SourceLocation(NamedTuple):
+    """What was read: the name that messages show, and the absolute folder to which its relative paths refer."""
+
+    name: str
+    folder: str
+
+
+class Mark(NamedTuple):
+    """A place in a source; line and column count from 1, line 0 stands for the whole of it (an option on the command
+    line).
+    """
+
+    source: SourceLocation
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.source.name}:{self.line}:{self.column}" if self.line else self.source.name
+
+
+BUILT_IN: Final = Mark(SourceLocation("built-in default", ""), 0, 0)
+
+
+class WrittenFloat(float):
+    """A float in the notation `1e-5`, which YAML 1.1 takes for text: it counts as a number and prints as it was
+    written.
+    """
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> WrittenFloat:
+        made = super().__new__(cls, text.replace("_", ""))
+        made.text = text
+        return made
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __format__(self, spec: str) -> str:
+        return float.__format__(self, spec) if spec else self.text
+
+    def __reduce__(self) -> tuple[type[WrittenFloat], tuple[str]]:
+        return WrittenFloat, (self.text,)
+
+
+@dataclass(slots=True, eq=False)
+class Located:
+    """A value, its place, and what it replaced, nearest first.
+
+    Treated as frozen once built; it is not declared so because a suite makes hundreds of thousands. `fresh`: this
+    mapping hides what lies below instead of merging into it. `raw`: the text before its interpolations were
+    resolved. `formatted`: the values of a matrix were put into this text. `key`: the place of the key whose value
+    this is.
+    """
+
+    value: Data
+    mark: Mark
+    replaced: tuple[Located, ...] = ()
+    flags: int = 0
+    fresh: bool = False
+    raw: str | None = None
+    formatted: bool = False
+    key: Mark | None = None
+
+    def holding(self, value: Data, flags: int) -> Located:
+        """The same node with another value."""
+        return Located(value, self.mark, self.replaced, flags, self.fresh, self.raw, self.formatted, self.key)
+
+
+class MergeError(Exception):
+    """Two values that cannot be merged; `keys` is the path to them, innermost first."""
+
+    def __init__(self, low: Located, high: Located) -> None:
+        super().__init__("two values cannot be merged")
+        self.low = low
+        self.high = high
+        self.keys: list[str] = []
+
+    def problem(self) -> Problem:
+        """What to tell the user."""
+        return Problem(
+            where=str(self.high.mark),
+            path=".".join(reversed(self.keys)),
+            what=f"append needs a list to append to, got {display_value(self.low)}",
+            way_out="give the whole list",
+            replaces=f"it would extend {display_value(self.low)}, set at {self.low.mark}",
+        )
+
+
+def mapping_at(children: dict[str, Located], mark: Mark) -> Located:
+    """A mapping node; its flags follow from its children."""
+    flags = 0
+    for child in children.values():
+        flags |= child.flags
+    if _is_append(children):
+        flags |= PENDING
+    return Located(children, mark, flags=flags)
+
+
+def sequence(items: list[Located], mark: Mark) -> Located:
+    """A list node; its flags follow from its items."""
+    flags = 0
+    for item in items:
+        flags |= item.flags
+    return Located(items, mark, flags=flags)
+
+
+def scalar(value: Data, mark: Mark) -> Located:
+    """A leaf."""
+    if type(value) is str:
+        return Located(value, mark, flags=DYNAMIC if "${" in value else 0)
+    return Located(value, mark, flags=PENDING if value is DELETED else 0)
+
+
+def located(value: Any, mark: Mark) -> Located:
+    """Plain data as a tree in which every node has the same place."""
+    if isinstance(value, dict):
+        return mapping_at({str(key): located(item, mark) for key, item in value.items()}, mark)
+    if isinstance(value, list | tuple):
+        return sequence([located(item, mark) for item in value], mark)
+    return scalar(value, mark)
+
+
+def plain(node: Located) -> Any:
+    """The tree as plain data, without places; nothing pending may be left in it."""
+    value = node.value
+    if type(value) is dict:
+        return {key: plain(child) for key, child in value.items()}
+    if type(value) is list:
+        return [plain(child) for child in value]
+    return value
+
+
+def merge_documents(low: Located, high: Located) -> Located:
+    """The two trees as one, `high` winning.
+
+    Mapping into mapping: recursive. `{append: [...]}` over a list: concatenates. `!delete`: removes. Anything else
+    replaces and remembers what it replaced. Deletions and appends that have met nothing yet stay in the tree (see
+    `settled`), which makes merging associative. Raises MergeError where something is appended to what is not a list.
+    """
+    above = high.value
+    below = low.value
+    if type(above) is dict and not high.fresh:
+        if _is_append(above):
+            return _appended(low, high)
+        if type(below) is dict and not _is_append(below):
+            children = below.copy()
+            for key, child in above.items():
+                old = children.get(key)
+                if old is None:
+                    children[key] = child
+                    continue
+                try:
+                    children[key] = merge_documents(old, child)
+                except MergeError as failure:
+                    failure.keys.append(key)
+                    raise
+            flags = low.flags | high.flags
+            return Located(children, high.mark, low.replaced, flags, low.fresh, key=high.key)
+    return Located(
+        above,
+        high.mark,
+        (*high.replaced, low, *low.replaced),
+        high.flags,
+        type(above) is dict,
+        high.raw,
+        high.formatted,
+        high.key,
+    )
+
+
+def settled(node: Located) -> Located:
+    """The tree without what was deleted, and with lists in the place of appends that met nothing."""
+    if not node.flags & PENDING:
+        return node
+    value = node.value
+    flags = node.flags & ~PENDING
+    if type(value) is dict:
+        if _is_append(value):
+            appended = settled(value["append"])
+            return node.holding(appended.value, appended.flags)
+        children = {key: settled(child) for key, child in value.items() if child.value is not DELETED}
+        return node.holding(children, flags)
+    if type(value) is list:
+        items = [settled(child) for child in value if child.value is not DELETED]
+        return node.holding(items, flags)
+    return node.holding(None, flags)
+
+
+def leaves(node: Located, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Located]]:
+    """Every node of the tree with the keys that lead to it, a container before what it holds."""
+    yield path, node
+    value = node.value
+    if type(value) is dict:
+        for key, child in value.items():
+            yield from leaves(child, (*path, key))
+    elif type(value) is list:
+        for index, child in enumerate(value):
+            yield from leaves(child, (*path, str(index)))
+
+
+def display_value(node: Located) -> str:
+    """A value as messages show it: scalars as written in YAML, containers by what they are."""
+    value = node.value
+    if type(value) is dict:
+        return "a mapping"
+    if type(value) is list:
+        return "a list"
+    if value is DELETED:
+        return "!delete"
+    return shown_scalar(value)
+
+
+def shown_scalar(value: Any) -> str:
+    """A scalar as messages show it, cut at 80 characters."""
+    match value:
+        case None:
+            return "null"
+        case True:
+            return "true"
+        case False:
+            return "false"
+        case str():
+            return repr(value if len(value) <= 80 else value[:77] + "...")
+        case int() if value.bit_length() > 256:
+            return "a very large integer"
+        case _:
+            return str(value)
+
+
+def _is_append(children: dict[str, Located]) -> bool:
+    if len(children) != 1:
+        return False
+    only = children.get("append")
+    return only is not None and type(only.value) is list
+
+
+def _appended(low: Located, high: Located) -> Located:
+    extra = high.value["append"]
+    below = low.value
+    flags = low.flags | high.flags
+    if type(below) is dict and _is_append(below):
+        items = sequence([*below["append"].value, *extra.value], extra.mark)
+        return Located({"append": items}, high.mark, low.replaced, flags, key=high.key)
+    if type(below) is list:
+        return Located(
+            [*below, *extra.value], high.mark, (low, *low.replaced), flags & ~PENDING | extra.flags, key=high.key
+        )
+    if below is None or below is DELETED:
+        return Located(extra.value, high.mark, (low, *low.replaced), extra.flags, key=high.key)
+    raise MergeError(low, high)

@@ -1,0 +1,353 @@
+"""One YAML document, read into located values: our scalar rules, duplicate keys refused, nothing constructed but
+plain data.
+
+PyYAML's parser is used at the level of events. Its composer recurses in C and ends the process on ten thousand
+nested brackets; events come one after the other, so depth and the size of what aliases expand to can be limited.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from milabench.config.scalars import resolve_scalar
+from milabench.config.source_map import (
+    DELETED,
+    Located,
+    Mark,
+    SourceLocation,
+    mapping_at,
+    scalar,
+    sequence,
+)
+from milabench.errors import ConfigError, Problem
+
+MAX_BYTES: Final = 64 * 2**20
+MAX_DEPTH: Final = 64
+MAX_EXPANSION: Final = 500_000
+"""How many values the aliases and merge keys of one document may stand for, in all."""
+
+# libyaml's parser is twenty times faster; the pure one says the same.
+LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_UNREADABLE: Final = re.compile("[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_TAG: Final = "tag:yaml.org,2002:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """The value of a document, and the values in it on which YAML 1.1 and 1.2 disagree."""
+
+    root: Located
+    warnings: tuple[Problem, ...] = ()
+
+
+def decode_text(content: bytes, name: str) -> str:
+    """The text of a file; raises ConfigError, with the place, where it is not UTF-8."""
+    if len(content) > MAX_BYTES:
+        raise ConfigError(Problem(where=name, path="", what=f"the file is larger than {MAX_BYTES // 2**20} MiB"))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        line = before.count(b"\n") + 1
+        column = len(before) - (before.rfind(b"\n") + 1) + 1
+        raise ConfigError(
+            Problem(
+                where=f"{name}:{line}:{column}",
+                path="",
+                what=f"not UTF-8 (byte 0x{content[error.start]:02x})",
+                way_out="save the file as UTF-8",
+            )
+        ) from None
+
+
+def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> Document:
+    """The document in `text`; an empty one is an empty mapping.
+
+    `whole=False` reads the value of an option: places are the option's, and an empty text is null. Raises
+    ConfigError with every problem found.
+    """
+    bad = _UNREADABLE.search(text)
+    if bad is not None:
+        line = text.count("\n", 0, bad.start()) + 1
+        mark = Mark(source, line if whole else 0, bad.start() - (text.rfind("\n", 0, bad.start()) + 1) + 1)
+        what = f"the character U+{ord(bad[0]):04X} cannot stand in YAML"
+        raise ConfigError(Problem(where=str(mark), path="", what=what, way_out="remove it"))
+    builder = _Builder(source, whole)
+    try:
+        for event in yaml.parse(text, Loader=LOADER):
+            builder.take(event)
+    except yaml.MarkedYAMLError as error:
+        builder.problems.append(_syntax_problem(error, builder))
+    except _LimitError:
+        pass
+    except (UnicodeError, ValueError, yaml.YAMLError) as error:
+        builder.problems.append(Problem(where=source.name, path="", what=f"not YAML: {error}".split("\n", 1)[0]))
+    if builder.problems:
+        raise ConfigError(builder.problems)
+    root = builder.root
+    if root is None:
+        start = Mark(source, 1 if whole else 0, 1)
+        root = mapping_at({}, start) if whole else scalar(None, start)
+    return Document(root=root, warnings=tuple(builder.warnings))
+
+
+class _LimitError(Exception):
+    """The document goes beyond a limit; the problem is already noted."""
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A container that is being read. `size` counts the values in it, those behind aliases included."""
+
+    mark: Mark
+    anchor: str | None
+    children: dict[str, Located] | None = None
+    items: list[Located] = field(default_factory=list)
+    key: str | None = None
+    key_mark: Mark | None = None
+    key_marks: dict[str, Mark] = field(default_factory=dict)
+    merged: list[Located] = field(default_factory=list)
+    skipped: bool = False
+    size: int = 1
+
+
+class _Builder:
+    """Takes the events of one document and builds its value."""
+
+    def __init__(self, source: SourceLocation, whole: bool) -> None:
+        self.source = source
+        self.whole = whole
+        self.root: Located | None = None
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.frames: list[_Frame] = []
+        self.anchors: dict[str, tuple[Located, int]] = {}
+        self.open_anchors: set[str] = set()
+        self.expanded = 0
+        self.documents = 0
+
+    def take(self, event: Any) -> None:
+        kind = type(event)
+        if kind is yaml.ScalarEvent:
+            self._scalar(event)
+        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+            self._start(event, {} if kind is yaml.MappingStartEvent else None)
+        elif kind is yaml.MappingEndEvent:
+            self._end_mapping()
+        elif kind is yaml.SequenceEndEvent:
+            frame = self.frames.pop()
+            self._done(sequence(frame.items, frame.mark), frame.anchor, frame.size)
+        elif kind is yaml.AliasEvent:
+            self._alias(event)
+        elif kind is yaml.DocumentStartEvent:
+            self.documents += 1
+            if self.documents > 1:
+                self._stop(self._mark(event.start_mark), "a second document begins", "keep one document a file")
+
+    def path(self, *more: str) -> str:
+        """The dotted key of what is being read."""
+        keys = [frame.key if frame.children is not None else str(len(frame.items)) for frame in self.frames]
+        return ".".join([key for key in keys if key is not None] + list(more))
+
+    def _mark(self, mark: Any) -> Mark:
+        return Mark(self.source, mark.line + 1 if self.whole else 0, mark.column + 1)
+
+    def _problem(self, mark: Mark, what: str, way_out: str = "", replaces: str = "") -> None:
+        self.problems.append(Problem(where=str(mark), path=self.path(), what=what, way_out=way_out, replaces=replaces))
+
+    def _stop(self, mark: Mark, what: str, way_out: str = "") -> None:
+        self._problem(mark, what, way_out)
+        raise _LimitError
+
+    def _start(self, event: Any, children: dict[str, Located] | None) -> None:
+        mark = self._mark(event.start_mark)
+        if len(self.frames) >= MAX_DEPTH:
+            del self.frames[3:]  # a path of sixty-four keys helps nobody
+            self._stop(mark, f"nested more than {MAX_DEPTH} deep", "flatten it")
+        frame = _Frame(mark, event.anchor, children)
+        if event.anchor:
+            self.anchors.pop(event.anchor, None)
+            self.open_anchors.add(event.anchor)
+        parent = self.frames[-1] if self.frames else None
+        if parent is not None and parent.children is not None and parent.key is None:
+            self._problem(mark, "a key must be text", "quote it")
+            frame.skipped = True
+        expected = f"{_TAG}map" if children is not None else f"{_TAG}seq"
+        if event.tag is not None and event.tag not in ("!", expected):
+            self._unknown_tag(mark, event.tag)
+        self.frames.append(frame)
+
+    def _scalar(self, event: Any) -> None:
+        frame = self.frames[-1] if self.frames else None
+        text: str = event.value
+        mark = self._mark(event.start_mark)
+        if "\0" in text or (not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)):
+            self._problem(mark, "a NUL or half a surrogate pair cannot stand in a value", "remove it")
+            text = ""
+        if frame is not None and frame.children is not None and frame.key is None:
+            self._key(frame, text, mark, event)
+            return
+        self._done(scalar(self._value(text, mark, event), mark), event.anchor, 1)
+
+    def _value(self, text: str, mark: Mark, event: Any) -> Any:
+        tag = event.tag
+        if tag is None or (tag == "!" and event.implicit[1]):
+            if not event.implicit[0]:
+                return text
+            value, disagreement = resolve_scalar(text)
+            if disagreement:
+                read = "text" if isinstance(value, str) else str(value).lower() if value is not None else "null"
+                self.warnings.append(
+                    Problem(
+                        where=str(mark),
+                        path=self.path(),
+                        what=f"{text} is {disagreement}; here it is read as {read}",
+                        way_out="quote it, or write true, false or a plain decimal number",
+                    )
+                )
+            return value
+        return self._tagged(text, tag, mark)
+
+    def _tagged(self, text: str, tag: str, mark: Mark) -> Any:
+        if tag == "!delete":
+            if text:
+                self._problem(mark, f"!delete takes no value, got {text!r}")
+            return DELETED
+        if tag in ("!", f"{_TAG}str"):
+            return text
+        value = resolve_scalar(text)[0]
+        wanted = {"int": int, "float": (int, float), "bool": bool, "null": type(None)}.get(tag.removeprefix(_TAG))
+        if wanted is None or not tag.startswith(_TAG):
+            self._unknown_tag(mark, tag)
+            return None
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):  # type: ignore[arg-type]
+            self._problem(mark, f"expected !!{tag.removeprefix(_TAG)}, got {text!r}")
+            return None
+        return float(value) if tag == f"{_TAG}float" and isinstance(value, int) else value
+
+    def _unknown_tag(self, mark: Mark, tag: str) -> None:
+        shown = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
+        self._problem(mark, f"unknown tag {shown}", "a suite holds plain values; the only tag of ours is !delete")
+
+    def _key(self, frame: _Frame, text: str, mark: Mark, event: Any) -> None:
+        # A key is what is written, never a boolean or a number: `on: 1` and `8: x` are the keys "on" and "8".
+        if text == "" and event.implicit[0]:
+            self._problem(mark, "a key is missing before ':'")
+        if event.tag not in (None, "!", f"{_TAG}str"):
+            self._unknown_tag(mark, event.tag)
+        if event.anchor:
+            self.anchors[event.anchor] = (scalar(text, mark), 1)
+        frame.key = text
+        frame.key_mark = mark
+        if text == "<<" and event.implicit[0]:
+            return
+        first = frame.key_marks.setdefault(text, mark)
+        if first is not mark:
+            self._problem(mark, f"the key {text!r} is given twice", "keep one", f"it was first given at {first}")
+
+    def _alias(self, event: Any) -> None:
+        mark = self._mark(event.start_mark)
+        name = event.anchor
+        if name in self.open_anchors:
+            self._stop(mark, f"the alias *{name} refers to what it is part of")
+        found = self.anchors.get(name)
+        if found is None:
+            self._stop(mark, f"no anchor &{name} before this alias")
+            return
+        node, size = found
+        self._expand(mark, size)
+        frame = self.frames[-1] if self.frames else None
+        if frame is not None and frame.children is not None and frame.key is None:
+            if not isinstance(node.value, str):
+                self._problem(mark, "a key must be text", "quote it")
+                frame.key = ""
+                return
+            frame.key = node.value
+            first = frame.key_marks.setdefault(node.value, mark)
+            if first is not mark:
+                self._problem(mark, f"the key {node.value!r} is given twice", "keep one", f"first at {first}")
+            return
+        self._done(node, None, size)
+
+    def _expand(self, mark: Mark, size: int) -> None:
+        self.expanded += size
+        if self.expanded > MAX_EXPANSION:
+            self._stop(mark, f"aliases expand to more than {MAX_EXPANSION} values", "use inherits")
+
+    def _end_mapping(self) -> None:
+        frame = self.frames.pop()
+        children = frame.children
+        assert children is not None
+        if frame.merged:
+            merged: dict[str, Located] = {}
+            for part in frame.merged:
+                self._expand(frame.mark, len(part.value))
+                frame.size += len(part.value)
+                for key, child in part.value.items():
+                    merged.setdefault(key, child)
+            for key, child in children.items():
+                hidden = merged.get(key)
+                before = () if hidden is None else (hidden, *hidden.replaced)
+                merged[key] = Located(child.value, child.mark, (*child.replaced, *before), child.flags, key=child.key)
+            children = merged
+        node = mapping_at(children, frame.mark)
+        if frame.skipped:
+            self._close_anchor(frame.anchor, node, frame.size)
+            self.frames[-1].key = ""
+            return
+        self._done(node, frame.anchor, frame.size)
+
+    def _close_anchor(self, anchor: str | None, node: Located, size: int) -> None:
+        if anchor:
+            self.open_anchors.discard(anchor)
+            self.anchors[anchor] = (node, size)
+
+    def _done(self, node: Located, anchor: str | None, size: int) -> None:
+        self._close_anchor(anchor, node, size)
+        if not self.frames:
+            self.root = node
+            return
+        frame = self.frames[-1]
+        frame.size += size
+        if frame.children is None:
+            frame.items.append(node)
+            return
+        if frame.key is None:
+            # A list in the place of a key: already reported when it began.
+            frame.key = ""
+            return
+        if frame.key == "<<" and "<<" not in frame.key_marks:
+            self._merge_key(frame, node)
+        elif frame.key_marks.get(frame.key) is frame.key_mark or frame.key not in frame.children:
+            if node.key is not None:
+                # Behind an alias: the same value under another key.
+                node = node.holding(node.value, node.flags)
+            node.key = frame.key_mark
+            frame.children[frame.key] = node
+        frame.key = None
+
+    def _merge_key(self, frame: _Frame, node: Located) -> None:
+        parts = node.value if type(node.value) is list else [node]
+        for part in parts:
+            if type(part.value) is dict:
+                frame.merged.append(part)
+            else:
+                self._problem(part.mark, "<< takes a mapping or a list of mappings")
+
+
+def _syntax_problem(error: yaml.MarkedYAMLError, builder: _Builder) -> Problem:
+    at = error.problem_mark or error.context_mark
+    where = builder.source.name
+    if at is not None and builder.whole:
+        where = f"{where}:{at.line + 1}:{at.column + 1}"
+    what = error.problem or error.context or "not YAML"
+    context = f" ({error.context})" if error.context and error.problem else ""
+    way_out = "check the lines just above"
+    if "cannot start any token" in what:
+        way_out = "indent with spaces, not with a tab; put in quotes what begins with @, % or a backquote"
+    return Problem(where=where, path="", what=f"not YAML: {what}{context}", way_out=way_out)

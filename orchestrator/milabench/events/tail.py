@@ -1,0 +1,34 @@
+"""Reads a file of lines that somebody still writes, each part of it once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from milabench.errors import RecordError
+from milabench.events.rundir import os_reason
+
+
+class Appended:
+    """The whole lines of a file from the byte `start` on, as they come; where that is within a line, its rest is the first."""
+
+    def __init__(self, path: Path, *, start: int = 0) -> None:
+        self._path = path
+        self._offset = start
+        self._rest = b""
+
+    def lines(self) -> list[bytes]:
+        """What came since the last time, without line ends; nothing while there is no file.
+
+        Raises RecordError when it cannot be read.
+        """
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                piece = file.read()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise RecordError(f"{self._path}: cannot be read: {os_reason(error)}") from None
+        self._offset += len(piece)
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        return lines

@@ -1,0 +1,129 @@
+"""Starts the agent on another machine over one command of a connection: finds a Python, sends the files if they are not there."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import shlex
+from collections.abc import Sequence
+from functools import cache
+from typing import Protocol
+
+from milabench.errors import Unreachable
+from milabench.execute.agent.unpack import digest_of
+from milabench.execute.agent_client import RUN_MARKER, Reader, Writer
+from milabench.execute.archive import deterministic_zip
+from milabench.facts.probe import AGENT
+
+WORD = b"milabench-boot "
+NOISE_BYTES = 1 << 16  # what a login shell's start-up files may print before us
+BOOT_S = 30.0
+PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 7, -1)), "/usr/bin/python3")
+
+
+class Channel(Protocol):
+    """One command that runs on another machine."""
+
+    reader: Reader
+    writer: Writer
+
+    async def how_it_ended(self) -> str:
+        """How the command ended, in words; waits for it. A connection that was lost is no end of the command."""
+
+    def said(self) -> str:
+        """The last line on its standard error."""
+
+
+class Connection(Protocol):
+    """A connection to another machine, over which any number of commands run."""
+
+    async def start(self, command: str) -> Channel:
+        """Starts a line of the login shell. Raises Unreachable."""
+
+    @property
+    def lost(self) -> str | None:
+        """Why it can be used no longer; None while it can."""
+
+    async def close(self) -> None:
+        """Ends it and everything that runs over it."""
+
+
+@cache
+def agent_files() -> tuple[tuple[str, bytes], ...]:
+    """Return the agent's files, by their paths below the folder that they are imported from."""
+    return tuple(
+        (f"milabench/execute/agent/{path.name}", path.read_bytes()) for path in sorted(AGENT.parent.glob("*.py"))
+    )
+
+
+@cache
+def agent_digest() -> str:
+    """Return the SHA-256 of the agent's files, by which they are called on other machines."""
+    return digest_of(agent_files())
+
+
+def boot_line(words: Sequence[str], *, marker: str = "", python: str = "") -> str:
+    """Return the line for the login shell there, whichever that is, that becomes the agent with these arguments."""
+    program = dict(agent_files())["milabench/execute/agent/unpack.py"]
+    candidates = " ".join(map(shlex.quote, [python] if python else PYTHONS))
+    # No quote, backslash, newline or exclamation mark inside: csh and fish would read them in ways of their own.
+    # -I -S: neither the variables nor the packages of whoever logs in there, which may take longer than all the rest.
+    script = (
+        f"for p in {candidates}; do "
+        'if "$p" -I -S -c "import sys; sys.exit(sys.version_info < (3, 8))" 2>/dev/null; then '
+        'exec "$p" -I -S -c "import base64, sys; exec(base64.b64decode(sys.argv[1]))" "$@"; fi; done; '
+        f"echo milabench-boot python $({shlex.quote(python or 'python3')} -V 2>&1 || true); exit 127"
+    )
+    environment = f"{RUN_MARKER}={marker}" if marker else ""
+    arguments = [base64.b64encode(program).decode(), agent_digest(), environment, *words]
+    return shlex.join(["exec", "/bin/sh", "-c", script, "sh", *arguments])
+
+
+async def start_agent(
+    name: str, connection: Connection, words: Sequence[str], *, marker: str = "", python: str = ""
+) -> Channel:
+    """The agent of the node `name`, started with these arguments. Raises Unreachable with what is missing there."""
+    channel = await connection.start(boot_line(words, marker=marker, python=python))
+    try:
+        await asyncio.wait_for(_greet(name, channel, python), BOOT_S)
+    except TimeoutError:
+        channel.writer.close()
+        raise Unreachable(
+            f"{name}: nothing was heard from its shell within {BOOT_S:g} s; does it wait for something at login?"
+        ) from None
+    except BaseException:
+        channel.writer.close()
+        raise
+    return channel
+
+
+async def _greet(name: str, channel: Channel, python: str) -> None:
+    noise = 0
+    while line := await channel.reader.readline():
+        noise += len(line)
+        if not line.startswith(WORD):
+            if noise > NOISE_BYTES:
+                raise Unreachable(f"{name}: its shell prints without end at login; milabench needs a quiet one")
+            continue
+        what, _, rest = line.removeprefix(WORD).decode("utf-8", "replace").strip().partition(" ")
+        match what:
+            case "need":
+                archive = deterministic_zip(agent_files())
+                channel.writer.write(len(archive).to_bytes(8, "big") + archive)
+                with contextlib.suppress(OSError):
+                    await channel.writer.drain()
+            case "ready":
+                return
+            case "python":
+                found = rest.splitlines()[0] if rest else "none"
+                wanted = f"{python} (system.nodes.python)" if python else "python3 on its PATH"
+                raise Unreachable(
+                    f"{name}: no Python 3.8 or later there: {wanted} gives {found!r}; install one,"
+                    " or name it with `python:` in the node's entry of the system file"
+                )
+            case _:
+                raise Unreachable(f"{name}: {rest}")
+    how = await channel.how_it_ended()
+    said = channel.said()
+    raise Unreachable(f"{name}: the agent could not be started: {how}{': ' if said else ''}{said}")

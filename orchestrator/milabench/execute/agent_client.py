@@ -1,0 +1,571 @@
+"""Speaks with the agent of a node, over any pair of streams; starts the local one over pipes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from milabench.errors import Unreachable
+from milabench.events.model import Why
+from milabench.execute.api import (
+    BarrierEvent,
+    Cancelled,
+    Emit,
+    Exit,
+    Failed,
+    Frame,
+    Holder,
+    Outcome,
+    Passed,
+    ServerReady,
+    Started,
+    StepRequest,
+    Waiting,
+)
+from milabench.facts.probe import agent_command
+
+RUN_MARKER = "MILABENCH_RUN_MARKER"  # the agent's name for it
+ANSWER_S = 60.0  # an agent that is asked answers at once; only facts take seconds
+LEAVE_S = 15.0
+NOTHING_LEFT = "it left no process"
+
+
+class LostError(Exception):
+    """The agent is gone; the text says how."""
+
+
+class Reader(Protocol):
+    """What we read an agent from; asyncio.StreamReader is one."""
+
+    async def readline(self) -> bytes:
+        """One line, or what is left at the end."""
+
+    async def readexactly(self, n: int) -> bytes:
+        """So many bytes; raises EOFError at the end."""
+
+
+class Writer(Protocol):
+    """What we write to an agent; asyncio.StreamWriter is one."""
+
+    def write(self, data: bytes) -> None:
+        """Queues bytes."""
+
+    async def drain(self) -> None:
+        """Waits until they can go."""
+
+    def close(self) -> None:
+        """Ends the agent's lease."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A step that an agent runs for us."""
+
+    emit: Emit
+    ended: asyncio.Future[Mapping[str, Any]]
+
+
+class AgentLink:
+    """The conversation with one agent: requests and their replies, and the frames of its steps."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        writer: Writer,
+        how_it_ended: Callable[[], Awaitable[str]],
+        *,
+        beat_s: float | None = None,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._how_it_ended = how_it_ended
+        self._numbers = 0
+        self._replies: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._waiting: dict[int, Callable[[Sequence[Mapping[str, Any]]], object]] = {}
+        self._steps: dict[str, _Watched] = {}
+        self.hello: Mapping[str, Any] = {}
+        self.lost: str | None = None
+        self._greeted = asyncio.get_running_loop().create_future()
+        self._reading = asyncio.create_task(self._read())
+        self._beating = asyncio.create_task(self._beat(beat_s)) if beat_s is not None else None
+
+    async def greeting(self) -> Mapping[str, Any]:
+        """What the agent says about itself. Raises LostError when it ended instead."""
+        await self._greeted
+        if self.lost is not None:
+            raise LostError(self.lost)
+        return self.hello
+
+    async def request(
+        self,
+        verb: str,
+        fields: Mapping[str, object] | None = None,
+        *,
+        within_s: float | None = ANSWER_S,
+        waiting: Callable[[Sequence[Mapping[str, Any]]], object] | None = None,
+    ) -> Mapping[str, Any]:
+        """The reply to a request, `{"ok", ...}`. Raises LostError when there will be none."""
+        if self.lost is not None:
+            raise LostError(self.lost)
+        self._numbers += 1
+        number = self._numbers
+        future = asyncio.get_running_loop().create_future()
+        self._replies[number] = future
+        if waiting is not None:
+            self._waiting[number] = waiting
+        try:
+            self._writer.write(json.dumps({"id": number, "verb": verb, **(fields or {})}).encode() + b"\n")
+            with contextlib.suppress(OSError):  # the reader notices the loss, and says more about it
+                await self._writer.drain()
+            return cast("Mapping[str, Any]", await asyncio.wait_for(future, within_s))
+        except TimeoutError:
+            self._writer.close()  # an agent that does not answer must not go on by itself: this ends its lease
+            raise LostError(f"the agent did not answer '{verb}' within {within_s:g} s") from None
+        finally:
+            self._replies.pop(number, None)
+            self._waiting.pop(number, None)
+
+    async def start(self, step: str, emit: Emit, fields: Mapping[str, object]) -> tuple[Mapping[str, Any], _Watched]:
+        """The reply to a start, and the step as it is watched from then on."""
+        watched = _Watched(emit=emit, ended=asyncio.get_running_loop().create_future())
+        self._steps[step] = watched
+        try:
+            reply = await self.request("start", {"step": step, **fields})
+        except BaseException:
+            self._steps.pop(step, None)
+            raise
+        if not reply.get("ok"):
+            self._steps.pop(step, None)
+        return reply, watched
+
+    def close(self) -> None:
+        """Ends the lease: the agent ends everything and exits."""
+        self._writer.close()
+
+    async def closed(self) -> None:
+        """Returns when the agent has said its last word."""
+        await asyncio.wait({self._reading})
+
+    async def _beat(self, every_s: float) -> None:
+        """Lets an agent with a lease know that we are there."""
+        while self.lost is None:
+            await asyncio.sleep(every_s)
+            self._writer.write(b'{"verb":"beat"}\n')
+
+    async def _read(self) -> None:
+        try:
+            while line := await self._reader.readline():
+                header = json.loads(line)
+                payload = await self._reader.readexactly(header["n"])
+                self._take(header, payload)
+            how = await self._how_it_ended()
+        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+            self._writer.close()
+            how = await self._how_it_ended()
+            if isinstance(error, ValueError):
+                how = f"what the agent sent cannot be understood: {error}; {how}"
+        except BaseException:
+            self._lose("internal error")  # a defect of ours must not become a hang
+            raise
+        self._lose(how)
+
+    def _take(self, header: Mapping[str, Any], payload: bytes) -> None:
+        match header["k"]:
+            case "line" | "rec" | "obs" as kind:
+                watched = self._steps.get(header["step"])
+                if watched is not None:
+                    last = header.get("last") or {}
+                    count = header.get("count", 0)
+                    watched.emit(Frame(kind=kind, step=header["step"], payload=payload, count=count, last=last))
+            case "ready":
+                watched = self._steps.get(header["step"])
+                if watched is not None:
+                    watched.emit(ServerReady(step=header["step"]))
+            case "at-barrier" | "measured" as kind:
+                watched = self._steps.get(header["step"])
+                if watched is not None:
+                    watched.emit(BarrierEvent(step=header["step"], at="barrier" if kind == "at-barrier" else "end"))
+            case "ended":
+                watched = self._steps.pop(header["step"], None)
+                if watched is not None and not watched.ended.done():
+                    watched.ended.set_result(json.loads(payload))
+            case "reply":
+                reply = json.loads(payload)
+                future = self._replies.get(reply["id"])
+                if future is not None and not future.done():
+                    future.set_result(reply)
+            case "waiting":
+                told = json.loads(payload)
+                if told["id"] in self._waiting:
+                    self._waiting[told["id"]](told["holders"])
+            case "hello":
+                self.hello = json.loads(payload)
+                if not self._greeted.done():
+                    self._greeted.set_result(None)
+            case _:
+                pass  # a newer agent may say more
+
+    def _lose(self, how: str) -> None:
+        self.lost = how
+        if self._beating is not None:
+            self._beating.cancel()
+        lost = LostError(how)
+        watched = [watched.ended for watched in self._steps.values()]
+        for future in (*self._replies.values(), *watched):
+            if not future.done():
+                future.set_exception(lost)
+                future.exception()  # whoever waits sees it; whoever left must not cause a warning
+        self._steps.clear()
+        if not self._greeted.done():
+            self._greeted.set_result(None)
+
+
+class AgentNode:
+    """An Executor over an agent; what opens the link and what sweeps after a lost one depends on where the node is.
+
+    A link that was lost is opened anew for the next step. `values` replace those of an order that mean something else there;
+    None leaves one to the agent.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        open_link: Callable[[], Awaitable[AgentLink]],
+        sweep: Callable[[], Coroutine[Any, Any, str]],
+        clock: Callable[[], float] = time.time,
+        values: Mapping[str, str | None] | None = None,
+    ) -> None:
+        self._name = name
+        self._values = values or {}
+        self._open_link = open_link
+        self._sweep = sweep
+        self._clock = clock
+        self._link: AgentLink | None = None
+        self._opening = asyncio.Lock()
+        self._swept: dict[int, asyncio.Task[str]] = {}
+        self._locks: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The node's name in the plan."""
+        return self._name
+
+    async def run(self, order: StepRequest, emit: Emit) -> Outcome:
+        """Carries out one step; see Executor."""
+        step, link = order.step.id, None
+        try:
+            link = await self._linked()
+            reply, watched = await link.start(step, emit, _request(order, self._values))
+            if not reply.get("ok"):
+                return self._refused(order, emit, str(reply.get("error")))
+            if reply.get("pid") is not None:
+                known = {key: reply.get(key) for key in ("pid", "pgid", "pid_start")}
+                emit(Started(step=step, node=self._name, **known))
+            try:
+                ended = await asyncio.shield(watched.ended)
+            except asyncio.CancelledError:
+                await self.end(step)
+                await watched.ended
+                raise
+        except (LostError, Unreachable) as lost:
+            return await self._lost(order, emit, link, str(lost))
+        return _outcome(order, ended)
+
+    async def end(
+        self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
+    ) -> None:
+        """Ends a running step; see Executor."""
+        cause = {"detail": "cancelled"} if late is None else {"why": "timeout", "detail": late}
+        await self._tell("end", {"step": step, "grace_s": grace_s, "is_done": is_done, **cause})
+
+    async def release(self, group: str) -> float | None:
+        """Lets a group go at the start barrier; see Executor."""
+        reply = await self._tell("release", {"group": group})
+        return float(reply["t"]) if reply is not None and reply.get("ok") else None
+
+    async def stop(self, step: str) -> None:
+        """Tells a step that it has done its work; see Executor."""
+        await self._tell("stop", {"step": step, "reason": "all of the group have their observations"})
+
+    async def _tell(self, verb: str, fields: Mapping[str, object]) -> Mapping[str, Any] | None:
+        """The reply of an agent that still lives; of one that was lost, run() tells."""
+        if self._link is None or self._link.lost is not None:
+            return None
+        with contextlib.suppress(LostError):
+            return await self._link.request(verb, fields)
+        return None
+
+    async def port(self) -> int | None:
+        """A port that is free there; see Executor."""
+        try:
+            return int((await (await self._linked()).request("port"))["port"])
+        except (LostError, Unreachable, KeyError):
+            return None
+
+    async def signal(self, step: str, number: int) -> None:
+        """Signals the process group of a running step."""
+        if self._link is not None:
+            with contextlib.suppress(LostError):
+                await self._link.request("signal", {"step": step, "signal": number})
+
+    async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
+        """Holds the devices' locks; see Executor. Raises Unreachable when the node cannot be asked."""
+        if not names:
+            return ()
+
+        def waiting(holders: Sequence[Mapping[str, Any]]) -> None:
+            emit(Waiting(node=self._name, holders=tuple(map(_holder, holders))))
+
+        link = await self._linked()
+        try:
+            fields = {"devices": list(names), "wait": wait}
+            reply = await link.request("lock", fields, within_s=None, waiting=waiting)
+        except LostError as lost:
+            raise Unreachable(f"{self._name}: {lost}") from None
+        if reply.get("ok"):
+            self._locks = tuple(names)
+            return ()
+        if not reply.get("holders"):
+            raise Unreachable(f"{self._name}: device locks: {reply.get('error')}")
+        return tuple(_holder(holder) for holder in reply["holders"])
+
+    async def facts(self, disk: Sequence[str] = ()) -> Mapping[str, Any]:
+        """What the node is, as its agent tells. Raises Unreachable."""
+        link = await self._linked()
+        try:
+            reply = await link.request("facts", {"disk": list(disk)})
+        except LostError as lost:
+            raise Unreachable(f"{self._name}: {lost}") from None
+        if not reply.get("ok"):
+            raise Unreachable(f"{self._name}: {reply.get('error')}")
+        return cast("Mapping[str, Any]", reply["answer"])
+
+    async def cpu_s(self) -> float:
+        """CPU seconds that the agent has used; 0 when it cannot say, or was lost."""
+        if self._link is not None and self._link.lost is not None:
+            return 0.0  # a machine that is gone is not waited for to learn this
+        try:
+            return float((await (await self._linked()).request("usage")).get("cpu_s") or 0.0)
+        except (LostError, Unreachable):
+            return 0.0
+
+    async def open(self) -> None:
+        """Starts the agent now, so that many can be started at the same time. Raises Unreachable."""
+        await self._linked()
+
+    async def close(self) -> None:
+        """Ends the agent's lease, waits until it has ended everything."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(link.closed(), LEAVE_S)
+        for sweeping in self._swept.values():
+            await sweeping
+
+    async def __aenter__(self) -> AgentNode:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _linked(self) -> AgentLink:
+        async with self._opening:
+            if self._link is None or self._link.lost is not None:
+                self._link = await self._open_link()
+                try:
+                    await self._link.greeting()
+                    if self._locks:  # those that fell with the agent before
+                        again = {"devices": list(self._locks), "wait": True}
+                        await self._link.request("lock", again, within_s=None)
+                except LostError as lost:
+                    raise Unreachable(f"{self._name}: the agent did not start: {lost}") from None
+            return self._link
+
+    def _refused(self, order: StepRequest, emit: Emit, error: str) -> Outcome:
+        outcome = Failed(step=order.step.id, why="environment", detail=error, attempt=order.attempt)
+        emit(Frame(kind="rec", step=order.step.id, payload=self._end_record(order, outcome)))
+        return outcome
+
+    async def _lost(self, order: StepRequest, emit: Emit, link: AgentLink | None, how: str) -> Outcome:
+        """The outcome when the agent went away: what it left is swept, and we write the last record in its place."""
+        detail = how
+        if link is not None:
+            if id(link) not in self._swept:  # once, however many steps it had
+                self._swept[id(link)] = asyncio.create_task(self._sweep())
+            swept = await asyncio.shield(self._swept[id(link)])
+            detail = f"{how}; {swept}" if swept else how
+        outcome = Failed(step=order.step.id, why="lost-node", detail=detail, attempt=order.attempt)
+        emit(Frame(kind="rec", step=order.step.id, payload=self._end_record(order, outcome)))
+        return outcome
+
+    def _end_record(self, order: StepRequest, outcome: Failed) -> bytes:
+        now = round(self._clock(), 6)
+        data = {
+            "command": list(order.step.argv),
+            "time": now,
+            "return_code": None,
+            "outcome": "failed",
+            "why": outcome.why,
+            "detail": outcome.detail,
+        }
+        return (
+            json.dumps({"event": "end", "data": data, "pipe": None, "t": now}, separators=(",", ":")).encode() + b"\n"
+        )
+
+
+def local_node(
+    run_id: str, *, name: str = "local", grace_s: float = 5.0, locks: Path | None = None, python: str = sys.executable
+) -> AgentNode:
+    """The machine we are on. `run_id` marks every process of the run, so it must be unlike any other's."""
+    words = ["serve", "--run-id", run_id, "--grace", str(grace_s), *(["--locks", str(locks)] if locks else [])]
+
+    async def open_link() -> AgentLink:
+        try:
+            # A session of its own: the terminal's Ctrl-C is for us, who end the steps in order.
+            process = await asyncio.create_subprocess_exec(
+                *agent_command(*words, python=python),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, RUN_MARKER: run_id},  # so that one that hangs is found by a sweep, as its steps are
+                start_new_session=True,
+                limit=1 << 20,
+            )
+        except OSError as error:
+            raise Unreachable(f"{name}: the agent cannot be started: {error}") from None
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        async def how_it_ended() -> str:
+            return f"the agent {_ending(await process.wait())}"
+
+        return AgentLink(process.stdout, process.stdin, how_it_ended)
+
+    async def sweep() -> str:
+        return await sweep_here(run_id, grace_s=grace_s, python=python)
+
+    return AgentNode(name, open_link, sweep)
+
+
+async def sweep_here(*markers: str, grace_s: float = 5.0, python: str = sys.executable) -> str:
+    """Ends what carries these markers of orchestrators on this machine; one line about it."""
+    answer, code = await _asked(python, "sweep", *markers, "--grace", str(grace_s))
+    if answer is None:
+        return f"what it left could not be swept (exit code {code})"
+    left = [f"{one['pid']} ({one['command']})" for one in answer["left"]]
+    if left:
+        return f"these of its processes are still there: {', '.join(left)}"
+    return f"{len(answer['ended'])} of its processes were ended" if answer["ended"] else NOTHING_LEFT
+
+
+async def left_here(*markers: str, python: str = sys.executable) -> list[tuple[int, str]]:
+    """Pid and command of what `sweep_here` would end. Raises Unreachable when the machine does not tell."""
+    answer, code = await _asked(python, "left", *markers)
+    if answer is None:
+        raise Unreachable(f"local: the agent could not look for processes (exit code {code})")
+    return [(int(one["pid"]), str(one["command"])) for one in answer["left"]]
+
+
+async def _asked(python: str, *words: str) -> tuple[Mapping[str, Any] | None, int | None]:
+    """What an agent for one question answers, and its exit code."""
+    process = await asyncio.create_subprocess_exec(
+        *agent_command(*words, python=python),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    output, _ = await process.communicate()
+    try:
+        return cast("Mapping[str, Any]", json.loads(output)), process.returncode
+    except ValueError:
+        return None, process.returncode
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _request(order: StepRequest, there: Mapping[str, str | None]) -> dict[str, object]:
+    step = order.step
+    values = {name: value for name, value in {**order.values, **there}.items() if value is not None}
+    return {
+        "argv": list(step.argv),
+        "env": {**step.env, **order.env},
+        "secret_env": [*step.secret_env, *order.secret_env],
+        "cwd": step.cwd or None,
+        "config": dict(step.config),
+        "timeout_s": step.timeout_s,
+        "max_silence_s": step.max_silence_s,
+        "grace_s": order.grace_s,
+        "needs_data": step.needs_data,
+        "group": step.group or step.id,
+        "group_size": order.group_size,
+        "is_spread": order.is_spread,
+        "makedirs": list(order.makedirs),
+        "marks": list(order.marks),
+        "end_argv": list(step.end_argv),
+        "ready": _readiness(step.config),
+        "values": values,
+        "barrier_s": _barrier_s(step.config),
+        "monitor": {
+            "argv": list(step.monitor),
+            "about": {"devices": list(step.devices), "uuids": step.env.get("MILABENCH_DEVICES_HELD", "").split(",")},
+        },
+    }
+
+
+def _readiness(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What tells that a server can take requests, and within how long; empty for what is no server."""
+    server = config.get("server")
+    return server["ready"] if config.get("role") == "server" and isinstance(server, Mapping) else {}
+
+
+def _barrier_s(config: Mapping[str, Any]) -> float | None:
+    """How long members of a group wait for the last of them, in seconds; None without a barrier."""
+    measure = config.get("measure")
+    return measure.get("barrier_timeout_s") if isinstance(measure, Mapping) and measure.get("barrier") else None
+
+
+def _outcome(order: StepRequest, ended: Mapping[str, Any]) -> Outcome:
+    counts = ended.get("counts") or {}
+    seen = Exit(
+        return_code=ended.get("return_code"),
+        observations=int(counts.get("observations") or 0),
+        counts=counts,
+        rusage=ended.get("rusage") or {},
+        agent_cpu_s=float(ended.get("agent_cpu_s") or 0.0),
+    )
+    step, attempt, detail = order.step.id, order.attempt, str(ended.get("detail") or "")
+    match ended["outcome"]:
+        case "passed":
+            return Passed(step=step, reasons=tuple(ended.get("reasons") or ()), attempt=attempt, exit=seen)
+        case "cancelled":
+            return Cancelled(step=step, detail=detail, attempt=attempt, exit=seen)
+        case _:
+            why = cast("Why", ended.get("why") or "exit")
+            return Failed(step=step, why=why, detail=detail, attempt=attempt, exit=seen)
+
+
+def _holder(said: Mapping[str, Any]) -> Holder:
+    return Holder(
+        name=str(said.get("name") or ""),
+        run=str(said.get("run") or ""),
+        pid=int(said.get("pid") or 0),
+        host=str(said.get("host") or ""),
+        user=str(said.get("user") or ""),
+        since=float(said.get("since") or 0.0),
+    )

@@ -1,0 +1,197 @@
+"""Copies folders to other machines: only what is not there, from where the last attempt stopped, once per file system."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from milabench.errors import Unreachable
+from milabench.execute.agent_bootstrap import Channel
+from milabench.execute.remote_host import RemoteHost
+
+PIECE_BYTES = 1 << 20
+LEFT_OUT = ("__pycache__", ".git", ".milabench-parts")
+LAST = ".complete"  # says that all the rest is there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What became of a folder: files that were sent, their bytes, and what was removed there."""
+
+    files: int
+    bytes: int
+    removed: int
+
+
+class RemoteFiles:
+    """Who answers about files on another machine; requests go one after the other."""
+
+    def __init__(self, name: str, channel: Channel) -> None:
+        self.name = name
+        self._channel = channel
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, machine: RemoteHost) -> RemoteFiles:
+        """One on a machine. Raises Unreachable."""
+        return cls(machine.name, await machine.agent("files"))
+
+    def close(self) -> None:
+        """Lets it go."""
+        self._channel.writer.close()
+
+    async def facts(self, *disks: str) -> Mapping[str, Any]:
+        """What the machine is, as its agent tells. Raises Unreachable."""
+        async with self._turn:
+            return cast("Mapping[str, Any]", (await self._ask({"do": "facts", "disks": list(disks)}))["facts"])
+
+    async def mark(self, path: str) -> None:
+        """Makes an empty file there. Raises Unreachable."""
+        async with self._turn:
+            await self._ask({"do": "mark", "path": path})
+
+    async def look(self, paths: Sequence[str]) -> tuple[bool, ...]:
+        """Which of these paths exist there. Raises Unreachable."""
+        async with self._turn:
+            return tuple((await self._ask({"do": "look", "paths": list(paths)}))["found"])
+
+    async def forget(self, paths: Sequence[str]) -> None:
+        """Removes files there. Raises Unreachable."""
+        async with self._turn:
+            await self._ask({"do": "forget", "paths": list(paths)})
+
+    async def link(self, path: str, target: str) -> None:
+        """Makes a symbolic link there, in the place of an older one. Raises Unreachable."""
+        async with self._turn:
+            await self._ask({"do": "link", "path": path, "target": target})
+
+    async def send(self, folder: Path, target: str, *, keep: bool = False, thorough: bool = True) -> Sent:
+        """Makes the folder `there` like ours; `keep` leaves what else it holds.
+
+        `thorough` compares contents; else a file with the same size and time counts as the same, which is right for what only
+        milabench writes and much less to read. Raises Unreachable, also for a full disk.
+        """
+        entries = await asyncio.to_thread(lambda: list(_entries(folder, thorough=thorough)))
+        files = [entry for entry in entries if entry[1] == "f"]
+        async with self._turn:
+            answer = await self._ask({"do": "take", "root": target, "entries": entries, "keep": keep})
+            sent = 0
+            with contextlib.suppress(BrokenPipeError, ConnectionError):  # why, stands in the answer
+                for number, offset in answer["need"]:
+                    sent += await self._send_file(folder / files[number][0], files[number][3], offset)
+            done = await self._answer()
+        return Sent(files=done["taken"], bytes=sent, removed=done["removed"])
+
+    async def _send_file(self, path: Path, size: int, offset: int) -> int:
+        """Sends a file from an offset on, and the digest of all of it; how many bytes."""
+        digest = hashlib.sha256()
+        left = size
+        with path.open("rb") as file:
+            while left:
+                piece = await asyncio.to_thread(file.read, min(left, PIECE_BYTES))
+                if not piece:
+                    raise Unreachable(f"{self.name}: {path} became shorter while it was sent; try again")
+                digest.update(piece)
+                done = size - left
+                left -= len(piece)
+                if done + len(piece) > offset:
+                    self._channel.writer.write(piece[max(0, offset - done) :])
+                    await self._channel.writer.drain()
+        self._channel.writer.write(digest.digest())
+        await self._channel.writer.drain()
+        return size - offset
+
+    async def _ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._channel.writer.write(json.dumps(request).encode() + b"\n")
+        with contextlib.suppress(OSError):  # the answer, or its absence, says more
+            await self._channel.writer.drain()
+        return await self._answer()
+
+    async def _answer(self) -> Mapping[str, Any]:
+        line = await self._channel.reader.readline()
+        try:
+            answer = cast("Mapping[str, Any]", json.loads(line))
+        except ValueError:
+            raise Unreachable(f"{self.name}: {await self._channel.how_it_ended()}") from None
+        if not answer.get("ok"):
+            raise Unreachable(f"{self.name}: {answer.get('error')}")
+        return answer
+
+
+def _entries(folder: Path, *, thorough: bool) -> Iterator[list[Any]]:
+    """What a folder holds, as the agent's `take` wants it; folders before what is in them, what says `complete` last."""
+    last = []
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
+        for name in [*folders, *sorted(files)]:
+            path = Path(root, name)
+            entry = _entry(path, path.relative_to(folder).as_posix(), thorough=thorough)
+            if entry is not None and name == LAST:
+                last.append(entry)
+            elif entry is not None:
+                yield entry
+    yield from last
+
+
+def _entry(path: Path, name: str, *, thorough: bool) -> list[Any] | None:
+    status = path.lstat()
+    mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISLNK(status.st_mode):
+        return [name, "l", str(path.readlink())]
+    if stat.S_ISDIR(status.st_mode):
+        return [name, "d", mode]
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    digest = ""
+    if thorough:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return [name, "f", mode, status.st_size, status.st_mtime_ns, digest]
+
+
+async def storages(
+    desks: Mapping[str, RemoteFiles], bases: Mapping[str, str], here: Path
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Which nodes share a file system, and why the base of a node cannot be used.
+
+    For each the first node that sees the same base, empty where that is ours: every node leaves a file of its own in its
+    base, and everybody looks whose it sees.
+    """
+    token = f".milabench-{secrets.token_hex(8)}"
+    ours = here / f"{token}-here"
+    with contextlib.suppress(OSError):  # then it is shared with nobody
+        here.mkdir(parents=True, exist_ok=True)
+        ours.touch()
+    names = list(desks)
+    marks = {name: f"{token}-{number}" for number, name in enumerate(names)}
+    why: dict[str, str] = {}
+
+    async def marked(name: str) -> None:
+        try:
+            await desks[name].mark(f"{bases[name]}/{marks[name]}")
+        except Unreachable as error:
+            why[name] = str(error)
+
+    try:
+        await asyncio.gather(*map(marked, names))
+        usable = [name for name in names if name not in why]
+        looked = await asyncio.gather(
+            *(_looked(desks[name], bases[name], token, list(marks.values())) for name in usable)
+        )
+        await asyncio.gather(*(desks[name].forget([f"{bases[name]}/{marks[name]}"]) for name in usable))
+        return {name: ["", *names][found.index(True)] for name, found in zip(usable, looked, strict=True)}, why
+    finally:
+        ours.unlink(missing_ok=True)
+
+
+async def _looked(desk: RemoteFiles, base: str, token: str, marks: Sequence[str]) -> tuple[bool, ...]:
+    return await desk.look([f"{base}/{mark}" for mark in (f"{token}-here", *marks)])

@@ -1,0 +1,146 @@
+"""Where packages come from: the user's pip settings, in uv's words and in ours; nothing here may print a credential."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+PYPI = "https://pypi.org/simple"
+_SECTIONS = ("global", "install", ":env:")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")
+
+
+def mask(text: str) -> str:
+    """The text with the user names and passwords of all its URLs replaced by `***`."""
+    return _CREDENTIALS.sub("***", text)
+
+
+def parse_pip_config(text: str) -> dict[str, str]:
+    """The settings that `pip config list` prints.
+
+    The environment wins over settings of `pip install`, those over global ones. Names are pip's option names
+    (`find-links`); lines that are not settings are passed over.
+    """
+    settings: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    for line in text.splitlines():
+        key, is_setting, value = line.strip().partition("=")
+        section, _, name = key.rpartition(".")
+        if is_setting and section in settings:
+            settings[section][name.replace("_", "-")] = _unquoted(value)
+    return {name: value for section in _SECTIONS for name, value in settings[section].items() if value.strip()}
+
+
+def pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """What pip would use on this machine: its files and its environment variables (about half a second).
+
+    Where there is no pip at all, only the environment variables count.
+    """
+    commands = [[sys.executable, "-m", "pip"]]
+    if program := shutil.which("pip", path=environ.get("PATH")):
+        commands.append([program])
+    for command in commands:
+        try:
+            answer = subprocess.run(
+                [*command, "config", "list"], env=dict(environ), capture_output=True, text=True, timeout=60, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if answer.returncode == 0:
+            return parse_pip_config(answer.stdout)
+    names = {
+        name.removeprefix("PIP_").lower().replace("_", "-"): v for name, v in environ.items() if name[:4] == "PIP_"
+    }
+    return {name: value for name, value in names.items() if value.strip()}
+
+
+def uv_env(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that make uv use what pip would use; a variable that the user has set is left alone.
+
+    uv's default of the first index that knows a package would let an old extra index win over the main one, so pip's
+    rule, the best match of all indexes, is asked for beside extra indexes.
+    """
+    wanted: dict[str, str] = {}
+    if links := _words(settings.get("find-links")):
+        wanted["UV_FIND_LINKS"] = ",".join(links)
+    if index := settings.get("index-url"):
+        wanted["UV_DEFAULT_INDEX"] = index
+    if extra := _words(settings.get("extra-index-url")):
+        wanted["UV_INDEX"] = " ".join(extra)
+        wanted["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    if cert := settings.get("cert"):
+        wanted["SSL_CERT_FILE"] = cert
+    if client_cert := settings.get("client-cert"):
+        wanted["SSL_CLIENT_CERT"] = client_cert
+    if hosts := _words(settings.get("trusted-host")):
+        wanted["UV_INSECURE_HOST"] = " ".join(hosts)
+    if constraints := _words(settings.get("constraint")):
+        wanted["UV_CONSTRAINT"] = " ".join(constraints)
+    if timeout := settings.get("timeout", settings.get("default-timeout")):
+        wanted["UV_HTTP_TIMEOUT"] = str(int(float(timeout))) if re.fullmatch(r"[0-9.]+", timeout) else ""
+    if (proxy := settings.get("proxy")) and not {"HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} & set(environ):
+        wanted["HTTPS_PROXY"] = wanted["HTTP_PROXY"] = proxy
+    equals = {"UV_DEFAULT_INDEX": "UV_INDEX_URL", "UV_INDEX": "UV_EXTRA_INDEX_URL"}
+    return {
+        name: value
+        for name, value in wanted.items()
+        if value and not environ.get(name) and not environ.get(equals.get(name, name))
+    }
+
+
+def uv_options(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """The options for what uv reads from no variable; for `uv pip install`, `sync`, `compile` and `uv build`."""
+    return ("--no-index",) if _is_true(settings.get("no-index")) else ()
+
+
+def pip_env(settings: Mapping[str, str]) -> dict[str, str]:
+    """The variables that give pip itself these settings."""
+    return {f"PIP_{name.upper().replace('-', '_')}": value for name, value in settings.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexes:
+    """Where to look for a file, best first: pages of the simple repository API, and folders or pages of links."""
+
+    urls: tuple[str, ...] = (PYPI,)
+    find_links: tuple[str, ...] = ()
+    cert: str | None = None
+    trusted_hosts: tuple[str, ...] = ()
+    proxy: str | None = None
+    is_offline: bool = False
+
+
+def indexes(settings: Mapping[str, str], environ: Mapping[str, str]) -> Indexes:
+    """The indexes that uv would use under these pip settings and this environment."""
+    env = {**environ, **uv_env(settings, environ)}
+    main = env.get("UV_DEFAULT_INDEX") or env.get("UV_INDEX_URL") or PYPI
+    named = (*_words(env.get("UV_INDEX")), *_words(env.get("UV_EXTRA_INDEX_URL")))
+    extra = tuple(re.sub(r"^[A-Za-z0-9_.-]+=(?=\w+:|/)", "", url) for url in named)
+    return Indexes(
+        urls=() if uv_options(settings) else (main, *extra),
+        find_links=tuple(link for link in env.get("UV_FIND_LINKS", "").split(",") if link.strip()),
+        cert=env.get("SSL_CERT_FILE"),
+        trusted_hosts=_words(env.get("UV_INSECURE_HOST")),
+        proxy=settings.get("proxy"),
+        is_offline=_is_true(env.get("UV_OFFLINE")),
+    )
+
+
+def _unquoted(value: str) -> str:
+    try:
+        read = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value
+    return read if isinstance(read, str) else str(read)
+
+
+def _words(value: str | None) -> tuple[str, ...]:
+    return tuple((value or "").split())
+
+
+def _is_true(value: str | Sequence[str] | None) -> bool:
+    return str(value or "").strip().lower() in ("1", "true", "yes", "on", "y", "t")

@@ -1,0 +1,149 @@
+"""One machine that is reached over a network: its connection, opened when needed, and what is asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from milabench.errors import Unreachable
+from milabench.execute import openssh, ssh
+from milabench.execute.agent_bootstrap import Channel, Connection, start_agent
+from milabench.execute.agent_client import NOTHING_LEFT, AgentLink, AgentNode
+from milabench.execute.ssh import Address
+
+# An agent that hears nothing for so long ends everything: a network that is cut ends no input.
+LEASE_S = 20.0
+BEAT_S = 4.0
+ASK_S = 60.0
+
+
+class RemoteHost:
+    """A machine; every conversation with it goes over one connection."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._connection: Connection | None = None
+        self._opening = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        """The node's name in the plan."""
+        return self.address.name
+
+    async def connection(self) -> Connection:
+        """The connection, opened if there is none. Raises Unreachable."""
+        async with self._opening:
+            if self._connection is not None and self._connection.lost:
+                await self._connection.close()
+                self._connection = None
+            if self._connection is None:
+                if self.address.transport == "openssh":
+                    self._connection = await openssh.connect_openssh(self.address)
+                else:
+                    self._connection = await ssh.connect_asyncssh(self.address)
+            return self._connection
+
+    async def agent(self, *words: str, marker: str = "") -> Channel:
+        """An agent with these arguments, its input open. Raises Unreachable."""
+        rested = self._connection
+        connection = await self.connection()
+        try:
+            return await start_agent(self.name, connection, words, marker=marker, python=self.address.python)
+        except Unreachable:
+            if connection is not rested or not connection.lost:
+                raise
+        # It was lost while nobody used it, which only using it showed.
+        return await start_agent(self.name, await self.connection(), words, marker=marker, python=self.address.python)
+
+    async def ask(self, *words: str, within_s: float = ASK_S) -> Mapping[str, Any]:
+        """What an agent for one question answers. Raises Unreachable."""
+        channel = await self.agent(*words)
+        try:
+            line = await asyncio.wait_for(channel.reader.readline(), within_s)
+            return cast("Mapping[str, Any]", json.loads(line))
+        except TimeoutError:
+            raise Unreachable(f"{self.name}: no answer to '{words[0]}' within {within_s:g} s") from None
+        except ValueError:
+            how, said = await channel.how_it_ended(), channel.said()
+            raise Unreachable(f"{self.name}: no answer to '{words[0]}': {how}{': ' if said else ''}{said}") from None
+        finally:
+            channel.writer.close()
+
+    async def left(self, *markers: str) -> list[tuple[int, str]]:
+        """Pid and command of what carries these markers there. Raises Unreachable."""
+        answer = await self.ask("left", *markers)
+        return [(int(one["pid"]), str(one["command"])) for one in answer["left"]]
+
+    async def sweep(self, *markers: str, grace_s: float = 5.0) -> str:
+        """Ends what carries these markers there; one line about it. Raises Unreachable."""
+        return sweep_text(await self.ask("sweep", *markers, "--grace", str(grace_s), within_s=ASK_S + grace_s))
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+
+def sweep_text(answer: Mapping[str, Any]) -> str:
+    """What a sweep came to, in a line."""
+    left = [f"{one['pid']} ({one['command']})" for one in answer["left"]]
+    if left:
+        return f"these of its processes are still there: {', '.join(left)}"
+    return f"{len(answer['ended'])} of its processes were ended" if answer["ended"] else NOTHING_LEFT
+
+
+def node_marker(marker: str, node: str) -> str:
+    """What the processes of a run carry on another node: two nodes of a test may be one machine."""
+    return f"{marker}@{node}"
+
+
+def remote_node(
+    machine: RemoteHost,
+    marker: str,
+    *,
+    grace_s: float = 5.0,
+    lease_s: float = LEASE_S,
+    values: Mapping[str, str | None] | None = None,
+) -> AgentNode:
+    """A machine as an Executor; `marker` is the run's. What a lost agent may have left there is ended before the next."""
+    own = node_marker(marker, machine.name)
+    is_first = True
+
+    async def open_link() -> AgentLink:
+        nonlocal is_first
+        if not is_first:
+            await machine.sweep(own, grace_s=grace_s)
+        is_first = False
+        words = ("serve", "--run-id", own, "--grace", str(grace_s), "--lease", str(lease_s))
+        channel = await machine.agent(*words, marker=own)
+        return AgentLink(channel.reader, channel.writer, channel.how_it_ended, beat_s=min(BEAT_S, lease_s / 4))
+
+    async def sweep() -> str:
+        try:
+            return await machine.sweep(own, grace_s=grace_s)
+        except Unreachable as error:
+            said = str(error).removeprefix(f"{machine.name}: ")
+            return f"what it left could not be looked for ({said}); its agent ends it within {lease_s + grace_s:g} s"
+
+    return AgentNode(machine.name, open_link, sweep, values={"path": None, **(values or {})})
+
+
+async def open_all(machines: Sequence[RemoteHost]) -> dict[str, str]:
+    """Opens every connection at the same time; why it failed, by node, for those that cannot be reached."""
+    # A jump host answers a few logins at a time (sshd's MaxStartups) and drops the others.
+    through = {machine.address.proxy_jump: asyncio.Semaphore(8) for machine in machines}
+
+    async def opened(machine: RemoteHost) -> tuple[str, str]:
+        gate = through[machine.address.proxy_jump] if machine.address.proxy_jump else contextlib.nullcontext()
+        async with gate:
+            try:
+                await machine.connection()
+            except Unreachable as error:
+                return machine.name, str(error)
+        return machine.name, ""
+
+    return {name: why for name, why in await asyncio.gather(*map(opened, machines)) if why}

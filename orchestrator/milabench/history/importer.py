@@ -1,0 +1,152 @@
+"""Runs of other programs, made into run directories of ours; the records stay as they were written, secrets aside."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from milabench.errors import RecordError
+from milabench.events.rundir import MANIFEST, RunWriter, create_run, open_run
+
+# `HF_TOKEN=...` in a command line that was recorded: the name may stay, the value may not.
+_VARIABLE = re.compile(rb"\b([A-Z][A-Z0-9_]*)=([^\s\"'\\]+)")
+
+IsSecret = Callable[[str], bool]
+"""Whether a variable of this name holds a secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignStep:
+    """One step of a run that arrives: what the plan will say of it, how it ended, its records and what it printed.
+
+    A file is read when it is written anew: a run may be larger than the memory.
+    """
+
+    id: str
+    bench: str
+    planned: Mapping[str, Any]
+    outcome: str
+    why: str = ""
+    detail: str = ""
+    records: bytes | Path = b""
+    outputs: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignRun:
+    """A whole run that arrives; `origin` says in which format it came and from where, `digest` tells it from others."""
+
+    name: str
+    when: datetime
+    format: str
+    origin: str
+    version: str
+    system: Mapping[str, Any]
+    steps: Sequence[ForeignStep]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """Where a run went; `is_new` is false when it had been imported before. `masked` secrets were found in it."""
+
+    path: Path
+    is_new: bool
+    benchmarks: int
+    masked: int = 0
+
+
+def write_foreign_run(arrival: ForeignRun, base: Path, is_secret: IsSecret) -> Imported:
+    """Make the run directory; the values of secret variables are masked. Raises RecordError when it cannot be written."""
+    benches = len({step.bench for step in arrival.steps})
+    known = _imported_before(base, arrival.digest)
+    if known is not None:
+        return Imported(path=known, is_new=False, benchmarks=benches)
+    writer = create_run(base, arrival.name, arrival.when, clock=arrival.when.timestamp)
+    try:
+        masked = _write(writer, arrival, is_secret)
+    except OSError as error:
+        raise RecordError(f"{writer.path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+    finally:
+        writer.close()
+    return Imported(path=writer.path, is_new=True, benchmarks=benches, masked=masked)
+
+
+def digest_of(pieces: Iterable[tuple[str, bytes]]) -> str:
+    """One hash for named pieces, whatever their order."""
+    lines = sorted(f"{name}\0{len(content)}\0{hashlib.sha256(content).hexdigest()}\n" for name, content in pieces)
+    return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def at(seconds: float | None) -> datetime:
+    """A unix time as a date; the epoch where it is not known."""
+    try:
+        return datetime.fromtimestamp(seconds or 0.0, tz=UTC)
+    except (OverflowError, OSError, ValueError):
+        return datetime.fromtimestamp(0.0, tz=UTC)
+
+
+def _write(writer: RunWriter, arrival: ForeignRun, is_secret: IsSecret) -> int:
+    writer.write_manifest(
+        {
+            "phase": "run",
+            "name": arrival.name,
+            "created": arrival.when.isoformat(timespec="seconds"),
+            "version": arrival.version,
+            "argv": [],
+            "suite": {},
+            "system": dict(arrival.system),
+            "plan": {"steps": [{"phase": "run", **step.planned} for step in arrival.steps], "skipped": []},
+            "files": {step.id: step.id for step in arrival.steps},
+            "profile": "",
+            "locks": {},
+            "imported": {"format": arrival.format, "from": arrival.origin, "sha256": arrival.digest},
+        }
+    )
+    entries: list[dict[str, Any]] = [{"step": step.id, "state": "planned"} for step in arrival.steps]
+    count = 0
+    for step in arrival.steps:
+        content = step.records if isinstance(step.records, bytes) else step.records.read_bytes()
+        records, masked = mask_secrets(content, is_secret)
+        writer.append(step.id, records)
+        count += masked
+        for ending, path in step.outputs.items():
+            text, masked = mask_secrets(path.read_bytes(), is_secret)
+            (writer.path / f"{step.id}.{ending}").write_bytes(text)
+            count += masked
+        entry = {"outcome": step.outcome, "why": step.why, "detail": step.detail}
+        entries.append({"step": step.id, "state": "ended", **{key: value for key, value in entry.items() if value}})
+    is_passed = all(step.outcome in ("passed", "skipped") for step in arrival.steps)
+    entries.append({"run": "ended", "verdict": "passed" if is_passed else "failed"})
+    writer.journal_all(entries)
+    return count
+
+
+def mask_secrets(content: bytes, is_secret: IsSecret) -> tuple[bytes, int]:
+    """(the text with `***` for the values of secret variables, how many there were)."""
+    masked = 0
+
+    def replaced(match: re.Match[bytes]) -> bytes:
+        nonlocal masked
+        if not is_secret(match[1].decode()):
+            return match[0]
+        masked += 1
+        return match[1] + b"=***"
+
+    return _VARIABLE.sub(replaced, content), masked
+
+
+def _imported_before(base: Path, digest: str) -> Path | None:
+    for manifest in sorted((base / "runs").glob(f"*/{MANIFEST}")):
+        try:
+            imported = open_run(manifest.parent).manifest.get("imported")
+        except RecordError:
+            continue  # somebody else's folder
+        if isinstance(imported, Mapping) and imported.get("sha256") == digest:
+            return manifest.parent
+    return None

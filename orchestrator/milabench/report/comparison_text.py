@@ -1,0 +1,248 @@
+"""A comparison in words and as a document: its tables, what failed, what is left out, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Index, SystemResult
+from milabench.analysis.intervals import Interval
+from milabench.analysis.jobmix import JobMix
+from milabench.analysis.system_diff import Difference
+from milabench.report.document import Document, Statement, Table, Title, notes, section
+from milabench.report.model import format_number
+
+
+def comparison_document(comparison: Comparison, differences: Sequence[Difference] | None) -> Document:
+    """Return the sentence, what failed and is left out, the tables; `differences` where they were asked for."""
+    remarks = [f"{name}: {text}" for name, text in verdict_notes(comparison)]
+    job = job_table(comparison)
+    return (
+        Title(text=title(comparison)),
+        Statement(text=comparison.sentence),
+        *notes(comparison.warnings, name="note"),
+        *section("failures", failed_entries(comparison)),
+        *section("excluded", comparison.excluded),
+        *section("suspect", suspects(comparison)),
+        index_table(comparison),
+        main_table(comparison),
+        *(() if job is None else (job,)),
+        *notes(remarks),
+        *(() if differences is None else (differences_table(comparison, differences),)),
+        *notes(legend_lines(comparison)),
+    )
+
+
+def ratio_text(value: float | None) -> str:
+    """A ratio with four digits after the point; empty when there is none."""
+    return "" if value is None else f"{value:.4f}"
+
+
+def interval_text(interval: Interval | None) -> str:
+    """`[low, high]` of a ratio; empty when there is none."""
+    return "" if interval is None else f"[{interval[0]:.4f}, {interval[1]:.4f}]"
+
+
+def title(comparison: Comparison) -> str:
+    """What is compared with what."""
+    first, *others = (system.name for system in comparison.systems)
+    return f"{', '.join(others)} compared with {first}"
+
+
+def side_text(side: SystemResult) -> str:
+    """The value of a side with its half-width in per cent, and its mark; what happened where there is none."""
+    if side.value is None:
+        return side.outcome if side.outcome != "passed" else "no rate"
+    half = "" if side.ci95 is None else f" ±{50 * (side.ci95[1] - side.ci95[0]) / side.value:.1f}%"
+    mark = {"suspect": " ?", "invalid": " !"}.get(side.validity or "", "")
+    return f"{format_number(side.value)}{half}{mark}" + ("" if side.outcome == "passed" else f" ({side.outcome})")
+
+
+def verdict_text(contrast: Contrast | None) -> str:
+    """The verdict, and what would decide it where it does not."""
+    if contrast is None:
+        return "excluded"
+    more = (
+        f" (about {contrast.needed} launches a side)" if contrast.needed and contrast.verdict == "INCONCLUSIVE" else ""
+    )
+    return contrast.verdict + more
+
+
+def main_table(comparison: Comparison) -> Table:
+    """Absolute values first, then ratios, a row for each benchmark and system but the first, the best ratio first."""
+    names = tuple(system.name for system in comparison.systems)
+    several = len(names) > 2
+    of_system = ("system",) if several else ()
+    has_devices = any(
+        contrast and contrast.efficiency is not None for row in comparison.rows for contrast in row.contrasts
+    )
+    headings = (
+        *("bench", "units"),
+        *names,
+        *of_system,
+        *("n", "ratio", "95 % interval", "p (Holm)", "verdict"),
+        *(("scaling",) if has_devices else ()),
+    )
+    rows = []
+    for row in by_ratio(comparison.rows):
+        for place, contrast in enumerate(row.contrasts):
+            sides = [side_text(side) for side in row.sides] if place == 0 else [""] * len(names)
+            rows.append(
+                (
+                    *((row.bench, row.units) if place == 0 else ("", "")),
+                    *sides,
+                    *((names[place + 1],) if several else ()),
+                    f"{len(row.sides[0].values)}/{len(row.sides[place + 1].values)}",
+                    ratio_text(contrast.ratio if contrast else None),
+                    interval_text(contrast.ci95 if contrast else None),
+                    p_text(contrast),
+                    verdict_text(contrast),
+                    *((ratio_text(contrast.efficiency if contrast else None),) if has_devices else ()),
+                )
+            )
+    is_text = (True, True, *(False for _ in names), *(True for _ in of_system), False, False, True, False, True)
+    return Table(
+        title="benchmarks", headings=headings, is_text=(*is_text, *((False,) if has_devices else ())), rows=tuple(rows)
+    )
+
+
+def by_ratio(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
+    """The rows by the ratio of the last system, the fastest first; those without a ratio last."""
+
+    def place(row: ComparisonRow) -> tuple[bool, float, str]:
+        contrast = row.contrasts[-1]
+        return contrast is None, -contrast.ratio if contrast else 0.0, row.bench
+
+    return sorted(rows, key=place)
+
+
+def p_text(contrast: Contrast | None) -> str:
+    """The corrected p-value of a difference beyond the margin."""
+    if contrast is None or contrast.p_holm is None:
+        return ""
+    return "<0.0001" if contrast.p_holm < 0.0001 else f"{contrast.p_holm:.4f}"
+
+
+def index_table(comparison: Comparison) -> Table:
+    """The index of each system with what it depends on."""
+    rows = [
+        (
+            index.system,
+            ratio_text(index.value),
+            interval_text(index.ci95) or "none: fewer than three launches of a benchmark",
+            f"{index.complete[0]} of {index.complete[1]}"
+            + ("" if index.complete[0] == index.complete[1] else ", INCOMPLETE")
+            + (f", {index.suspects} suspect" if index.suspects else ""),
+            index.verdict if index.value is not None else "",
+            left_out(index),
+            index.holds,
+        )
+        for index in comparison.indices
+    ]
+    return Table(
+        title="index",
+        headings=("system", "index", "95 % interval", "benchmarks", "verdict", "without one", "weights"),
+        is_text=(True, False, True, True, True, True, True),
+        rows=tuple(rows),
+    )
+
+
+def left_out(index: Index) -> str:
+    """The range of the index when each benchmark is left out in turn, with those that move it most."""
+    if len(index.without) < 2:
+        return ""
+    low, high = min(index.without, key=index.without.__getitem__), max(index.without, key=index.without.__getitem__)
+    return f"{index.without[low]:.4f} (without {low}) to {index.without[high]:.4f} (without {high})"
+
+
+def job_table(comparison: Comparison) -> Table | None:
+    """Time, energy and cost of the same work; None where no benchmark counts on all systems."""
+    if not comparison.job_mix:
+        return None
+    rows = [_job_row(mix) for mix in comparison.job_mix]
+    what = (
+        "the declared work" if comparison.has_work else "what the first system does in an hour for each unit of weight"
+    )
+    return Table(
+        title=f"job mix: {what}",
+        headings=("system", "hours", "95 % interval", "kWh", "cost", "index per watt", "index per money", "not known"),
+        is_text=(True, False, True, False, False, False, False, True),
+        rows=tuple(rows),
+    )
+
+
+def _job_row(mix: JobMix) -> tuple[str, ...]:
+    source = f" ({mix.energy_from})" if mix.energy_kwh is not None else ""
+    return (
+        mix.system,
+        f"{mix.time_h:.4g}",
+        interval_text(mix.time_ci95),
+        "" if mix.energy_kwh is None else f"{mix.energy_kwh:.4g}{source}",
+        "" if mix.cost is None else f"{mix.cost:.4g} {mix.currency}".strip(),
+        ratio_text(mix.per_watt),
+        ratio_text(mix.per_money),
+        ", ".join(mix.missing),
+    )
+
+
+def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
+    """What should have passed and did not, system by system."""
+    return [
+        (f"{system.name}: {one.step}", ": ".join(part for part in (one.why, one.detail) if part))
+        for system in comparison.systems
+        for one in system.failures
+    ]
+
+
+def suspects(comparison: Comparison) -> list[tuple[str, str]]:
+    """Numbers that are shown with a mark, the same reasons together."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for system in comparison.systems:
+        for bench, validity, reasons in system.suspects:
+            groups.setdefault((system.name, f"{validity} ({', '.join(reasons)})"), []).append(bench)
+    return [(f"{name}: {', '.join(benches)}", reason) for (name, reason), benches in groups.items()]
+
+
+def verdict_notes(comparison: Comparison) -> list[tuple[str, str]]:
+    """What a verdict needs to be said beside it."""
+    return [
+        (row.bench + (f" on {contrast.system}" if len(comparison.systems) > 2 else ""), contrast.note)
+        for row in comparison.rows
+        for contrast in row.contrasts
+        if contrast is not None and contrast.note
+    ]
+
+
+def differences_table(comparison: Comparison, differences: Sequence[Difference]) -> Table:
+    """What is not the same, the nearest to what changed first."""
+    names = tuple(system.name for system in comparison.systems)
+    rows = [
+        (
+            "*" if one.is_near else "",
+            one.area,
+            one.name,
+            *("-" if value is None else value for value in one.values),
+            ", ".join(one.benches) if len(one.benches) < len(comparison.rows) else "",
+        )
+        for one in differences
+    ]
+    return Table(
+        title="what differs, nearest to what changed first",
+        headings=("", "area", "what", *names, "benchmarks"),
+        is_text=(True,) * (len(names) + 4),
+        rows=tuple(rows),
+    )
+
+
+def legend_lines(comparison: Comparison) -> list[str]:
+    """How the numbers were got."""
+    what = "all its instances together" if comparison.per == "system" else "one instance"
+    lines = [
+        f"ratio: {what}, over the first system's; above 1 is better, also where less is better. interval: 95 %, Welch on"
+        " logarithms of launches",
+        f"FASTER, SLOWER: beyond {comparison.margin:.2%}, EQUIVALENT, DIFFERENT-BUT-SMALL: within it by two one-sided tests;"
+        " both by Holm's correction over all rows",
+        "index: weighted geometric mean of the ratios of the benchmarks that count on both; its interval is for this suite",
+        "n: launches on each side; ±: half of the 95 % interval; ?: suspect, !: invalid",
+    ]
+    noisy = [f"{row.bench} {row.margin:.2%}" for row in comparison.rows if row.margin > comparison.margin]
+    return [*lines, f"more than the margin by the noise of an A/A run: {', '.join(noisy)}"] if noisy else lines

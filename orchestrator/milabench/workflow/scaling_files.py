@@ -1,0 +1,112 @@
+"""The files of observed batch sizes: finding the one of a device, reading it, and adding what a run observed."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from milabench.config.schema import SystemConfig
+from milabench.errors import ConfigError, RecordError
+from milabench.facts.model import SystemFacts
+from milabench.plan.model import Plan
+from milabench.plan.sizing import (
+    Observation,
+    Scaling,
+    Sizer,
+    device_slug,
+    parse_scaling,
+    scaling_text,
+    sizer_options,
+)
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
+    """What the system asks of the sizer, with the observations made on such devices where those decide."""
+    given = system.options.get("sizer")
+    options = sizer_options(given, system.origin.where)
+    if not options.needs_observations:
+        return Sizer(options=options)
+    asked = given.get("config") if isinstance(given, Mapping) else None
+    path = Path(str(asked)).expanduser() if asked is not None else scaling_file(facts)
+    if asked is not None and not path.is_file():
+        raise ConfigError(f"system.options.sizer.config: {path}: no such file")
+    return Sizer(options=options, observations=read_scaling(path).observations, source=display_path(path))
+
+
+def scaling_file(facts: SystemFacts) -> Path:
+    """`config/scaling/<device>.yaml`, here or of the checkout; the one of the checkout where neither is there."""
+    devices = facts.main.devices
+    name = f"{device_slug(devices[0].name if devices else facts.arch)}.yaml"
+    here = Path.cwd() / "config" / "scaling" / name
+    return here if here.is_file() else ROOT / "config" / "scaling" / name
+
+
+def display_path(path: Path) -> str:
+    """The path as a person would type it from here."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def read_scaling(path: Path) -> Scaling:
+    """The file, nothing observed where it is not there. Raises ConfigError when it cannot be understood."""
+    try:
+        return parse_scaling(path.read_bytes(), display_path(path))
+    except FileNotFoundError:
+        return Scaling()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def save_observations(path: Path, more: Mapping[str, Sequence[Observation]]) -> None:
+    """Add observations to the file, which is replaced at once, never half written. Raises ConfigError and RecordError."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path}: is no file; observations are saved in one, which is replaced")
+    text = scaling_text(read_scaling(path), more)
+    path = path.resolve()  # a link stays one
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with open(handle, "w", encoding="utf-8") as file:  # noqa: PTH123  a descriptor, not a path
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+        temporary = None
+    except OSError as error:
+        raise RecordError(f"{path}: the observations cannot be saved: {error.strerror or error}") from None
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+
+
+def observed_batch_sizes(run: Path, plan: Plan) -> dict[str, tuple[Observation, ...]]:
+    """Of each benchmark that has a batch size to choose: the size, the highest peak, the mean rate of what passed."""
+    from milabench.analysis.steps import StepResult, planned_steps, step_result
+    from milabench.events.rundir import open_run
+
+    recorded = open_run(run)
+    sizes = {step.id: step.config["batch_size"] for step in plan.steps if "batch_size" in step.config}
+    found: dict[tuple[str, int], list[StepResult]] = {}
+    for planned in planned_steps(recorded):
+        if planned.id in sizes and (result := step_result(recorded, planned)).outcome == "passed":
+            found.setdefault((planned.bench, sizes[planned.id]), []).append(result)
+    made: dict[str, list[Observation]] = {}
+    for (bench, size), results in found.items():
+        peaks = [peak for one in results if (peak := one.measured.memory_peak_mib) is not None]
+        rates = [one.measured.throughput.value for one in results if one.measured.throughput is not None]
+        made.setdefault(bench, []).append(
+            Observation(
+                batch_size=size,
+                memory_mib=max(peaks, default=None),
+                rate=math.fsum(rates) / len(rates) if rates else None,
+            )
+        )
+    return {bench: tuple(observations) for bench, observations in made.items()}

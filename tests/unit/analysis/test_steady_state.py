@@ -1,0 +1,237 @@
+"""Warm-up is found, noise is not taken for it; fixed seeds, so the shares below are known answers."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+
+from milabench.analysis.efficiency import energies, joules_per_item
+from milabench.analysis.measure import measure
+from milabench.analysis.spread import lag1
+from milabench.analysis.steady_state import agree, busy_s, change_point, drift, steadiness
+from milabench.analysis.summary import summarise
+from milabench.analysis.summary_io import summary_from_json
+from milabench.events.model import Data
+from tests.recorded_run import Recorded, record
+
+TRIALS = 200
+
+
+def flat(chance: random.Random, n: int = 100, sd: float = 0.02) -> list[float]:
+    return [0.01 * (1 + sd * chance.gauss(0, 1)) for _ in range(n)]
+
+
+def stepped(chance: random.Random, at: int = 10, height_sd: float = 5.0, n: int = 100, sd: float = 0.02) -> list[float]:
+    return [value + (0.01 * sd * height_sd if place < at else 0) for place, value in enumerate(flat(chance, n, sd))]
+
+
+@pytest.mark.parametrize("sd", [0.01, 0.05, 0.2])
+def test_a_step_of_five_deviations_at_sample_10_of_100_is_found_within_two(sd: float) -> None:
+    chance = random.Random(10)
+    found = [change_point(stepped(chance, sd=sd)) for _ in range(TRIALS)]
+    assert sum(place is not None and abs(place - 10) <= 2 for place in found) >= 0.9 * TRIALS
+
+
+NOISE: dict[str, Callable[[random.Random], float]] = {
+    "normal": lambda chance: chance.gauss(10, 0.2),
+    "long tail": lambda chance: 10 + chance.expovariate(2),
+    "outliers": lambda chance: chance.gauss(10, 0.1) + (50 if chance.random() < 0.05 else 0),
+    "two levels": lambda chance: chance.gauss(12 if chance.random() < 0.3 else 10, 0.1),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", sorted(NOISE))
+@pytest.mark.parametrize("n", [20, 60, 100, 300])
+def test_flat_noise_is_steady_in_95_of_100_cases(noise: str, n: int) -> None:
+    chance = random.Random(11)
+    judged = [steadiness([NOISE[noise](chance) for _ in range(n)]) for _ in range(TRIALS)]
+    assert sum(one.is_steady and one.settled_at == 0 for one in judged) >= 0.95 * TRIALS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("correlation", [0.3, 0.6])
+def test_neighbours_that_resemble_each_other_are_mostly_not_taken_for_a_change(correlation: float) -> None:
+    chance = random.Random(12)
+
+    def series() -> list[float]:
+        shocks = [chance.gauss(0, 0.2) for _ in range(100)]
+        return [10 + value for value in accumulate(shocks, lambda last, shock: correlation * last + shock)]
+
+    judged = [steadiness(series()) for _ in range(TRIALS)]
+    assert sum(one.is_steady and one.settled_at == 0 for one in judged) >= 0.85 * TRIALS
+
+
+def test_a_warm_up_of_several_levels_is_left_out_up_to_the_last() -> None:
+    chance = random.Random(13)
+    values = [value * (3 if place < 8 else 1.5 if place < 30 else 1) for place, value in enumerate(flat(chance))]
+    judged = steadiness(values)
+    assert (judged.is_steady, abs(judged.settled_at - 30) <= 2) == (True, True)
+
+
+def test_a_change_in_the_second_half_is_no_steady_state() -> None:
+    judged = steadiness(stepped(random.Random(14), at=70))
+    assert (judged.is_steady, judged.settled_at) == (False, 0)
+
+
+def test_a_drift_of_five_percent_is_no_steady_state_and_is_told() -> None:
+    values = [value * (1 + 0.05 * place / 99) for place, value in enumerate(flat(random.Random(15), sd=0.005))]
+    judged = steadiness(values)
+    assert not judged.is_steady
+    assert drift(values)[0] == pytest.approx(0.05, abs=0.01)
+
+
+def test_a_change_of_less_than_a_percent_does_not_matter() -> None:
+    values = [value * (1.005 if place < 30 else 1) for place, value in enumerate(flat(random.Random(16), sd=0.0005))]
+    assert steadiness(values).is_steady
+
+
+def test_slow_steps_at_regular_places_are_part_of_a_steady_state() -> None:
+    values = [value * (2 if place % 10 == 0 else 1) for place, value in enumerate(flat(random.Random(17)))]
+    assert (steadiness(values).is_steady, steadiness(values).settled_at) == (True, 0)
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [1.0] * 50, [1.0, 2.0] * 4, [0.0] * 30])
+def test_what_cannot_be_judged_is_steady(values: list[float]) -> None:
+    judged = steadiness(values)
+    assert (judged.is_steady, judged.settled_at, judged.n) == (True, 0, len(values))
+
+
+def test_a_long_series_is_judged_in_blocks() -> None:
+    chance = random.Random(18)
+    judged = steadiness(stepped(chance, at=20_000, height_sd=5, n=100_000))
+    assert judged.is_steady
+    assert abs(judged.settled_at - 20_000) <= 100
+
+
+def test_dependence_makes_fewer_values_of_many() -> None:
+    chance = random.Random(19)
+    values = [10 + value for value in accumulate((chance.gauss(0, 0.01) for _ in range(400)), lambda a, b: 0.8 * a + b)]
+    judged = steadiness(values)
+    assert judged.lag1 == pytest.approx(lag1(values[judged.settled_at :]))
+    assert judged.n_effective == pytest.approx(400 * 0.2 / 1.8, rel=0.5)
+
+
+def test_gaps_after_epoch_ends_are_no_part_of_the_window() -> None:
+    ms = 1_000_000
+    begins, lasted = [0, 10 * ms, 520 * ms, 530 * ms], [10 * ms] * 4
+    assert busy_s(begins, lasted, [0, 1, 0, 0]) == pytest.approx(0.040)
+    assert busy_s(begins, lasted, [0, 0, 0, 0]) == pytest.approx(0.540)
+    assert busy_s([-1, 5], [1, 1], [0, 0]) is None
+    assert busy_s([], [], []) is None
+    assert agree(100, 100.4)
+    assert not agree(100, 101)
+
+
+# In a measurement
+
+
+def steps(durations: list[float], *, gap_at: int | None = None, ends_epoch: bool = True, clock: float = 1.0):
+    """Observations of 8 items each; `gap_at` is followed by half a second in which nothing is observed."""
+    t_ns, events = 10**9, []
+    for place, seconds in enumerate(durations):
+        host_ns = round(seconds * 1e9)
+        data = {
+            "task": "train",
+            "units": "items/s",
+            "n": 8,
+            "elapsed": seconds * clock,
+            "rate": 8 / (seconds * clock),
+            "t0_ns": t_ns,
+            "host_ns": host_ns,
+            "time": t_ns / 1e9,
+        }
+        t_ns += host_ns
+        if place == gap_at:
+            t_ns += 500_000_000
+            data |= {"epoch_end": True} if ends_epoch else {}
+        events.append(Data(step="b", t=t_ns / 1e9, data=data))
+    return events
+
+
+def rate(events: list[Data]):
+    found = measure("b", events).throughput
+    assert found is not None
+    return found
+
+
+def test_what_is_left_of_the_warm_up_is_not_in_the_number() -> None:
+    found = rate(steps(stepped(random.Random(1), at=20, height_sd=50)))
+    assert found.steady is not None
+    assert found.steady.settled_at == 20
+    assert found.value == pytest.approx(800, rel=0.01)
+    assert found.observations == 80
+    assert found.doubts == ()
+
+
+def test_a_window_without_steady_state_keeps_its_number_and_is_suspect() -> None:
+    values = stepped(random.Random(2), at=70, height_sd=50)
+    found = rate(steps(values))
+    assert found.doubts == ("no-steady-state",)
+    assert found.value == pytest.approx(800 / math.fsum(values))
+
+
+def test_a_gap_between_epochs_is_no_disagreement_but_one_inside_is() -> None:
+    values = flat(random.Random(3))
+    assert rate(steps(values, gap_at=50)).doubts == ()
+    assert rate(steps(values, gap_at=50, ends_epoch=False)).doubts == ("clocks-disagree",)
+
+
+def test_a_device_may_fill_the_gap_between_epochs_with_what_the_host_has_queued() -> None:
+    values = flat(random.Random(3))
+    queued = steps(values, gap_at=50, clock=1 + 0.4 / math.fsum(values))
+    assert rate(queued).doubts == ()
+
+
+def test_a_device_that_tells_another_time_than_the_host_is_suspect() -> None:
+    values = flat(random.Random(4))
+    assert rate(steps(values, clock=0.999)).doubts == ()
+    assert rate(steps(values, clock=0.98)).doubts == ("clocks-disagree",)
+
+
+def test_energy_for_an_item_counts_the_items_that_were_warm_up_still(tmp_path: Path) -> None:
+    """100 steps of 8 items at 100 W, the first 20 of them twice as slow: 120 J, for 800 items and not for the 640 that count."""
+    values = stepped(random.Random(1), at=20, height_sd=50)
+    seconds = math.fsum(values)
+    energy = Data(step="b", t=1.0, data={"metric": "energy", "value": 100 * seconds, "units": "J"})
+    (bench,) = summarise(record(tmp_path, Recorded(events=(*steps(values), energy)))).benchmarks
+    (process,) = bench.processes
+    assert (process.throughput.observations, process.throughput.left_out) == (80, 160.0)
+    assert joules_per_item(process, energies(bench)) == pytest.approx(100 * seconds / 800)
+    assert 100 * seconds / 800 == pytest.approx(0.15, rel=0.01)
+    (again,) = summary_from_json(json.loads(json.dumps({"schema": 1, "benchmarks": [bench.to_json()]}))).benchmarks
+    assert again.processes == bench.processes
+
+
+def test_a_process_that_never_left_its_warm_up_has_no_energy_for_an_item(tmp_path: Path) -> None:
+    events = [replace(one, data={**one.data, "warmup": True}) for one in steps(flat(random.Random(3)))]
+    energy = Data(step="b", t=1.0, data={"metric": "energy", "value": 1000.0, "units": "J"})
+    (bench,) = summarise(record(tmp_path, Recorded(events=(*events, energy)))).benchmarks
+    assert bench.reasons == ("no-steady-state",)
+    assert joules_per_item(bench.processes[0], energies(bench)) is None
+
+
+def told(events: list[Data]) -> dict[str, float]:
+    return {metric.name: metric.value for metric in measure("b", events).metrics}
+
+
+def test_the_length_of_the_warm_up_is_told_what_was_marked_and_what_was_found() -> None:
+    values = stepped(random.Random(1), at=20, height_sd=50)
+    events = steps([0.5, *values])
+    events[0] = replace(events[0], data={**events[0].data, "warmup": True})
+    assert told(events)["warm_up"] == pytest.approx(0.5 + math.fsum(values[:20]), rel=1e-6)
+    assert "warm_up" not in told(steps(flat(random.Random(3))))
+
+
+def test_what_lies_between_epochs_is_in_no_rate_and_told() -> None:
+    values = flat(random.Random(3))
+    found = told(steps(values, gap_at=50))
+    assert found["between_epochs"] == pytest.approx(0.5 / (0.5 + math.fsum(values)), rel=1e-6)
+    assert "between_epochs" not in told(steps(values))
