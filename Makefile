@@ -7,7 +7,7 @@ CLUSTER ?= tests/suite/cluster.yaml
 BIN = $(VENV)/bin
 MILABENCH = $(BIN)/milabench
 
-.PHONY: help quickstart demo-cluster test check fmt e2e docs perf clean
+.PHONY: help quickstart demo-cluster test check fmt e2e docs figures perf clean
 
 help:
 	@echo "make quickstart   install milabench into $(VENV), then install, prepare, run and report $(CONFIG)"
@@ -18,6 +18,7 @@ help:
 	@echo "make perf         programs that print speed ratios"
 	@echo "make fmt          format the code"
 	@echo "make docs         write the generated pages of docs/"
+	@echo "make figures      count lines, circles, complexity; write them to the architecture page"
 	@echo "make clean        remove $(VENV); environments and runs in $(BASE) stay"
 
 # How many tests run at once; more than there are cores, for they wait for processes too.
@@ -76,11 +77,13 @@ e2e: $(VENV)/.dev
 perf: $(VENV)/.dev
 	@for program in tests/perf/*.py; do echo "== $$program"; $(BIN)/python $$program || exit 1; done
 
+figures: $(VENV)/.installed
+	$(BIN)/python -m tests.figures --write
+
 docs: $(VENV)/.installed
-	$(MILABENCH) config schema > docs/suite.schema.json
-	mkdir -p docs/reference
+	$(MILABENCH) config schema > docs/reference/suite.schema.json
 	$(MILABENCH) config schema --markdown > docs/reference/suite-keys.md
-	$(MILABENCH) accept --schema > docs/acceptance.schema.json
+	$(BIN)/python docs/generate.py
 
 clean:
 	rm -rf $(VENV)

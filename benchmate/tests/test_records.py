@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmate.records import encode, observation
-from benchmate.ring import EPOCH_END, MILLI, WARM_UP, Entry
+from benchmate.ring import EPOCH_END, MILLI, WARM_UP, RingEntry
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -52,7 +52,7 @@ def test_an_array_librarys_scalar_is_a_number_and_anything_else_is_its_text():
     assert json.loads(encode({"a": Scalar(), "b": {1}, "c": ...})) == {"a": 2.5, "b": [1], "c": "Ellipsis"}
 
 
-def entry(**changes) -> Entry:
+def entry(**changes) -> RingEntry:
     values = {
         "batch_id": 3,
         "t0_ns": 10**9,
@@ -63,7 +63,7 @@ def entry(**changes) -> Entry:
         "flags": 0,
         "wait_ns": -1,
     }
-    return Entry(**{**values, **changes})
+    return RingEntry(**{**values, **changes})
 
 
 META = {"task": "train", "units": "items/s", "rank": 2}

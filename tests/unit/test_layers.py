@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "plan": {"bench", "config", "facts"},
     "checks": {"events"},
     "analysis": {"events"},
-    "report": {"analysis"},
+    "report": {"analysis", "acceptance"},
     "acceptance": {"analysis", "config"},
     "bundle": {"events"},
     "history": {"analysis", "events"},

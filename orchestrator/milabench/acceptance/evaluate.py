@@ -318,6 +318,8 @@ def _failure_check(counts: Mapping[str, int], limit: float) -> CriterionResult:
 
 def _metric(bench: BenchSummary, step: str, name: str) -> float | None:
     values = [
-        finite_number(one.get("value")) for one in bench.metrics if one.get("step") == step and one.get("metric") == name
+        finite_number(one.get("value"))
+        for one in bench.metrics
+        if one.get("step") == step and one.get("metric") == name
     ]
     return max((value for value in values if value is not None), default=None)

@@ -178,9 +178,9 @@ class FakeNode:
         self, order: StepRequest, emit: Emit, outcome: OutcomeName, why: Why | None, detail: str, *, code: int | None
     ) -> Outcome:
         step, attempt, seen = order.step.id, order.attempt, Exit(return_code=code)
-        said = {"why": why, "detail": detail} if why else {}
+        failure = {"why": why, "detail": detail} if why else {}
         command = list(order.step.argv)
-        self._record(emit, step, "end", {"command": command, "return_code": code, "outcome": outcome, **said})
+        self._record(emit, step, "end", {"command": command, "return_code": code, "outcome": outcome, **failure})
         if why is not None:
             return Failed(step=step, why=why, detail=detail, attempt=attempt, exit=seen)
         if outcome == "cancelled":

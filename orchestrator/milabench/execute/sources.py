@@ -144,10 +144,10 @@ def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> 
     fresh = Path(name)
     try:
         _download(source, where, environ, fresh)
-        found = sha256_of(fresh)
-        if found != source.sha256:
+        digest = sha256_of(fresh)
+        if digest != source.sha256:
             raise EnvironmentFailed(
-                f"{source.file}: the index gave a file with sha256 {found}, the benchfile wants {source.sha256}; "
+                f"{source.file}: the index gave a file with sha256 {digest}, the benchfile wants {source.sha256}; "
                 "nothing was unpacked"
             )
         fresh.replace(kept)
@@ -215,7 +215,7 @@ def _download(source: PyPI, where: Indexes, environ: Mapping[str, str], into: Pa
         raise EnvironmentFailed(f"{wanted}: not in the cache, and UV_OFFLINE forbids to fetch it")
     if silent:
         raise EnvironmentFailed(f"{wanted}: not in the cache, and {', '.join(silent)} cannot be reached")
-    searched = ", ".join(mask(place) for place in (*where.urls, *where.find_links)) or "no index at all"
+    searched = ", ".join(mask(location) for location in (*where.urls, *where.find_links)) or "no index at all"
     raise EnvironmentFailed(f"{wanted}: no such file on the configured indexes ({searched})")
 
 
@@ -268,22 +268,22 @@ def _links(project: str, where: Indexes, client: PyPIClient) -> Iterator[tuple[s
     import httpx2
     from unearth import PackageFinder
 
-    for place in (*where.urls, *where.find_links):
-        if where.is_offline and "://" in place and not place.startswith("file:"):
+    for location in (*where.urls, *where.find_links):
+        if where.is_offline and "://" in location and not location.startswith("file:"):
             continue
         # mypy: the client is the library's own, but its method takes more than the library's protocol says.
         finder = PackageFinder(
             cast("Fetcher", client),
-            index_urls=(place,) if place in where.urls else (),
-            find_links=() if place in where.urls else (place,),
+            index_urls=(location,) if location in where.urls else (),
+            find_links=() if location in where.urls else (location,),
             ignore_compatibility=True,
             trusted_hosts=where.trusted_hosts,
         )
         try:
             for package in _patiently(partial(_listed, finder, project)):
-                yield place, package.link
+                yield location, package.link
         except (httpx2.HTTPError, OSError, ValueError) as error:
-            yield place, error
+            yield location, error
 
 
 def _listed(finder: PackageFinder, project: str) -> list[Package]:

@@ -219,7 +219,7 @@ def test_one_launch_is_said_to_say_nothing_of_spread(tmp_path: Path) -> None:
     assert "Not shown: every benchmark ran as one process" in page.text
     assert "no accelerator was sampled" in page.text.lower()
     assert "its records have no times" in page.text.lower()
-    assert "CUT OFF" in page.text and "cut off, or is still going" in page.text
+    assert "CUT OFF" in page.text and "incomplete or still running" in page.text
     assert "Overlap is not shown" in page.text and "Peak memory is not shown" in page.text
 
 
