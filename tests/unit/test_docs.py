@@ -26,10 +26,15 @@ SYMBOL = re.compile(r"((?:milabench|benchmate)(?:\.[A-Za-z_]\w*)+)(?:\(.*\))?")
 ELSEWHERE = re.compile(r"benchmarks/(mine\b|nnx_simple_training)|config/scaling/|cache/|data/|docs/measuring")
 # Named by docs/contributing.md before they are there; to be emptied.
 PLANNED = {"plan/method.py", "checks/registry.py", "devices/", "agent/"}
+OPTION = re.compile(r"--[a-z][a-z0-9-]*(=.*)?")  # those of other programs often have an underscore
+# Of programs that `milabench driver` starts, an example of the suite language, and options that are made from a list of names.
+OF_OTHER_PROGRAMS = {"--kv-store", "--num-epochs", "--key", "--no-key", "--ncu", "--nsys"}
 # Commands whose arguments are those of another program.
 FORWARDING = {"ops", "dev"}
 COMMAND_LANGUAGES = {"sh", "bash", "shell", "console", "zsh"}
 
+# Pages about options of our own; a benchmark's README is about those of its program.
+OURS = [page for page in PAGES if not page.name.startswith("benchmarks/")]
 by_page = pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
 
 
@@ -131,6 +136,38 @@ def problem_of_arguments(arguments: list[str]) -> str:
 
 def is_placeholder(word: str) -> bool:
     return word.isupper() or word in ("...",)
+
+
+@pytest.mark.parametrize("page", OURS, ids=[page.name for page in OURS])
+def test_options_in_backticks_exist(page: Page) -> None:
+    named = {word.partition("=")[0] for span in page.spans for word in [span.split()[0]] if OPTION.fullmatch(word)}
+    assert {option for option in named - OF_OTHER_PROGRAMS if option not in known_options()} == set()
+
+
+@cache
+def known_options() -> frozenset[str]:
+    """Return every option of `milabench`, and every word of the instruments' sources that looks like one."""
+    options = {"--help", "--version"}
+    pending: list[click.Command] = [program()]
+    while pending:
+        command = pending.pop()
+        options |= {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+        if isinstance(command, click.Group):
+            names = command.list_commands(click.Context(command))
+            pending += [child for name in names if (child := command.get_command(click.Context(command), name))]
+    for tree in PACKAGES.values():
+        for path in tree.rglob("*.py"):
+            options |= set(re.findall(r"--[a-z][\w-]*", path.read_text()))
+    return frozenset(options)
+
+
+def test_a_word_for_how_a_step_ends_is_one_of_the_program() -> None:
+    page = Page(DOCS / "reference" / "protocol.md")
+    tables = page.text.partition("## 5.")[2].partition("## 6.")[0]
+    words = re.findall(r"^\| `([\w-]+)` \|", tables, re.M)
+    sources = "".join(path.read_text() for tree in PACKAGES.values() for path in tree.rglob("*.py"))
+    assert len(words) > 25
+    assert [word for word in words if f'"{word}"' not in sources] == []
 
 
 @pytest.mark.parametrize(
