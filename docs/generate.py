@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 from click.testing import CliRunner
 
+from milabench.checks.page import checks_page
 from milabench.cli.verbs import verbs
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
@@ -86,6 +87,8 @@ def command_line() -> str:
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "command-line.md": command_line,
+    "suite-keys.md": lambda: printed("config", "schema", "--markdown"),
+    "checks.md": checks_page,
     "suite.schema.json": lambda: printed("config", "schema"),
     "acceptance.schema.json": lambda: printed("accept", "--schema"),
 }
