@@ -180,6 +180,18 @@ PROTOCOL_NAMES = frozenset({"render_acceptance", "can_read", "read_runs"})
 PAGES = [page for page in pages() if page.name != "docs/reference/command-line.md"]  # made of the help texts
 
 
+# Words with one fixed meaning; the glossary has more.
+TERMS = (
+    "suite benchmark variant step launch replicate instance group rank node device slot plan run event record observation window "
+    "warm-up measurement summary comparison report check verdict validity outcome attempt"
+).split()
+
+
+@pytest.mark.parametrize("term", [*TERMS, "run directory"])
+def test_a_fixed_term_is_in_the_glossary(term: str) -> None:
+    assert (ROOT / "docs" / "glossary.md").read_text().count(f"**{term}** |") == 1
+
+
 def retired_in(text: str) -> list[str]:
     """Return the retired phrases of a text, as they stand in it."""
     return [match[0] for match in _phrases().finditer(" ".join(text.lower().split()))]
