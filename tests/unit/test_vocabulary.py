@@ -181,10 +181,7 @@ PAGES = [page for page in pages() if page.name != "docs/reference/command-line.m
 
 
 # Words with one fixed meaning; the glossary has more.
-TERMS = (
-    "suite benchmark variant step launch replicate instance group rank node device slot plan run event record observation window "
-    "warm-up measurement summary comparison report check verdict validity outcome attempt"
-).split()
+TERMS = ["suite", "benchmark", "variant", "step", "launch", "replicate", "instance", "group", "rank", "node", "device", "slot", "plan", "run", "event", "record", "observation", "window", "warm-up", "measurement", "summary", "comparison", "report", "check", "verdict", "validity", "outcome", "attempt"]
 
 
 @pytest.mark.parametrize("term", [*TERMS, "run directory"])
