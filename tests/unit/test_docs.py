@@ -28,7 +28,6 @@ SYMBOL = re.compile(r"((?:milabench|benchmate)(?:\.[A-Za-z_]\w*)+)(?:\(.*\))?")
 ELSEWHERE = re.compile(r"benchmarks/(mine\b|nnx_simple_training)|config/scaling/|cache/|data/|docs/measuring")
 # Named by docs/contributing.md before they are there; to be emptied.
 PLANNED = {"plan/method.py", "devices/"}
-PLANNED_TARGETS = {"fast"}
 PLANNED_SYMBOLS = {"milabench.Benchmark"}
 OPTION = re.compile(r"--[a-z][a-z0-9-]*(=.*)?")  # those of other programs often have an underscore
 # Of programs that `milabench driver` starts, an example of the suite language, and options that are made from a list of names.
@@ -112,9 +111,7 @@ def problem_of(line: str) -> str:
         case ["milabench", *arguments]:
             return problem_of_arguments(arguments)
         case ["make", *targets]:
-            return ", ".join(
-                word for word in targets if "=" not in word and word not in make_targets() | PLANNED_TARGETS
-            )
+            return ", ".join(word for word in targets if "=" not in word and word not in make_targets())
         case ["python", "-m", module, *_] if module.split(".")[0] in PACKAGES:
             return "" if is_module(module) or is_module(f"{module}.__main__") else module
     return ""
