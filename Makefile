@@ -85,10 +85,6 @@ figures: $(VENV)/.installed
 	$(BIN)/python -m tests.figures --write
 
 docs: $(VENV)/.installed
-	$(MILABENCH) config schema > docs/reference/suite.schema.json
-	$(MILABENCH) config schema --markdown > docs/reference/suite-keys.md
-	$(MILABENCH) accept --schema > docs/reference/acceptance.schema.json
-	$(BIN)/python -m milabench.checks.page > docs/reference/checks.md
 	$(BIN)/python docs/generate.py
 
 clean:
