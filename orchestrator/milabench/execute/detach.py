@@ -108,9 +108,10 @@ def fork_detached() -> DetachHandover | DetachedProcess:
     sys.stdout.flush()
     sys.stderr.flush()
     with interrupts().held():
+        # Before the fork: a terminal that goes away between the two would otherwise end the half that stays, and with it the other.
+        interrupts().outlive_the_terminal()
         pid = os.fork()
         if pid:
-            interrupts().outlive_the_terminal()
             for end in (says, gives):
                 os.close(end)
             return _listen(pid, output_fd, word)
