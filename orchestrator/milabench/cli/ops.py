@@ -11,8 +11,8 @@ import click
 
 from milabench.cli.dev import enter
 from milabench.cli.options import SuiteOptions
+from milabench.devices.registry import ARCHS
 from milabench.errors import ConfigError
-from milabench.facts.model import ARCHS
 from milabench.workflow.context import read_context
 from milabench.workflow.planning import plan_single_suite
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from milabench.cli.completion_hooks import selections
-from milabench.facts.model import ARCHS
+from milabench.devices.registry import ARCHS
 from milabench.plan.profile import PROFILES
 
 

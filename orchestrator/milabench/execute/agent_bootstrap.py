@@ -52,9 +52,9 @@ class Connection(Protocol):
 @cache
 def agent_files() -> tuple[tuple[str, bytes], ...]:
     """Return the agent's files, by their paths below the folder that they are imported from."""
-    return tuple(
-        (f"milabench/execute/agent/{path.name}", path.read_bytes()) for path in sorted(AGENT.parent.glob("*.py"))
-    )
+    agent, package = AGENT.parent, AGENT.parents[2]
+    paths = [*agent.glob("*.py"), *(package / "devices").glob("*.py")]
+    return tuple((f"milabench/{path.relative_to(package).as_posix()}", path.read_bytes()) for path in sorted(paths))
 
 
 @cache

@@ -23,7 +23,7 @@ from milabench.plan.model import Step
 from milabench.plan.venvs import VenvSpec
 
 PACKAGE = Path(__file__).resolve().parent.parent
-PACKAGES = ("bench", "config", "events", "execute", "facts", "plan")
+PACKAGES = ("bench", "config", "devices", "events", "execute", "facts", "plan")
 _MAIN = "from milabench.execute.remote_install import main\nmain()\n"
 _LOOK = (
     'for p in python3.11 python3.12 python3.13 python3.14 python3; do if "$p" -c '
