@@ -250,7 +250,7 @@ def test_all_slices_of_a_step_are_read() -> None:
     pieces = [SimpleNamespace(uuid=f"MIG-{name}") for name in "ab"]
     whole = SimpleNamespace(uuid="GPU-0", index=0, slices=pieces)
     step = WatchedStep(name="s", sink="", pid=1, devices=(0, 1), uuids=("MIG-b", "MIG-a"))
-    assert monitor_module._held([step], [whole]) == {"s": [("MIG-b", pieces[1]), ("MIG-a", pieces[0])]}
+    assert monitor_module._devices_by_step([step], [whole]) == {"s": [("MIG-b", pieces[1]), ("MIG-a", pieces[0])]}
 
 
 # ------------------------------------------------------------------------------------------ processes

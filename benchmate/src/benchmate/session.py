@@ -16,6 +16,7 @@ from benchmate.configuration import Config, read_config
 from benchmate.records import observation
 from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, RingReader
 from benchmate.sink import Sink, open_sink
+from benchmate.torch_state import process_group
 
 if TYPE_CHECKING:
     from benchmate.loss_recorder import LossRecorder
@@ -316,11 +317,8 @@ def _at_exit() -> None:
 
 def _process_group_rank() -> tuple[int, int]:
     """Return (rank, world size) in the process group that the program has created without a launcher."""
-    torch = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return 0, 1
-    return distributed.get_rank(), distributed.get_world_size()
+    group = process_group()
+    return (0, 1) if group is None else (group.get_rank(), group.get_world_size())
 
 
 def _number(text: str | None, default: int) -> int:
