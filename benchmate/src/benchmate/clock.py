@@ -22,7 +22,7 @@ def now_ns() -> int:
 
 
 def process_start_ns() -> int | None:
-    """Return when this process began, on the monotonic clock, to 10 ms; None where /proc does not say."""
+    """Return when this process began, on the monotonic clock, to 10 ms; None where /proc does not have it."""
     try:
         # The command in brackets may hold spaces and brackets; what follows the last one does not.
         ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])

@@ -38,7 +38,7 @@ NEVER = 1 << 62
 LOOK_AGAIN_NS = 20_000_000
 """Between two looks at whether the group still needs this task as load."""
 AFTER_GO_NS = 100_000_000
-"""Further warm-up after the barrier: whoever waited there comes back to idle devices and cold caches."""
+"""Further warm-up after the barrier: an instance that waited there finds idle devices and cold caches."""
 COST_SAMPLES = 500
 TASKS = ("train", "validation", "inference")
 
@@ -145,7 +145,7 @@ class Observer:
             self._advance(end_ns)
 
     def record_parts(self) -> StepParts | None:
-        """From the next step on, record the parts of each step; None when that is done already."""
+        """Record the parts of each step from the next one on; return None when that is done already."""
         if self._writer.parts is not None:
             return None
         self._copied_to = None
@@ -380,7 +380,7 @@ class Observer:
     def end_step(self, last_ns: int | None, n: int | float, result: object) -> int:
         """End a step that began at `last_ns` and gave `result`, for a loop that cannot be wrapped; return when it ended.
 
-        None stands for a beginning that nobody knows: such a step is not recorded.
+        `last_ns` is None where the begin is unknown: such a step is not recorded.
         """
         writer = self._writer
         has_marks = writer.has_marks
@@ -425,7 +425,7 @@ class Observer:
         self.ring.close()
 
     def detach(self) -> None:
-        """Let loops under way go on without a trace, in a ring that nobody reads: for a forked child."""
+        """Let loops under way continue without a trace, in a ring without a reader: for a forked child."""
         self._copied_to = None
         self._writer.detach()
         self.stopping = False

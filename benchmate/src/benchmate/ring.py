@@ -125,7 +125,7 @@ class Ring:
         flags: int = 0,
         wait_ns: int = -1,
     ) -> None:
-        """Append one observation. The caller sees to it that there is room: nothing is checked in the measured loop."""
+        """Append one observation. The caller makes sure that there is room: nothing is checked in the measured loop."""
         words, head = self.words, self.head
         slot = FIRST_SLOT + head % self.capacity * SLOT_WORDS
         # Word by word: after a training step has emptied the caches, struct's own library costs more than eight stores.

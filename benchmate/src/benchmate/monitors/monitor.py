@@ -53,7 +53,7 @@ class Monitor:
             sink.record("meta", {"installed": dict(packages)})
 
     def run(self) -> None:
-        """Sample and send until no step is left."""
+        """Sample and send until the last step is over."""
         poller = select.poll()
         for sink in self._sinks:
             poller.register(sink, select.POLLIN)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from benchmate.errors import ProbeError
-from benchmate.patching import did_you_mean
+from benchmate.patching import names_hint
 from benchmate.probes.function_lookup import find_function
 from benchmate.probes.ptera_compat import import_ptera, without_codefind
 from benchmate.probes.rewrite_hazards import require_rewritable
@@ -133,7 +133,7 @@ def _trusted_class(base: Any, overridable: bool) -> Any:
             if named is None:
                 return ""
             names = [name for function in self.benchmate_functions for name in function.__code__.co_varnames]
-            return did_you_mean(named[1], names)
+            return names_hint(named[1], names)
 
         def _emit(self, data: object, acc: object = None, element: object = None) -> object:
             self.benchmate_on_fire()
