@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from time import perf_counter_ns
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from benchmate.recording import Recording
 from benchmate.records import as_number
 from benchmate.ring import Ring
+
+if TYPE_CHECKING:
+    from benchmate.recording import Recording
 
 MAX_KEPT = 512
 """Losses on a device that are kept to be read later."""

@@ -60,6 +60,7 @@ class ObservationWriter:
 
     def _use_ring(self, ring: Ring) -> None:
         self.ring = ring
+        # Until then no unread slot can be overwritten, wherever the reader is: its position need not be looked at.
         self._room = min(AGGREGATE_AFTER, ring.head + ring.capacity * 3 // 4)
         """The number of slots up to which none that is unread can be overwritten."""
         self.direct = self._room

@@ -9,14 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter_ns
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from benchmate.batch_size import BatchSize, size_function
 from benchmate.clock import wait_for_devices
 from benchmate.errors import BatchSizeError, BenchmateError
 from benchmate.observation_writer import ObservationWriter
 from benchmate.rank_consensus import RankConsensus
-from benchmate.recording import Recording
 from benchmate.ring import (
     EPOCH_END,
     FIRST_SLOT,
@@ -33,6 +32,9 @@ from benchmate.ring import (
     Ring,
 )
 from benchmate.step_parts import StepParts
+
+if TYPE_CHECKING:
+    from benchmate.recording import Recording
 
 NEVER = 1 << 62
 LOOK_AGAIN_NS = 20_000_000
@@ -177,6 +179,7 @@ class Observer:
             self._in_warm_up(end_ns)
 
     def _in_warm_up(self, end_ns: int) -> None:
+        # At each step: a program may first touch its device in any of them.
         self._writer.look_for_device()
         measure = self._measure
         if self.count < measure.warmup_steps or end_ns - self._first_end_ns < measure.warmup_s * 1e9:
@@ -215,7 +218,7 @@ class Observer:
             self.until = end_ns + LOOK_AGAIN_NS
             return
         self._end_window(end_ns, "complete")
-        self.need = self.until = NEVER
+        self.need = self.until = NEVER  # a task that does not stop is observed to its own end
         if self.stopping:
             # From here on every step ends the program, should the script swallow what ends it.
             self.need = self.until = 0
@@ -436,7 +439,7 @@ class Observer:
         if self.count == 0:
             return 0.0
         steps = self.count
-        self.detach()
+        self.detach()  # no entry of the samples may reach the reader
         self.need = self.until = NEVER
         begin_ns = perf_counter_ns()
         for _ in range(COST_SAMPLES):

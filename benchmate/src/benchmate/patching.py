@@ -96,6 +96,7 @@ class ImportWatcher:
         """Watch every module that the dotted path may lead through."""
         self._names.update(".".join(path[:length]) for length in range(1, len(path)))
         if self not in sys.meta_path:
+            # First, because the finder that finds the module ends the search.
             sys.meta_path.insert(0, self)
 
     def find_spec(
@@ -116,6 +117,7 @@ class ImportWatcher:
 
     def _call_back_after(self, loader: Any) -> None:
         execute = getattr(loader, "exec_module", None)
+        # A loader that is a class (of built-in and frozen modules) serves many modules, and is left alone.
         if execute is None or isinstance(loader, type):
             return
 

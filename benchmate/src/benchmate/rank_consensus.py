@@ -6,10 +6,12 @@ A rank that ends alone leaves the others waiting in a collective operation, for 
 from __future__ import annotations
 
 import contextlib
-from datetime import timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from benchmate.torch_state import process_group
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 LAST_STEP_TIMEOUT_S = 10
 """How long a rank waits for the others, which are at most a step behind."""
@@ -61,6 +63,8 @@ class RankConsensus:
 
     def meet(self) -> None:
         """Wait until every rank has stopped: one that leaves while another is in their last collective makes gloo abort it."""
+        from datetime import timedelta
+
         store = _store()
         if store is None or self._last_step is None or self._has_met:
             return

@@ -142,7 +142,7 @@ def _ignore_signal(number: int, frame: FrameType | None) -> None:
 
 def check_probes(session: Session) -> None:
     """Fail the step for every probe that never fired; a program that ended with success has reached all it ever will."""
-    from benchmate.probes.registry import silent_probes
+    from benchmate.probe_registry import silent_probes
 
     if _broken_graphs():
         text = (

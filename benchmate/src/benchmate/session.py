@@ -223,6 +223,7 @@ class Session:
 
     def finish(self) -> None:
         """Send what is left: the end of each window, losses, peaks of memory, what the instruments cost. Once."""
+        # A child whose fork Python did not see must not send what its parent has measured.
         if self._is_finished or self._pid != os.getpid():
             return
         self._is_finished = True
@@ -233,6 +234,7 @@ class Session:
         self._send_memory()
         for framework, seconds in compile_time.compile_seconds().items():
             self.metric("compile", seconds, "s", "lower", part=framework)
+        # Before the cost is measured, which gives each observer another ring.
         lost = sum(observer.ring.words[LOST] for observer in self.observers.values())
         host_s = sum(observer.cost_s() for observer in self.observers.values())
         sink = self.sink

@@ -77,6 +77,7 @@ class Monitor:
                 for sink in self._sinks:
                     sink.flush()
                 send_due = _next(send_due, SEND_S, now)
+            # Proportional memory has no wake-up of its own: it is measured with what comes next.
             wait_s = min(devices_due, host_due, send_due) - time.monotonic()
             for descriptor, _ in poller.poll(max(0.0, wait_s) * 1000):
                 sink = by_descriptor[descriptor]

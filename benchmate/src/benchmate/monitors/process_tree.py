@@ -57,6 +57,7 @@ class ProcessTrees:
         except OSError:
             return
         stats = {}
+        # In order of their numbers: a parent mostly comes before its children, which are found through it.
         for pid in sorted(alive - self._alive):
             fields = self._stat(pid)
             if fields is None:
@@ -71,6 +72,7 @@ class ProcessTrees:
         for tree in self.trees.values():
             for pid, member in list(tree.members.items()):
                 fields = stats.get(pid) or (self._stat(pid) if pid in alive else None)
+                # Another start time: the number has been given to another process.
                 if fields is None or int(fields[19]) != member.start or fields[0] in (b"Z", b"X"):
                     self._forget(tree, pid, member)
                 else:
