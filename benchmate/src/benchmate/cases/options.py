@@ -156,15 +156,15 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
 
-    def google(name: str, **more: Any) -> None:
+    def google(name: str, **settings: Any) -> None:
         """An option of Google Benchmark; its default may stand in the environment."""
         variable = f"BENCHMARK_{name.upper()}"
         value = env.get(variable)
         if value is not None:
-            if value not in more.get("choices", (value,)):
-                raise UsageError(f"{variable}={value!r}: expected one of {', '.join(more['choices'])}")
-            more["default"] = value
-        parser.add_argument(f"--benchmark_{name}", **more)
+            if value not in settings.get("choices", (value,)):
+                raise UsageError(f"{variable}={value!r}: expected one of {', '.join(settings['choices'])}")
+            settings["default"] = value
+        parser.add_argument(f"--benchmark_{name}", **settings)
 
     add = parser.add_argument
     seconds = functools.partial(add, metavar="S", type=_seconds)

@@ -21,8 +21,7 @@ from benchmate.cases.formats import ResultFormat, Style, open_format, status_lin
 from benchmate.cases.isolation import Forks, Isolation, IsolationError, Spawn
 from benchmate.cases.machine_context import google_context
 from benchmate.cases.options import CaseOptions, UsageError
-from benchmate.cases.outcome import classify_exit
-from benchmate.cases.payload import parse_payload
+from benchmate.cases.outcome import classify_exit, parse_payload
 from benchmate.cases.registry import Case
 from benchmate.cases.results import CaseResult, aggregate_results, make_result
 from benchmate.supervisor import supervise
