@@ -99,8 +99,8 @@ def read_context(
     from milabench.config.select import select
     from milabench.plan.context import PlanContext
     from milabench.plan.placeholders import sizing_notes
-    from milabench.plan.placement import system_facts
     from milabench.plan.profile import PROFILES
+    from milabench.plan.system import system_facts
     from milabench.workflow.scaling_files import read_sizer
 
     local = machine.answer()

@@ -10,7 +10,8 @@ import pytest
 from milabench.config.read import read_suite
 from milabench.facts.model import Arch, Device, Node, SystemFacts
 from milabench.plan.environ import placed_environment
-from milabench.plan.placement import Placement, system_facts
+from milabench.plan.method import Placement
+from milabench.plan.system import system_facts
 
 HERE = Node(
     hostname="host",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,15 @@ from hypothesis import strategies as st
 from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig
 from milabench.errors import ConfigError
-from milabench.plan.argv import AUTO_BATCH, AUTO_CPU, placeholders, render_argv, render_env, render_text
+from milabench.plan.render import (
+    AUTO_BATCH,
+    AUTO_CPU,
+    RenderedBenchmark,
+    placeholders,
+    render_argv,
+    render_benchmark,
+    render_text,
+)
 from tests.examples import examples
 
 NAMES: dict[str, Any] = {
@@ -60,7 +69,7 @@ def test_arguments_are_rendered(tmp_path: Path, argv: str, expected: tuple[str, 
 
 def test_false_gives_no_where_it_is_declared(tmp_path: Path) -> None:
     one = bench(tmp_path, "argv: {--amp: false, --io: false}")
-    assert render_argv(one, NAMES, declared_flags=frozenset(["--amp"])) == ("--no-amp",)
+    assert render_argv(one, NAMES, flags=frozenset(["--amp"])) == ("--no-amp",)
 
 
 def test_server_client_and_command_are_rendered_alike(tmp_path: Path) -> None:
@@ -72,7 +81,10 @@ def test_server_client_and_command_are_rendered_alike(tmp_path: Path) -> None:
 
 
 def test_the_environment_is_rendered(tmp_path: Path) -> None:
-    assert render_env(bench(tmp_path, "env: {D: '{milabench_data}', N: 3}"), NAMES) == {"D": "/base/data", "N": "3"}
+    assert render_benchmark(bench(tmp_path, "env: {D: '{milabench_data}', N: 3}"), NAMES).env == {
+        "D": "/base/data",
+        "N": "3",
+    }
 
 
 @pytest.mark.parametrize(
@@ -141,10 +153,11 @@ def test_auto_batch_asks_the_sizer() -> None:
         ("auto(1, " * 40 + "1" + ")" * 40, "functions are nested too deep"),
     ],
 )
-def test_what_cannot_be_resolved_is_an_error(text: str, message: str) -> None:
+def test_what_cannot_be_resolved_is_an_error(tmp_path: Path, text: str, message: str) -> None:
+    config = bench(tmp_path, f"argv: {{--x: {json.dumps(text)}}}")
     with pytest.raises(ConfigError) as caught:
-        render_text(text, {**NAMES, AUTO_CPU: False}, where="s.yaml:1:2", path="a.argv.--x")
-    assert str(caught.value).startswith("s.yaml:1:2: a.argv.--x: ")
+        render_argv(config, {**NAMES, AUTO_CPU: False})
+    assert str(caught.value).startswith(f"{tmp_path}/s.yaml:1:32: a.argv.--x: ")
     assert message in str(caught.value)
 
 
@@ -207,3 +220,29 @@ def test_no_text_crashes_the_rendering(text: str) -> None:
 @given(st.text(alphabet="ab {}:[]\"'0", max_size=12))
 def test_doubled_braces_give_the_text_back(text: str) -> None:
     assert render_text(text.replace("{", "{{").replace("}", "}}"), {}) == text
+
+
+def test_everything_of_a_process_is_rendered_in_one_pass(tmp_path: Path) -> None:
+    config = bench(
+        tmp_path,
+        "argv: {--n: 'auto_batch(8)'}, client: {argv: ['{arch}']}, env: {D: '{milabench_data}'},"
+        " server: {ready: '{gpu_count}'}, plan: {method: multigpu, rdzv_id: '{arch}-1', flag: true, gone: null, l: [1, 2]}",
+    )
+    rendered = render_benchmark(config, NAMES, argument_keys=("client.argv", "argv"), has_launcher=True)
+    assert rendered == RenderedBenchmark(
+        arguments=("cuda", "--n", "8"),
+        env={"D": "/base/data"},
+        launcher_options={"rdzv_id": "cuda-1", "flag": True, "gone": None, "l": "1,2"},
+        ready="8",
+        batch_sizes=(8,),
+    )
+
+
+def test_one_pass_names_everything_that_cannot_be_resolved(tmp_path: Path) -> None:
+    config = bench(
+        tmp_path, "argv: ['{a}'], env: {E: '{b}'}, server: {ready: '{c}'}, plan: {x: '{d}'}, command: ['{e}']"
+    )
+    with pytest.raises(ConfigError) as caught:
+        render_benchmark(config, NAMES, has_launcher=True)
+    keys = ["a.argv.0", "a.env.E", "a.command.0", "a.plan.x", "a.server.ready"]
+    assert [problem.path for problem in caught.value.problems] == keys
