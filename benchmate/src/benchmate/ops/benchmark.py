@@ -29,7 +29,7 @@ from benchmate.ops.sampling import measurement_floor
 logger = logging.getLogger("benchmate.ops")
 
 InputCallback = Callable[[OperatorInput, InputResult], None]
-"""Is told of every input when it has been measured."""
+"""Called with every input and its result."""
 
 
 class BenchmarkConfig:
