@@ -25,7 +25,7 @@ from milabench.execute.api import (
     Waiting,
 )
 from milabench.execute.engine import Engine, ExecutionResult, ExecutionSettings, outcome_name
-from milabench.execute.fake import FakeLocks, FakeNode
+from tests.fake_node import FakeLocks, FakeNode
 from milabench.plan.model import Plan, Step
 
 
