@@ -7,13 +7,13 @@ call. Values without `${` cost nothing, and OmegaConf is imported when the first
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from milabench.config.problems import did_you_mean
 from milabench.config.source_map import DYNAMIC, Located, located, mapping_at, plain
 from milabench.errors import Problem
 
@@ -60,7 +60,7 @@ class _Compiled:
 
 def escaped(text: str) -> str:
     """Text that OmegaConf reads back as this very text: no `${` in it is an interpolation."""
-    return _OPENING.sub(lambda found: found[1] * 2 + "\\${", text)
+    return _OPENING.sub(lambda opening: opening[1] * 2 + "\\${", text)
 
 
 class Interpolator:
@@ -80,7 +80,7 @@ class Interpolator:
         resolution = _Resolution(self, root, "")
         return resolution.whole().value["system"], resolution.problems
 
-    def benchmark(self, name: str, node: Located, more: Mapping[str, Located]) -> tuple[Located, list[Problem]]:
+    def benchmark(self, name: str, node: Located, defaults: Mapping[str, Located]) -> tuple[Located, list[Problem]]:
         """The benchmark without interpolations, and the problems met.
 
         The root of absolute references is the benchmark itself, with `system` and the keys of `more` beside its own.
@@ -88,7 +88,7 @@ class Interpolator:
         if not node.flags & DYNAMIC:
             return node, []
         own: dict[str, Located] = node.value
-        root = Located({"system": self.system, **more, **own}, node.mark, flags=DYNAMIC)
+        root = Located({"system": self.system, **defaults, **own}, node.mark, flags=DYNAMIC)
         resolution = _Resolution(self, root, name)
         whole = resolution.whole(own)
         if not resolution.problems and resolution.has_containers and self.size(whole) > MAX_NODES:
@@ -98,16 +98,16 @@ class Interpolator:
 
     def compile(self, text: str) -> _Compiled:
         """The meaning of a text. Raises InterpolationError."""
-        found = self.compiled.get(text)
-        if found is None:
+        compiled = self.compiled.get(text)
+        if compiled is None:
             try:
-                found = self._compile(text)
+                compiled = self._compile(text)
             except InterpolationError as error:
-                found = error
-            self.compiled[text] = found
-        if isinstance(found, InterpolationError):
-            raise found
-        return found
+                compiled = error
+            self.compiled[text] = compiled
+        if isinstance(compiled, InterpolationError):
+            raise compiled
+        return compiled
 
     def _compile(self, text: str) -> _Compiled:
         if len(text) > MAX_LENGTH:
@@ -116,10 +116,10 @@ class Interpolator:
             raise InterpolationError("the characters U+E000 and U+E001 cannot stand beside an interpolation")
         references: list[tuple[int, Path]] = []
         numbered = self._numbered(text, references)
-        for found in _RESOLVER.finditer(numbered):
-            if found[1] not in RESOLVERS and not _is_escaped(numbered, found.start()):
+        for call in _RESOLVER.finditer(numbered):
+            if call[1] not in RESOLVERS and not _is_escaped(numbered, call.start()):
                 raise InterpolationError(
-                    f"there is no resolver {found[1]!r} in a suite", f"there are {', '.join(RESOLVERS)}"
+                    f"there is no resolver {call[1]!r} in a suite", f"there are {', '.join(RESOLVERS)}"
                 )
         takes_values = bool(references) and self._has_resolver_over_values(numbered)
         if takes_values:
@@ -137,10 +137,10 @@ class Interpolator:
     def _numbered(self, text: str, references: list[tuple[int, Path]]) -> str:
         """The text with `${r0}`, `${r1}`, ... in the place of what refers to a key."""
 
-        def number(found: re.Match[str]) -> str:
-            if _is_escaped(text, found.start()):
-                return found[0]
-            references.append((len(found[1]), tuple(_KEYS.findall(found[2]))))
+        def number(reference: re.Match[str]) -> str:
+            if _is_escaped(text, reference.start()):
+                return reference[0]
+            references.append((len(reference[1]), tuple(_KEYS.findall(reference[2]))))
             return f"${{r{len(references) - 1}}}"
 
         return _REFERENCE.sub(number, text)
@@ -229,8 +229,8 @@ class _Resolution:
     def whole(self, only: Mapping[str, Located] | None = None) -> Located:
         """The root without interpolations, or the named part of its keys."""
         children = self.root.value if only is None else only
-        made = {key: self._node(child, (key,)) for key, child in children.items()}
-        return Located(made, self.root.mark, self.root.replaced, self.root.flags & ~DYNAMIC)
+        resolved = {key: self._node(child, (key,)) for key, child in children.items()}
+        return Located(resolved, self.root.mark, self.root.replaced, self.root.flags & ~DYNAMIC)
 
     def _node(self, node: Located, path: Path) -> Located:
         if not node.flags & DYNAMIC:
@@ -249,17 +249,17 @@ class _Resolution:
         if known is not None:
             return known
         try:
-            made = self._resolved(node, path)
+            resolved = self._resolved(node, path)
         except InterpolationError as error:
             if not self.active:
                 dotted = ".".join(([self.name] if self.name else []) + list(path))
                 what = f"{node.value!r}: {error.what}" if len(node.value) <= 80 else error.what
                 self.problems.append(Problem(where=str(node.mark), path=dotted, what=what, way_out=error.way_out))
-                made = Located(None, node.mark, node.replaced, raw=node.value, key=node.key)
+                resolved = Located(None, node.mark, node.replaced, raw=node.value, key=node.key)
             else:
                 raise
-        self.done[path] = made
-        return made
+        self.done[path] = resolved
+        return resolved
 
     def _resolved(self, node: Located, path: Path) -> Located:
         if path in self.active:
@@ -298,7 +298,7 @@ class _Resolution:
         inner = re.compile(r"\$\{([^${}:]*)\$\{r(\d+)\}")
         if not inner.search(compiled.text):
             return None
-        text = inner.sub(lambda found: f"${{{found[1]}{plain(targets[int(found[2])])}", compiled.text)
+        text = inner.sub(lambda match: f"${{{match[1]}{plain(targets[int(match[2])])}", compiled.text)
         for number, (dots, keys) in enumerate(compiled.references):
             text = text.replace(f"${{r{number}}}", f"${{{'.' * dots}{'.'.join(keys)}}}")
         return text
@@ -345,5 +345,4 @@ def _is_escaped(text: str, position: int) -> bool:
 
 
 def _nearest(step: str, value: Any) -> str:
-    near = difflib.get_close_matches(step, list(value), 1) if type(value) is dict else []
-    return f"did you mean {near[0]!r}?" if near else ""
+    return did_you_mean(step, value) if type(value) is dict else ""

@@ -433,7 +433,7 @@ class Record(Kind):
             parser.reject(node, path, f"the key {name!r} is missing")
         return INVALID if missing or any(value is INVALID for value in values.values()) else values
 
-    def build(self, values: Mapping[str, Any], **more: Any) -> Any:
+    def build(self, values: Mapping[str, Any], **others: Any) -> Any:
         """Return an instance of the class from the values of its keys; `more` are fields that are no keys."""
         if self.cls is None:
             return values
@@ -443,7 +443,7 @@ class Record(Kind):
                 fields[entry.field] = values[entry.same_as]
         if self.extra:
             fields[self.extra] = {name: value for name, value in values.items() if name not in self.keys}
-        return self.cls(**fields, **more)
+        return self.cls(**fields, **others)
 
     def json_schema(self) -> dict[str, Any]:
         record = self.mapping_schema()

@@ -52,8 +52,8 @@ def read_suite(
         roots.extend(_system_layers(loader, system, problems))
     parsed: list[Override] = []
     here = str(Path.cwd())
-    said = [*(settings or {}).items(), *((None, text) for text in overrides)]
-    for name, text in said:
+    labelled = [*(settings or {}).items(), *((None, text) for text in overrides)]
+    for name, text in labelled:
         try:
             parsed.append(parse_override(text, here, name))
         except ConfigError as error:

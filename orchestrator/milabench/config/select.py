@@ -37,23 +37,23 @@ def select(suite: Suite, select: str | None = None, exclude: str | None = None) 
     word of `select` matches nothing; UsageError when an expression cannot be read.
     """
     everything = tuple(suite.benchmarks.values())
-    chosen = tuple(bench for bench in everything if bench.enabled)
+    selected = tuple(bench for bench in everything if bench.enabled)
     disabled: list[str] = []
     if select is not None and select in suite.benchmarks:  # whatever characters it has, a name alone is that name
-        chosen = (suite.benchmarks[select],)
+        selected = (suite.benchmarks[select],)
     elif select is not None and select.strip():
         selector = _parse(select, "--select")
         _check_words(selector.positive, everything)
         matched = [bench for bench in everything if selector.test(bench)]
         named = set(selector.positive)
-        chosen = tuple(bench for bench in matched if bench.enabled or bench.name in named)
+        selected = tuple(bench for bench in matched if bench.enabled or bench.name in named)
         disabled = [bench.name for bench in matched if not (bench.enabled or bench.name in named)]
     if exclude is not None and exclude.strip():
         excluder = _parse(exclude, "--exclude")
-        chosen = tuple(bench for bench in chosen if not excluder.test(bench))
-    if not chosen:
+        selected = tuple(bench for bench in selected if not excluder.test(bench))
+    if not selected:
         raise NothingSelected(_nothing(everything, select, exclude, disabled))
-    return chosen
+    return selected
 
 
 def words(suite: Suite) -> tuple[str, ...]:
@@ -95,8 +95,8 @@ def _check_words(asked: Iterable[str], everything: tuple[BenchmarkConfig, ...]) 
 
 def _some(known: set[str]) -> str:
     names = sorted(known)
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return f"there are {', '.join(names[:8])}{more}" if names else "the suite has no benchmark"
+    others = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"there are {', '.join(names[:8])}{others}" if names else "the suite has no benchmark"
 
 
 def _is_glob(word: str) -> bool:
@@ -120,10 +120,10 @@ def _parse(text: str, option: str) -> _Selector:
 def _tokens(text: str) -> Iterator[str]:
     # An empty entry of a comma list, as in "a,,b" or "a,", means nothing.
     after_comma = True
-    for found in _TOKEN.finditer(text):
-        is_comma = found[1] == ","
+    for match in _TOKEN.finditer(text):
+        is_comma = match[1] == ","
         if not (is_comma and after_comma):
-            yield found[1].strip("'\"")  # a name with a space stands in quotes
+            yield match[1].strip("'\"")  # a name with a space stands in quotes
         after_comma = is_comma
 
 

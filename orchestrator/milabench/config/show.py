@@ -60,7 +60,7 @@ def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
             if given:
                 _emit("system", given, 0, lines)
         if suite.multirun:
-            runs = [{"name": one.name, "matrix": dict(one.matrix)} for one in suite.multirun]
+            runs = [{"name": run_set.name, "matrix": dict(run_set.matrix)} for run_set in suite.multirun]
             _emit("multirun", {"runs": runs}, 0, lines)
     for name in suite.benchmarks if names is None else names:
         if lines:
@@ -170,20 +170,20 @@ def _text(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    made = []
+    quoted = []
     for char in text:
         code = ord(char)
         if char in '"\\':
-            made.append("\\" + char)
+            quoted.append("\\" + char)
         elif char == "\n":
-            made.append("\\n")
+            quoted.append("\\n")
         elif char == "\t":
-            made.append("\\t")
+            quoted.append("\\t")
         elif code < 0x20 or 0x7F <= code < 0xA0 or code in (0x2028, 0x2029, 0xFEFF) or code > 0xFFFF:
-            made.append(f"\\U{code:08x}")
+            quoted.append(f"\\U{code:08x}")
         else:
-            made.append(char)
-    return '"' + "".join(made) + '"'
+            quoted.append(char)
+    return '"' + "".join(quoted) + '"'
 
 
 # --- where a value comes from ---------------------------------------------------------------------------------------
@@ -218,8 +218,8 @@ def _split_key(suite: Suite, key: str) -> tuple[str, str]:
 
 def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mapping[str, Any]) -> tuple[str, ...]:
     if not rest:
-        ends = [one for one in origins if not any(other.startswith(one + ".") for other in origins)]
-        return tuple(f"{key}.{one} = {_at(values, one)}  ({origins[one].where})" for one in ends)
+        ends = [path for path in origins if not any(other.startswith(path + ".") for other in origins)]
+        return tuple(f"{key}.{path} = {_at(values, path)}  ({origins[path].where})" for path in ends)
     origin = origins.get(rest)
     if origin is None:
         if rest in values:

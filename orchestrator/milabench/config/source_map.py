@@ -60,9 +60,9 @@ class WrittenFloat(float):
     text: str
 
     def __new__(cls, text: str) -> WrittenFloat:
-        made = super().__new__(cls, text.replace("_", ""))
-        made.text = text
-        return made
+        number = super().__new__(cls, text.replace("_", ""))
+        number.text = text
+        return number
 
     def __str__(self) -> str:
         return self.text

@@ -150,7 +150,7 @@ def edited(
     """
     command = task.command
     if num_gpus is not None and num_gpus != task.num_gpus:
-        command = _GPUS.sub(lambda found: _gpus(found, num_gpus), command)
+        command = _GPUS.sub(lambda match: _gpus(match, num_gpus), command)
     for key, value in (("epochs", epochs), ("kvstore", kvstore), ("dtype", dtype)):
         if value is not None:
             quoted = str(value).replace("\\", r"\\")
@@ -173,15 +173,15 @@ _OPTIONS: Final = {
 }
 
 
-def _gpus(found: re.Match[str], count: int) -> str:
-    if not count and "num" not in found[1]:
+def _gpus(match: re.Match[str], count: int) -> str:
+    if not count and "num" not in match[1]:
         return ""
-    gap = found[0][len(found[1]) + len(found[2]) :]
-    if "," not in found[2] or not count:
-        return f"{found[1]}{count}{gap}"
-    devices = found[2].split(",")
-    chosen = devices[:count] if count <= len(devices) else [str(device) for device in range(count)]
-    return f"{found[1]}{','.join(chosen)}{gap}"
+    gap = match[0][len(match[1]) + len(match[2]) :]
+    if "," not in match[2] or not count:
+        return f"{match[1]}{count}{gap}"
+    devices = match[2].split(",")
+    kept = devices[:count] if count <= len(devices) else [str(device) for device in range(count)]
+    return f"{match[1]}{','.join(kept)}{gap}"
 
 
 def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, Any]:
@@ -208,15 +208,15 @@ def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, 
 
 def as_nodes(task: ConfiguredTask, folder: str, workers: int | None = None) -> dict[str, Located]:
     """As `as_benchmark`, with the places in the task file, and its `folder` as `cwd`."""
-    made = as_benchmark(task, workers)
-    places = {metric.name: _mark(metric.where, folder) for metric in task.metrics}
+    keys = as_benchmark(task, workers)
+    marks = {metric.name: _mark(metric.where, folder) for metric in task.metrics}
     heading = _mark(task.where, folder)
     metrics = {
-        name: mapping_at({key: scalar(value, places[name]) for key, value in about.items()}, places[name])
-        for name, about in made.pop("metrics").items()
+        name: mapping_at({key: scalar(value, marks[name]) for key, value in settings.items()}, marks[name])
+        for name, settings in keys.pop("metrics").items()
     }
-    told = {key: scalar(value, heading) for key, value in {**made, "cwd": folder}.items()}
-    return {**told, "metrics": mapping_at(metrics, heading)}
+    nodes = {key: scalar(value, heading) for key, value in {**keys, "cwd": folder}.items()}
+    return {**nodes, "metrics": mapping_at(metrics, heading)}
 
 
 def _mark(where: str, folder: str) -> Mark:
@@ -254,13 +254,13 @@ class _Reader:
 
     def sections(self) -> dict[str, _Section]:
         """What was read, with what the default section says where a section says nothing."""
-        found = {}
+        sections = {}
         defaults = self._sections.pop(_DEFAULT, (0, {}, []))[1]
         for name, (number, values, again) in self._sections.items():
             merged = {**defaults, **values}
             values_of = {key: _Value(key=key, lines=tuple(lines)) for key, lines in merged.items()}
-            found[name] = _Section(name=name, number=number, values=values_of, again=tuple(again))
-        return found
+            sections[name] = _Section(name=name, number=number, values=values_of, again=tuple(again))
+        return sections
 
     def read(self, line: str, number: int) -> None:
         """Take one line into account."""
@@ -390,8 +390,8 @@ def _list(text: str) -> list[tuple[str, int]] | int:
     """The items of a Python list of text with their offsets; where it is wrong, the offset of that."""
 
     def skip(at: int) -> int:
-        found = _SPACE.match(text, at)
-        return found.end() if found else at
+        match = _SPACE.match(text, at)
+        return match.end() if match else at
 
     at = skip(0)
     if not text.startswith("[", at):
@@ -400,9 +400,9 @@ def _list(text: str) -> list[tuple[str, int]] | int:
     items: list[tuple[str, int]] = []
     while not text.startswith("]", at):
         begin, parts = at, []
-        while (found := _STRING.match(text, at)) is not None:
-            parts.append(_unquoted(found[1], found[2]))
-            at = skip(found.end())
+        while (match := _STRING.match(text, at)) is not None:
+            parts.append(_unquoted(match[1], match[2]))
+            at = skip(match.end())
         if not parts:
             return at
         items.append(("".join(parts), begin))
@@ -421,8 +421,8 @@ def _unquoted(prefix: str, quoted: str) -> str:
     return inner if prefix in ("r", "R") else _ESCAPE.sub(_escaped, inner)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = found[1]
+def _escaped(match: re.Match[str]) -> str:
+    code = match[1]
     if code in _ESCAPES:
         return _ESCAPES[code]
     return chr(int(code, 8)) if len(code) <= _LONGEST_CODE and code.isdigit() else chr(int(code[1:], 16))

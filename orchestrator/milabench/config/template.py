@@ -44,7 +44,7 @@ def parts(text: str) -> tuple[Part, ...]:
     """The text and the fields that it is made of, in order; doubled braces are still doubled."""
     if "{" not in text:
         return (text,) if text else ()
-    found: list[Part] = []
+    pieces: list[Part] = []
     literal: list[str] = []
     position = 0
     while position < len(text):
@@ -60,10 +60,10 @@ def parts(text: str) -> tuple[Part, ...]:
             spec = match["spec"] or "" if match else ""
             if match and _SPEC.match(spec):
                 if literal:
-                    found.append("".join(literal))
+                    pieces.append("".join(literal))
                     literal = []
                 steps = tuple(first or second for first, second in _STEP.findall(match["steps"]))
-                found.append(Field(name=match["name"], steps=steps, spec=spec, text=match[0]))
+                pieces.append(Field(name=match["name"], steps=steps, spec=spec, text=match[0]))
                 position = match.end()
                 continue
         stop = text.find("{", position + 1)
@@ -71,13 +71,8 @@ def parts(text: str) -> tuple[Part, ...]:
         literal.append(text[position:stop])
         position = stop
     if literal:
-        found.append("".join(literal))
-    return tuple(found)
-
-
-def has_fields(text: str) -> bool:
-    """Whether there is at least one field in the text."""
-    return any(not isinstance(part, str) for part in parts(text))
+        pieces.append("".join(literal))
+    return tuple(pieces)
 
 
 def value_of(field: Field, names: Mapping[str, Any]) -> Any:
@@ -117,20 +112,20 @@ def unescaped(text: str) -> str:
     """
     if "{{" not in text and "}}" not in text:
         return text
-    made: list[str] = []
+    pieces: list[str] = []
     single = 0
     position = 0
     while position < len(text):
         here = text[position]
         pair = text[position : position + 2]
         if pair == "{{" or (pair == "}}" and single == 0):
-            made.append(here)
+            pieces.append(here)
             position += 2
             continue
         if here == "{":
             single += 1
         elif here == "}" and single:
             single -= 1
-        made.append(here)
+        pieces.append(here)
         position += 1
-    return "".join(made)
+    return "".join(pieces)

@@ -149,10 +149,10 @@ class _Builder:
             if self.documents > 1:
                 self._stop(self._mark(event.start_mark), "a second document begins", "keep one document a file")
 
-    def path(self, *more: str) -> str:
+    def path(self) -> str:
         """The dotted key of what is being read."""
         keys = [frame.key if frame.children is not None else str(len(frame.items)) for frame in self.frames]
-        return ".".join([key for key in keys if key is not None] + list(more))
+        return ".".join(key for key in keys if key is not None)
 
     def _mark(self, mark: Any) -> Mark:
         return Mark(self.source, mark.line + 1 if self.whole else 0, mark.column + 1)
@@ -255,11 +255,11 @@ class _Builder:
         name = event.anchor
         if name in self.open_anchors:
             self._stop(mark, f"the alias *{name} refers to what it is part of")
-        found = self.anchors.get(name)
-        if found is None:
+        anchored = self.anchors.get(name)
+        if anchored is None:
             self._stop(mark, f"no anchor &{name} before this alias")
             return
-        node, size = found
+        node, size = anchored
         self._expand(mark, size)
         frame = self.frames[-1] if self.frames else None
         if frame is not None and frame.children is not None and frame.key is None:

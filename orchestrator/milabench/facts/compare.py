@@ -33,8 +33,10 @@ def compare_nodes(
     nodes: Sequence[Node], *, base: str, bases: Mapping[str, str] | None = None
 ) -> tuple[NodeFinding, ...]:
     """The findings on each node, then those between them. `base` is our folder, `bases` where a node has it elsewhere."""
-    found = [finding for node in nodes for finding in _of_node(node, (bases or {}).get(node.name) or node.base or base)]
-    return (*found, *_differences(nodes), *_twice(nodes))
+    findings = [
+        finding for node in nodes for finding in _of_node(node, (bases or {}).get(node.name) or node.base or base)
+    ]
+    return (*findings, *_differences(nodes), *_twice(nodes))
 
 
 def _of_node(node: Node, base: str) -> Iterator[NodeFinding]:
@@ -114,10 +116,10 @@ def _text(value: Any) -> str:
 
 def _twice(nodes: Sequence[Node]) -> Iterator[NodeFinding]:
     """Two entries that lead to one machine would measure on the same devices."""
-    seen: dict[tuple[str, str], Node] = {}
+    first_seen: dict[tuple[str, str], Node] = {}
     for node in nodes:
         who = (node.hostname, _text(node.details.get("boot")))
-        if all(who) and who in seen:
-            says = f"is the same machine as {seen[who].name}: {node.hostname}"
+        if all(who) and who in first_seen:
+            says = f"is the same machine as {first_seen[who].name}: {node.hostname}"
             yield NodeFinding(node=node.name, what="machine", state="note", says=says)
-        seen.setdefault(who, node)
+        first_seen.setdefault(who, node)

@@ -56,10 +56,10 @@ def of_side(plan: Plan, side: str) -> Plan:
 
 
 def _launches(plan: Plan) -> dict[tuple[str, int], list[Step]]:
-    found: dict[tuple[str, int], list[Step]] = {}
+    launches: dict[tuple[str, int], list[Step]] = {}
     for step in plan.steps:
-        found.setdefault((step.bench, step.repeat), []).append(step)
-    return found
+        launches.setdefault((step.bench, step.repeat), []).append(step)
+    return launches
 
 
 def _hashes(launches: Mapping[tuple[str, int], list[Step]], bench: str) -> list[str]:
@@ -69,14 +69,16 @@ def _hashes(launches: Mapping[tuple[str, int], list[Step]], bench: str) -> list[
 def _left_out(plan: Plan, other: Plan, side: str, both: set[str]) -> list[SkippedBench]:
     """What one side has and the pairs have not."""
     elsewhere = {skip.bench: skip.why for skip in other.skipped}
-    there = "B" if side == "A" else "A"
-    found = [SkippedBench(bench=side_name(skip.bench, side), why=skip.why) for skip in plan.skipped]
+    other_side = "B" if side == "A" else "A"
+    skipped = [SkippedBench(bench=side_name(skip.bench, side), why=skip.why) for skip in plan.skipped]
     for bench in dict.fromkeys(step.bench for step in plan.steps if step.bench not in both):
         why = (
-            f"{there} skips it: {elsewhere[bench]}" if bench in elsewhere else f"{there} has no benchmark of this name"
+            f"{other_side} skips it: {elsewhere[bench]}"
+            if bench in elsewhere
+            else f"{other_side} has no benchmark of this name"
         )
-        found.append(SkippedBench(bench=side_name(bench, side), why=why))
-    return found
+        skipped.append(SkippedBench(bench=side_name(bench, side), why=why))
+    return skipped
 
 
 def _of_side(step: Step, side: str) -> Step:

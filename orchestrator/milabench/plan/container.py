@@ -144,7 +144,7 @@ def _device_words(engine: str, arch: Arch, devices: Sequence[Device]) -> tuple[s
             # The value is a line of comma-separated values itself: without the quotes only the first device counts.
             return (f'--gpus="device={",".join(ids)}"',)
         case "cuda":
-            return tuple(f"--device=nvidia.com/gpu={one}" for one in ids)
+            return tuple(f"--device=nvidia.com/gpu={device_id}" for device_id in ids)
         case "rocm":
             groups = "keep-groups" if engine == "podman" else "video"
             return ("--device=/dev/kfd", "--device=/dev/dri", f"--group-add={groups}")

@@ -56,9 +56,9 @@ class PlanContext:
 
 def dirs_at(context: PlanContext, node: Node) -> Dirs:
     """Return the folders on a node."""
-    here = context.dirs
-    base = here.base if node.local else node.base or here.base
-    return Dirs(**{each.name: rebase_path(here.base, getattr(here, each.name), base) for each in fields(here)})
+    local = context.dirs
+    base = local.base if node.local else node.base or local.base
+    return Dirs(**{folder.name: rebase_path(local.base, getattr(local, folder.name), base) for folder in fields(local)})
 
 
 def folder_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> str:

@@ -106,7 +106,7 @@ def is_plan(value: object) -> bool:
         and any(name in value for name in ("steps", "venvs"))
         and all(
             isinstance(value.get(name, []), list)
-            and all(isinstance(each, Mapping) and isinstance(each.get(key), str) for each in value.get(name, []))
+            and all(isinstance(item, Mapping) and isinstance(item.get(key), str) for item in value.get(name, []))
             for name, key in SECTIONS.items()
         )
     )
@@ -114,15 +114,15 @@ def is_plan(value: object) -> bool:
 
 def _section(name: str, old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> SectionDiff:
     key = SECTIONS[name]
-    before, after = ({str(each[key]): each for each in listed} for listed in (old, new))
-    both = [each for each in after if each in before]
-    changed = [(each, changes) for each in both if (changes := _changes(before[each], after[each]))]
+    before, after = ({str(item[key]): item for item in items} for items in (old, new))
+    both = [item for item in after if item in before]
+    changed = [(item, changes) for item in both if (changes := _changes(before[item], after[item]))]
     return SectionDiff(
         name=name,
-        added=tuple(each for each in after if each not in before),
-        removed=tuple(each for each in before if each not in after),
+        added=tuple(item for item in after if item not in before),
+        removed=tuple(item for item in before if item not in after),
         changed=tuple(sorted(changed, key=lambda pair: len(pair[1]))),
-        is_reordered=name == "steps" and both != [each for each in before if each in after],
+        is_reordered=name == "steps" and both != [item for item in before if item in after],
     )
 
 
@@ -151,18 +151,18 @@ def diff_text(diff: PlanDiff) -> str:
         if not section:
             continue
         counts = [
-            f"{len(found)} {what}"
-            for found, what in (
+            f"{len(names)} {what}"
+            for names, what in (
                 (section.added, "added"),
                 (section.removed, "removed"),
                 (section.changed, "changed"),
             )
-            if found
+            if names
         ]
         counts += ["in another order"] if section.is_reordered else []
         lines.append(f"{section.name}: {', '.join(counts)}")
-        for names, changed in _alike(section):
-            lines.append(f"  ~ {', '.join(names)}")
+        for alike, changed in _alike(section):
+            lines.append(f"  ~ {', '.join(alike)}")
             lines += [f"      {line}" for line in changed]
         lines += [f"  + {name}" for name in section.added]
         lines += [f"  - {name}" for name in section.removed]
@@ -171,11 +171,11 @@ def diff_text(diff: PlanDiff) -> str:
 
 def _alike(section: SectionDiff) -> list[tuple[list[str], list[str]]]:
     """Names whose fields changed in the same way, with the lines that say how."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    by_lines: dict[tuple[str, ...], list[str]] = {}
     for name, changes in section.changed:
         lines = tuple(line for change in changes for line in _lines(change))
-        found.setdefault(lines, []).append(name)
-    return [(names, list(lines)) for lines, names in found.items()]
+        by_lines.setdefault(lines, []).append(name)
+    return [(names, list(lines)) for lines, names in by_lines.items()]
 
 
 def _lines(change: FieldChange) -> list[str]:

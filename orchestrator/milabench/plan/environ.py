@@ -36,8 +36,8 @@ def _without_secret(word: str) -> str:
 
 def _split_option(word: str) -> tuple[str, str, str]:
     option, equals, rest = word.partition("=")
-    key, more, value = rest.partition("=")
-    return f"{option}{equals}{key}", more, value
+    key, second_equals, value = rest.partition("=")
+    return f"{option}{equals}{key}", second_equals, value
 
 
 def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[str, str]:

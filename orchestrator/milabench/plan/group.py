@@ -68,13 +68,13 @@ def monitor_command(
     if options.get("monitor") is False or not (venv or instruments):
         return ()
     simulated = options.get("simulated_devices")
-    about = ("--arch", arch, *(("--simulated", str(simulated)) if simulated else ()))
+    arguments = ("--arch", arch, *(("--simulated", str(simulated)) if simulated else ()))
     if not venv and instruments is not None:
         words = (instruments.python, "-I", "-c", _FROM_SOURCES, instruments.folder)
-        return (*words, *about, "--host-period", str(COMMAND_PERIOD_S))
+        return (*words, *arguments, "--host-period", str(COMMAND_PERIOD_S))
     return (
         python or f"{venv}/bin/python",
         *("-I", "-m", "benchmate.monitors"),
-        *about,
+        *arguments,
         *(("--packages",) if is_locked else ()),
     )

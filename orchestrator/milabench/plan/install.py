@@ -68,12 +68,12 @@ def plan_install(
 
 def source_json(source: Source) -> dict[str, str]:
     """A source in words; `folder` is where it lies under base/code."""
-    said: dict[str, str]
+    origin: dict[str, str]
     match source:
         case PyPI():
-            said = {"pypi": source.project, "version": source.version, "file": source.file, "sha256": source.sha256}
+            origin = {"pypi": source.project, "version": source.version, "file": source.file, "sha256": source.sha256}
         case Git():
-            said = {"git": source.url, "rev": source.rev}
+            origin = {"git": source.url, "rev": source.rev}
         case _:
             assert_never(source)
-    return {**said, "folder": source.folder}
+    return {**origin, "folder": source.folder}

@@ -61,8 +61,8 @@ def pin_specs(
     the variant; `constraints` maps a variant to the path and the text of its constraints file.
     """
     groups: dict[str, list[PinInput]] = {}
-    for group, each in inputs:
-        groups.setdefault(group, []).append(each)
+    for group, member in inputs:
+        groups.setdefault(group, []).append(member)
     specs = []
     for variant in variants:
         path, text = constraints.get(variant, (None, ""))
@@ -72,7 +72,7 @@ def pin_specs(
                 group=group,
                 variant=variant,
                 python=python,
-                inputs=tuple(replace(each, lock=each.lock.replace("{variant}", variant)) for each in members),
+                inputs=tuple(replace(member, lock=member.lock.replace("{variant}", variant)) for member in members),
                 benchmate=tuple(benchmate),
                 constraints=path,
                 backend=backend,
@@ -128,7 +128,7 @@ def lock_text(
         header["unverified"] = unverified
     pins = [_with_all_hashes(pin, files.get(pin.name, ())) for pin in parse_requirements(compiled).pins]
     if spec.variant == "cpu":
-        pins = [each for pin in pins for each in _for_other_platforms(pin, files.get(pin.name, ()))]
+        pins = [split for pin in pins for split in _for_other_platforms(pin, files.get(pin.name, ()))]
     if spec.variant in ELSEWHERE and unverified:
         pins = [_from_elsewhere(pin, spec) for pin in pins if not _CUDA_ONLY.match(pin.name)]
     return render_requirements(Lock(pins=tuple(sorted(pins, key=lambda pin: (pin.name, pin.line))), header=header))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from milabench.config import expr
@@ -190,7 +190,7 @@ class _Renderer:
         # Where a text stands is looked up only now: for most texts nobody asks.
         where = self._bench.origin.where(key) if self._bench is not None else ""
         path = f"{self._bench.name}.{key}" if self._bench is not None else ""
-        self._problems += [Problem(where=where, path=path, what=each.what, way_out=each.way_out) for each in problems]
+        self._problems += [replace(problem, where=where, path=path) for problem in problems]
 
     def arguments(self, key: str, flags: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """Return the arguments under one of the keys that have some, as `render_argv` describes."""

@@ -64,8 +64,8 @@ def parse_requirements(text: str) -> Lock:
     options: list[str] = []
     for line in _logical_lines(text):
         if line.startswith("#"):
-            if not pins and (found := _HEADER.match(line)):
-                header[found[1]] = found[2]
+            if not pins and (entry := _HEADER.match(line)):
+                header[entry[1]] = entry[2]
         elif line.startswith("-"):
             options.append(line)
         else:

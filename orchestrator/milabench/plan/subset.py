@@ -14,8 +14,8 @@ def remaining_plan(plan: Plan, passed: Collection[str], bundles: Sequence[Sequen
     A group is done again as a whole: its steps are measured side by side, and one alone would be another measurement. So
     are the two sides of a pair: what drifts cancels only while one follows the other.
     """
-    todo = (each for each in bundles or plan.groups() if not all(step.id in passed for step in each))
-    return replace(plan, steps=tuple(step for each in todo for step in each))
+    todo = (bundle for bundle in bundles or plan.groups() if not all(step.id in passed for step in bundle))
+    return replace(plan, steps=tuple(step for bundle in todo for step in bundle))
 
 
 def restricted_plan(plan: Plan, steps: Collection[str]) -> Plan:

@@ -173,11 +173,11 @@ def plan_venvs(
 
 def _spec(members: Sequence[VenvRequest], benchmate: str, python: str, platform: str) -> VenvSpec:
     files = {file.sha256: file for member in members for file in member.requirements}
-    said = [parse_requirements(file.text).header.get("python") for file in files.values()]
+    pythons = [parse_requirements(file.text).header.get("python") for file in files.values()]
     return VenvSpec(
         group=members[0].group,
         variant=members[0].variant,
-        python=next((version for version in said if version), python),
+        python=next((version for version in pythons if version), python),
         platform=platform,
         benches=tuple(member.bench for member in members),
         requirements=tuple(files.values()),
@@ -228,17 +228,21 @@ def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
 
 
 def _header_problems(file: RequirementFile, lock: Lock, variant: str) -> list[Problem]:
-    said = lock.header.get("variant")
-    if said in (None, variant) or variant == UNPINNED:
+    locked_variant = lock.header.get("variant")
+    if locked_variant in (None, variant) or variant == UNPINNED:
         return []
-    return [Problem(where=file.name, path="", what=f"is a lock of the variant {said!r}, not {variant!r}")]
+    return [Problem(where=file.name, path="", what=f"is a lock of the variant {locked_variant!r}, not {variant!r}")]
 
 
 def _python_problems(group: str, read: Sequence[tuple[RequirementFile, Lock]]) -> list[Problem]:
-    said = {lock.header["python"]: file.name for file, lock in read if "python" in lock.header}
-    if len(said) < 2:
+    files_by_python = {lock.header["python"]: file.name for file, lock in read if "python" in lock.header}
+    if len(files_by_python) < 2:
         return []
-    return [_problem(group, "locks for different pythons: " + ", ".join(f"{name} for {v}" for v, name in said.items()))]
+    return [
+        _problem(
+            group, "locks for different pythons: " + ", ".join(f"{name} for {v}" for v, name in files_by_python.items())
+        )
+    ]
 
 
 def _problem(where: str, what: str) -> Problem:
