@@ -81,7 +81,7 @@ def _short(text: str) -> str:
 
 @lru_cache(maxsize=1_024)
 def _tree(text: str) -> ast.expr | str:
-    """The syntax tree, or what is wrong with the text."""
+    """Return the syntax tree, or what is wrong with the text."""
     if len(text) > MAX_LENGTH:
         return f"longer than {MAX_LENGTH} characters"
     try:

@@ -59,7 +59,7 @@ class _Compiled:
 
 
 def escaped(text: str) -> str:
-    """Text that OmegaConf reads back as this very text: no `${` in it is an interpolation."""
+    """Return text that OmegaConf reads back as this very text: no `${` in it is an interpolation."""
     return _OPENING.sub(lambda opening: opening[1] * 2 + "\\${", text)
 
 
@@ -81,7 +81,7 @@ class Interpolator:
         return resolution.whole().value["system"], resolution.problems
 
     def benchmark(self, name: str, node: Located, defaults: Mapping[str, Located]) -> tuple[Located, list[Problem]]:
-        """The benchmark without interpolations, and the problems met.
+        """Return the benchmark without interpolations, and the problems met.
 
         The root of absolute references is the benchmark itself, with `system` and the keys of `more` beside its own.
         """
@@ -97,7 +97,7 @@ class Interpolator:
         return Located(whole.value, node.mark, node.replaced, node.flags & ~DYNAMIC), resolution.problems
 
     def compile(self, text: str) -> _Compiled:
-        """The meaning of a text. Raises InterpolationError."""
+        """Return the meaning of a text. Raises InterpolationError."""
         compiled = self.compiled.get(text)
         if compiled is None:
             try:
@@ -113,13 +113,13 @@ class Interpolator:
         if len(text) > MAX_LENGTH:
             raise InterpolationError(f"an interpolated value is longer than {MAX_LENGTH} characters")
         if "\ue000" in text or "\ue001" in text:
-            raise InterpolationError("the characters U+E000 and U+E001 cannot stand beside an interpolation")
+            raise InterpolationError("the characters U+E000 and U+E001 are not allowed beside an interpolation")
         references: list[tuple[int, Path]] = []
         numbered = self._numbered(text, references)
         for call in _RESOLVER.finditer(numbered):
             if call[1] not in RESOLVERS and not _is_escaped(numbered, call.start()):
                 raise InterpolationError(
-                    f"there is no resolver {call[1]!r} in a suite", f"there are {', '.join(RESOLVERS)}"
+                    f"unknown resolver {call[1]!r}", f"known: {', '.join(RESOLVERS)}"
                 )
         takes_values = bool(references) and self._has_resolver_over_values(numbered)
         if takes_values:
@@ -135,7 +135,7 @@ class Interpolator:
         return _Compiled(references=tuple(references), pieces=kept, constant=None, text=numbered)
 
     def _numbered(self, text: str, references: list[tuple[int, Path]]) -> str:
-        """The text with `${r0}`, `${r1}`, ... in the place of what refers to a key."""
+        """Return the text with `${r0}`, `${r1}`, ... in the place of what refers to a key."""
 
         def number(reference: re.Match[str]) -> str:
             if _is_escaped(text, reference.start()):
@@ -147,7 +147,7 @@ class Interpolator:
 
     @staticmethod
     def _has_resolver_over_values(numbered: str) -> bool:
-        """Whether some `${r0}` stands inside another interpolation."""
+        """Return whether some `${r0}` stands inside another interpolation."""
         depth = 0
         position = 0
         while position < len(numbered):
@@ -163,7 +163,7 @@ class Interpolator:
         return False
 
     def ask(self, text: str, values: list[Any]) -> Any:
-        """What OmegaConf makes of a numbered text with these values; asked once for each. Raises InterpolationError."""
+        """Return what OmegaConf makes of a numbered text with these values; asked once for each. Raises InterpolationError."""
         key = (text, tuple(repr(value) for value in values))
         if key not in self.asked:
             self.asked[key] = self._ask(text, [escaped(v) if isinstance(v, str) and "${" in v else v for v in values])
@@ -203,7 +203,7 @@ class Interpolator:
             raise InterpolationError(f"cannot be resolved: {str(error).split(chr(10), 1)[0]}") from None
 
     def size(self, node: Located) -> int:
-        """How many values a tree stands for, counting a shared part each time it occurs."""
+        """Return how many values a tree stands for, counting a shared part each time it occurs."""
         value = node.value
         if type(value) is not dict and type(value) is not list:
             return 1
@@ -227,7 +227,7 @@ class _Resolution:
         self.has_containers = False
 
     def whole(self, only: Mapping[str, Located] | None = None) -> Located:
-        """The root without interpolations, or the named part of its keys."""
+        """Return the root without interpolations, or the named part of its keys."""
         children = self.root.value if only is None else only
         resolved = {key: self._node(child, (key,)) for key, child in children.items()}
         return Located(resolved, self.root.mark, self.root.replaced, self.root.flags & ~DYNAMIC)
@@ -292,7 +292,7 @@ class _Resolution:
         return self._made(Located("".join(texts), node.mark), node)
 
     def _with_inner_keys(self, compiled: _Compiled, targets: list[Located]) -> str | None:
-        """The text with the values of `${...}` put in where they make up a key, `${a.${b}}`; None where there is no
+        """Return the text with the values of `${...}` put in where they make up a key, `${a.${b}}`; None where there is no
         such.
         """
         inner = re.compile(r"\$\{([^${}:]*)\$\{r(\d+)\}")
@@ -339,7 +339,7 @@ class _Resolution:
 
 
 def _is_escaped(text: str, position: int) -> bool:
-    """Whether an odd number of backslashes stands before this position."""
+    """Return whether an odd number of backslashes stands before this position."""
     before = text[:position]
     return (len(before) - len(before.rstrip("\\"))) % 2 == 1
 

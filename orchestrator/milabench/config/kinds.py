@@ -580,14 +580,14 @@ def _normalized(path: Path) -> Path:
 
 
 def is_slip(name: str, known: Iterable[str], given: Mapping[str, Any]) -> bool:
-    """Whether a key that is not known looks like a known one that is not given beside it."""
+    """Return whether a key that is not known looks like a known one that is not given beside it."""
     missing = [key for key in known if key not in given]
     folded = name.lower().replace("-", "_")
     return folded in missing or any(_is_one_edit_away(folded, key) for key in missing if len(key) >= 4)
 
 
 def _is_one_edit_away(name: str, known: str) -> bool:
-    """Whether one letter more, less, other or swapped with its neighbour makes the one of the other."""
+    """Return whether one letter more, less, other or swapped with its neighbour makes the one of the other."""
     if abs(len(name) - len(known)) > 1 or name == known:
         return False
     start = 0

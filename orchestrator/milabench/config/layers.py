@@ -44,7 +44,7 @@ class Override:
         return self.value.mark
 
     def tree(self, start: int) -> Located:
-        """The value below its keys, from the key number `start` on."""
+        """Return the value below its keys, from the key number `start` on."""
         tree = self.value
         for key in reversed(self.keys[start:]):
             tree = Located({key: tree}, self.mark, flags=tree.flags)
@@ -64,9 +64,9 @@ class Folded:
 
 
 def parse_override(text: str, folder: str, label: str | None = None) -> Override:
-    """`name.key.key=value`; the value is YAML, a key with a dot in it is quoted. Raises ConfigError.
+    """Parse `name.key.key=value`; the value is YAML, a key with a dot in it is quoted. Raises ConfigError.
 
-    `said` is how messages call the place; the option itself by default.
+    `label` is what messages call the place; the option itself by default.
     """
     shown_text = f"--override {text!r}" if len(text) <= 200 else f"--override {text[:197]!r}..."
     source = SourceLocation(label or shown_text, folder)
@@ -74,7 +74,7 @@ def parse_override(text: str, folder: str, label: str | None = None) -> Override
     left, value = _split_at_equals(text)
     way_out = "write it as benchmark.key=value"
     if value is None:
-        raise ConfigError(Problem(where=str(mark), path="", what="there is no '='", way_out=way_out))
+        raise ConfigError(Problem(where=str(mark), path="", what="missing '='", way_out=way_out))
     keys: list[str] = []
     position = 0
     while position < len(left):
@@ -138,7 +138,7 @@ def fold(
 
 
 def _present(root: Located) -> dict[str, Located]:
-    """The keys of a file root, without those that were deleted; what lies below is left as it is."""
+    """Return the keys of a file root, without those that were deleted; what lies below is left as it is."""
     return {key: node for key, node in root.value.items() if node.value is not DELETED}
 
 
@@ -247,7 +247,7 @@ class _Inheritance:
         first[name] = node.mark
 
     def resolved(self) -> tuple[dict[str, Located], dict[str, Located]]:
-        """Every benchmark, and every template, in the order of the files."""
+        """Return every benchmark, and every template, in the order of the files."""
         benchmarks: dict[str, Located] = {}
         templates: dict[str, Located] = {}
         for name in self.entries:
@@ -292,7 +292,7 @@ class _Inheritance:
         return self._parent(parent)
 
     def _parent(self, name: str) -> Located | None:
-        """A description as its children see it: its own overrides are in it, `*` is not. None after a problem."""
+        """Return a description as its children see it: its own overrides are in it, `*` is not. None after a problem."""
         chain: list[tuple[str, Located, Located | None]] = []
         visited: set[str] = set()
         current: str | None = name
@@ -326,11 +326,11 @@ class _Inheritance:
 
     def _cycle(self, chain: list[str], again: str, node: Located) -> None:
         links = [*chain[chain.index(again) :], again]
-        what = f"the inheritance goes round in a circle: {' -> '.join(links)}"
+        what = f"the inheritance forms a cycle: {' -> '.join(links)}"
         self.problems.add(Problem(where=str(node.mark), path=f"{chain[-1]}.inherits", what=what))
 
     def _inherited(self, parent: Located, own: Located) -> Located:
-        """The child over its parent; tags are united."""
+        """Return the child over its parent; tags are united."""
         merged = self.problems.merge(parent, own)
         old, new = parent.value.get("tags"), own.value.get("tags")
         if old is None or new is None or merged is parent:
@@ -345,6 +345,6 @@ class _Inheritance:
 
 
 def _tags(node: Located) -> list[Located] | None:
-    """The tags one by one, a lone one being a list of one; None where they are something else, to be reported later."""
+    """Return the tags one by one, a lone one being a list of one; None where they are something else, to be reported later."""
     items = node.value if type(node.value) is list else [node]
     return items if all(isinstance(item.value, str | int | float) for item in items) else None

@@ -19,13 +19,13 @@ Build = Callable[[Mapping[str, Any]], Located]
 
 
 def is_matrix(node: Located) -> bool:
-    """Whether a benchmark's description stands for many."""
+    """Return whether a benchmark's description stands for many."""
     value = node.value
     return type(value) is dict and "matrix" in value and "job" in value and value["job"].value is not None
 
 
 def expand(name: str, node: Located, max_jobs: int = MAX_JOBS) -> Iterator[tuple[str, Located]]:
-    """The jobs of one matrix: each one's name and description, the last key of the matrix varying fastest.
+    """Yield the jobs of one matrix: each one's name and description, the last key of the matrix varying fastest.
 
     The strings below `job` have the values put in for their fields; other fields are left for planning. Keys beside
     `matrix` and `job` hold for every job that does not say otherwise. Raises ConfigError.
@@ -66,14 +66,14 @@ def expand(name: str, node: Located, max_jobs: int = MAX_JOBS) -> Iterator[tuple
 
 
 def combinations(matrix: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The Cartesian product of a plain matrix; a value that is no list is one value."""
+    """Yield the Cartesian product of a plain matrix; a value that is no list is one value."""
     axes = [value if isinstance(value, list | tuple) else [value] for value in matrix.values()]
     for combination in itertools.product(*axes):
         yield dict(zip(matrix, combination, strict=True))
 
 
 def runs(multirun: Sequence[Multirun], extra: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The name and the options of every run of a multirun, in order.
+    """Yield the name and the options of every run of a multirun, in order.
 
     Options keep their dotted names (`sizer.mult`); names may use them and `extra` (such as the time) as fields. Raises
     ConfigError where a name has a field that is neither.
@@ -133,7 +133,7 @@ def _same(node: Located) -> Build:
 
 
 def _builder(node: Located, known: tuple[str, ...]) -> Build | None:
-    """What makes a job's version of this node; None where all jobs share the node itself."""
+    """Return what makes a job's version of this node; None where all jobs share the node itself."""
     value = node.value
     if type(value) is str:
         return _text_builder(node, known)
@@ -181,7 +181,7 @@ def _mapping_builder(node: Located, known: tuple[str, ...]) -> Build | None:
 
 
 def _split(text: str, known: tuple[str, ...]) -> list[str | Field]:
-    """The text and the fields that the matrix knows; any other field stays text, for planning."""
+    """Return the text and the fields that the matrix knows; any other field stays text, for planning."""
     pieces: list[str | Field] = []
     for part in parts(text):
         piece = part if isinstance(part, str) or part.name in known else part.text

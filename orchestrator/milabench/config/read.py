@@ -37,7 +37,7 @@ def read_suite(
     max_jobs: int = MAX_JOBS,
     settings: Mapping[str, str] | None = None,
 ) -> Suite:
-    """The suite that these files, this system file and these overrides make together; later files win.
+    """Return the suite that these files, this system file and these overrides make together; later files win.
 
     `env` is what `${oc.env:...}` may see. `detected_arch` stands where the system file names no arch. `declared`
     gives the extra keys of the benchfile in a folder. `settings` are overrides that stand in environment variables,
@@ -74,7 +74,7 @@ def read_suite(
 
 
 def read_tasks(file: Path) -> TaskFile:
-    """The task file of a driver. Raises ConfigError where it cannot be read."""
+    """Return the task file of a driver. Raises ConfigError where it cannot be read."""
     from milabench.config.tasks import parse_tasks
 
     try:
@@ -108,7 +108,7 @@ class _Loader:
         self.count = 0
 
     def layers(self, name: str, asked_at: Mark | None, chain: tuple[tuple[str, str], ...]) -> list[Located]:
-        """The roots that a file stands for: those of its includes, depth first, and its own.
+        """Return the roots that a file stands for: those of its includes, depth first, and its own.
 
         `name` is how messages call it, `asked_at` where it is included, `chain` the names and real paths of the
         files that led here.
@@ -116,7 +116,7 @@ class _Loader:
         path = Path(name).expanduser()
         real = os.path.realpath(path)
         if real in [link for _, link in chain]:
-            self._include_problem(asked_at, chain, "the includes go round in a circle", name)
+            self._include_problem(asked_at, chain, "the includes form a cycle", name)
             return []
         self.count += 1
         if self.count > MAX_FILES:

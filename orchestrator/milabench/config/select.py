@@ -31,7 +31,7 @@ class _Selector:
 
 
 def select(suite: Suite, select: str | None = None, exclude: str | None = None) -> tuple[BenchmarkConfig, ...]:
-    """The benchmarks meant, in the order of the suite.
+    """Return the benchmarks meant, in the order of the suite.
 
     A disabled benchmark is only meant where its name is given. Raises NothingSelected when there is none, or when a
     word of `select` matches nothing; UsageError when an expression cannot be read.
@@ -57,7 +57,7 @@ def select(suite: Suite, select: str | None = None, exclude: str | None = None) 
 
 
 def words(suite: Suite) -> tuple[str, ...]:
-    """Every name, group and tag that a selection may use, for completion."""
+    """Return every name, group and tag that a selection may use, for completion."""
     return tuple(dict.fromkeys(word for bench in suite.benchmarks.values() for word in _words_of(bench)))
 
 
@@ -87,8 +87,8 @@ def _check_words(asked: Iterable[str], everything: tuple[BenchmarkConfig, ...]) 
             continue
         near = difflib.get_close_matches(word, sorted(known), 3)
         way_out = "did you mean " + " or ".join(repr(name) for name in near) + "?" if near else _some(known)
-        what = "matches no benchmark" if _is_glob(word) else "is no benchmark, group or tag"
-        lines.append(f"{word!r} {what}; {way_out}")
+        what = f"{word!r} matches no benchmark" if _is_glob(word) else f"unknown benchmark, group or tag {word!r}"
+        lines.append(f"{what}; {way_out}")
     if lines:
         raise NothingSelected("\nerror: ".join(lines))
 
@@ -96,7 +96,7 @@ def _check_words(asked: Iterable[str], everything: tuple[BenchmarkConfig, ...]) 
 def _some(known: set[str]) -> str:
     names = sorted(known)
     others = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return f"there are {', '.join(names[:8])}{others}" if names else "the suite has no benchmark"
+    return f"known: {', '.join(names[:8])}{others}" if names else "the suite has no benchmark"
 
 
 def _is_glob(word: str) -> bool:

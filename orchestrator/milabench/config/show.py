@@ -45,7 +45,7 @@ def benchmark_completions(bench: BenchmarkConfig) -> dict[str, Any]:
 
 
 def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
-    """The suite, or the named benchmarks of it, as YAML in which everything is resolved but placeholders.
+    """Return the suite, or the named benchmarks of it, as YAML in which everything is resolved but placeholders.
 
     Reading it back gives the same values.
     """
@@ -190,7 +190,7 @@ def _quoted(text: str) -> str:
 
 
 def explain(suite: Suite, key: str) -> tuple[str, ...]:
-    """Lines that say what `benchmark.key` (or `system.key`) is, where it was set, and what it replaced.
+    """Return lines that say what `benchmark.key` (or `system.key`) is, where it was set, and what it replaced.
 
     Raises ConfigError, with the nearest names, where there is no such benchmark or key.
     """
@@ -209,9 +209,9 @@ def _split_key(suite: Suite, key: str) -> tuple[str, str]:
         known = (*suite.benchmarks, "system")
         way_out = (
             did_you_mean(key.partition(".")[0], known)
-            or "say BENCH.KEY, with a name of `milabench list`, or system.KEY"
+            or "write BENCH.KEY, with a name from `milabench list`, or system.KEY"
         )
-        raise ConfigError(f"no benchmark is named as in {key!r}; {way_out}")
+        raise ConfigError(f"unknown benchmark in {key!r}; {way_out}")
     name = max(names, key=len)
     return name, key[len(name) + 1 :]
 
@@ -264,5 +264,5 @@ def _inline(value: Any) -> str:
 def _benchmark(suite: Suite, name: str) -> BenchmarkConfig:
     if name not in suite.benchmarks:
         way_out = did_you_mean(name, suite.benchmarks)
-        raise ConfigError(f"no benchmark is named {name!r}" + (f"; {way_out}" if way_out else ""))
+        raise ConfigError(f"unknown benchmark {name!r}" + (f"; {way_out}" if way_out else ""))
     return suite.benchmarks[name]

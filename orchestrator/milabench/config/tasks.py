@@ -94,7 +94,7 @@ class _Value:
         return "\n".join(line.text for line in self.lines)
 
     def place(self, offset: int = 0) -> str:
-        """`line:column` of a character of the text."""
+        """Return `line:column` of a character of the text."""
         for line in self.lines:
             if offset <= len(line.text):
                 return f"{line.number}:{line.column + offset}"
@@ -120,15 +120,15 @@ class TaskFile:
     sections: Mapping[str, _Section]
 
     def task(self, name: str) -> ConfiguredTask:
-        """The task of this name. Raises ConfigError, with the place, for one that is not there or cannot be understood."""
+        """Return the task of this name. Raises ConfigError, with the place, for one that is not there or cannot be understood."""
         if name not in self.sections:
-            way_out = did_you_mean(name, self.sections) or f"the sections are {', '.join(self.sections) or 'none'}"
-            raise ConfigError(Problem(where=self.name, path=name, what="there is no such section", way_out=way_out))
+            way_out = did_you_mean(name, self.sections) or f"known: {', '.join(self.sections) or 'none'}"
+            raise ConfigError(Problem(where=self.name, path=name, what="unknown section", way_out=way_out))
         return _task(self, self.sections[name])
 
 
 def parse_tasks(text: str, name: str) -> TaskFile:
-    """The sections of a task file; `name` is how messages call it. Raises ConfigError for a line that belongs to nothing."""
+    """Return the sections of a task file; `name` is used in messages. Raises ConfigError for a line that belongs to nothing."""
     reader = _Reader(name)
     for number, line in enumerate(text.split("\n"), 1):
         reader.read(line.removesuffix("\r").removeprefix("\ufeff" if number == 1 else ""), number)
@@ -143,7 +143,7 @@ def edited(
     kvstore: str | None = None,
     dtype: str | None = None,
 ) -> ConfiguredTask:
-    """The task with options of its command replaced, each wherever it stands and whatever its value is.
+    """Return the task with options of its command replaced, each wherever it stands and whatever its value is.
 
     `num_gpus` of 0 takes `--gpus` out; a list of devices is cut to its first ones, or counted from 0 where it is too short.
     Raises ConfigError for an option that the command does not have.
@@ -185,7 +185,7 @@ def _gpus(match: re.Match[str], count: int) -> str:
 
 
 def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, Any]:
-    """The task under the keys of the suite language: `metrics`, and where it has one `command`, a line for the shell.
+    """Return the task under the keys of the suite language: `metrics`, and where it has one `command`, a line for the shell.
 
     `workers` is what WORKERS says. Raises ConfigError for `average_aggregate` where nobody says how many there are.
     """
@@ -194,7 +194,7 @@ def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, 
         scale = 1.0
         if metric.method == "average_aggregate":
             if not workers:
-                what = f"{metric.method} multiplies by the number of workers, which nobody says"
+                what = f"{metric.method} needs the number of workers, which is not set"
                 path = f"{task.name}.{metric.name}"
                 raise ConfigError(Problem(where=metric.where, path=path, what=what, way_out=f"set {WORKERS}"))
             scale = float(workers)
@@ -207,7 +207,7 @@ def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, 
 
 
 def as_nodes(task: ConfiguredTask, folder: str, workers: int | None = None) -> dict[str, Located]:
-    """As `as_benchmark`, with the places in the task file, and its `folder` as `cwd`."""
+    """Return what `as_benchmark` does, with the places in the task file, and its `folder` as `cwd`."""
     keys = as_benchmark(task, workers)
     marks = {metric.name: _mark(metric.where, folder) for metric in task.metrics}
     heading = _mark(task.where, folder)
@@ -225,12 +225,12 @@ def _mark(where: str, folder: str) -> Mark:
 
 
 def verbatim(command: str) -> str:
-    """The text of a suite that comes to this command, whatever braces it has."""
+    """Return the text of a suite that comes to this command, whatever braces it has."""
     return command.replace("{", "{{").replace("}", "}}")
 
 
 def workers_of(text: str) -> int | None:
-    """How many workers the variable WORKERS says there are; None for nothing and 0. Raises ConfigError for what is no number."""
+    """Return the number of workers in the variable WORKERS; None where it is empty or 0. Raises ConfigError for other text."""
     if text.strip() in ("", "0"):
         return None
     if not text.strip().isdigit():
@@ -253,7 +253,7 @@ class _Reader:
         self._value: list[_Line] | None = None
 
     def sections(self) -> dict[str, _Section]:
-        """What was read, with what the default section says where a section says nothing."""
+        """Return what was read, with what the default section says where a section says nothing."""
         sections = {}
         defaults = self._sections.pop(_DEFAULT, (0, {}, []))[1]
         for name, (number, values, again) in self._sections.items():
@@ -283,7 +283,7 @@ class _Reader:
             raise ConfigError(Problem(where=where, path=self._section, what=what, way_out=way_out))
 
     def _begins(self, key: str, indent: int) -> bool:
-        """Whether a line begins a value, or goes on with one."""
+        """Return whether a line begins a value, or goes on with one."""
         return self._value is None or indent <= self._indent or key.lower() in _KEYS
 
     def _head(self, name: str, number: int, indent: int) -> None:
@@ -342,8 +342,8 @@ def _task(file: TaskFile, section: _Section) -> ConfiguredTask:
             problem(section.values["patterns"].place(offset), "patterns", f"{pattern!r} is not usable: {wrong}")
     for method, offset in lists.get("compute_method", ()):
         if method not in METHODS:
-            way_out = did_you_mean(method, METHODS) or f"there are {', '.join(METHODS)}"
-            problem(section.values["compute_method"].place(offset), "compute_method", f"no method {method!r}", way_out)
+            way_out = did_you_mean(method, METHODS) or f"known: {', '.join(METHODS)}"
+            problem(section.values["compute_method"].place(offset), "compute_method", f"unknown method {method!r}", way_out)
     if problems:
         raise ConfigError(problems)
     patterns = section.values["patterns"]
@@ -364,7 +364,7 @@ def _task(file: TaskFile, section: _Section) -> ConfiguredTask:
 
 
 def _doubts(section: str, metrics: Sequence[TaskMetric]) -> Iterable[Problem]:
-    """A pattern that finds what another one is for too, and a name that two metrics have."""
+    """Return a pattern that finds what another one is for too, and a name that two metrics have."""
     for at, metric in enumerate(metrics):
         if any(other.name == metric.name for other in metrics[:at]):
             what = f"two metrics are named {metric.name!r}; the later one holds"
@@ -376,7 +376,7 @@ def _doubts(section: str, metrics: Sequence[TaskMetric]) -> Iterable[Problem]:
 
 
 def _wrong_pattern(pattern: str) -> str:
-    """Why a pattern cannot be used, with the position in it; empty when it can."""
+    """Return why a pattern cannot be used, with the position in it; empty when it can."""
     try:
         groups = re.compile(pattern).groups
     except re.error as error:
@@ -387,7 +387,7 @@ def _wrong_pattern(pattern: str) -> str:
 
 
 def _list(text: str) -> list[tuple[str, int]] | int:
-    """The items of a Python list of text with their offsets; where it is wrong, the offset of that."""
+    """Return the items of a Python list of text with their offsets; where it is wrong, the offset of that."""
 
     def skip(at: int) -> int:
         match = _SPACE.match(text, at)
@@ -415,7 +415,7 @@ def _list(text: str) -> list[tuple[str, int]] | int:
 
 
 def _unquoted(prefix: str, quoted: str) -> str:
-    """The text of a Python string; an escape that there is not stands for itself, as Python reads it."""
+    """Return the text of a Python string; an escape that there is not stands for itself, as Python reads it."""
     marks = 3 if quoted[:3] in ("'''", '"""') else 1
     inner = quoted[marks:-marks]
     return inner if prefix in ("r", "R") else _ESCAPE.sub(_escaped, inner)

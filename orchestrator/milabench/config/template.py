@@ -41,7 +41,7 @@ class FieldError(LookupError):
 
 @lru_cache(maxsize=16_384)
 def parts(text: str) -> tuple[Part, ...]:
-    """The text and the fields that it is made of, in order; doubled braces are still doubled."""
+    """Return the text and the fields that it is made of, in order; doubled braces are still doubled."""
     if "{" not in text:
         return (text,) if text else ()
     pieces: list[Part] = []
@@ -76,7 +76,7 @@ def parts(text: str) -> tuple[Part, ...]:
 
 
 def value_of(field: Field, names: Mapping[str, Any]) -> Any:
-    """The value that a field stands for. Raises FieldError."""
+    """Return the value that a field stands for. Raises FieldError."""
     if field.name not in names:
         raise FieldError(field, field.name, tuple(names))
     value = names[field.name]
@@ -96,7 +96,7 @@ def value_of(field: Field, names: Mapping[str, Any]) -> Any:
 
 
 def text_of(field: Field, value: Any) -> str:
-    """A field's value as text. Raises ValueError where its format does not suit the value."""
+    """Return a field's value as text. Raises ValueError where its format does not suit the value."""
     if not field.spec:
         return str(value)
     try:
@@ -106,7 +106,7 @@ def text_of(field: Field, value: Any) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Literal text with `{{` and `}}` as single braces.
+    """Return literal text with `{{` and `}}` as single braces.
 
     A `}}` that closes single braces opened before it, as in {"a": {"b": 1}}, is two closing braces.
     """

@@ -46,7 +46,7 @@ class Document:
 
 
 def decode_text(content: bytes, name: str) -> str:
-    """The text of a file; raises ConfigError, with the place, where it is not UTF-8."""
+    """Return the text of a file; raises ConfigError, with the place, where it is not UTF-8."""
     if len(content) > MAX_BYTES:
         raise ConfigError(Problem(where=name, path="", what=f"the file is larger than {MAX_BYTES // 2**20} MiB"))
     try:
@@ -66,7 +66,7 @@ def decode_text(content: bytes, name: str) -> str:
 
 
 def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> Document:
-    """The document in `text`; an empty one is an empty mapping.
+    """Return the document in `text`; an empty one is an empty mapping.
 
     `whole=False` reads the value of an option: places are the option's, and an empty text is null. Raises
     ConfigError with every problem found.
@@ -75,7 +75,7 @@ def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> 
     if bad is not None:
         line = text.count("\n", 0, bad.start()) + 1
         mark = Mark(source, line if whole else 0, bad.start() - (text.rfind("\n", 0, bad.start()) + 1) + 1)
-        what = f"the character U+{ord(bad[0]):04X} cannot stand in YAML"
+        what = f"the character U+{ord(bad[0]):04X} is not allowed in YAML"
         raise ConfigError(Problem(where=str(mark), path="", what=what, way_out="remove it"))
     builder = _Builder(source, whole)
     try:
@@ -150,7 +150,7 @@ class _Builder:
                 self._stop(self._mark(event.start_mark), "a second document begins", "keep one document a file")
 
     def path(self) -> str:
-        """The dotted key of what is being read."""
+        """Return the dotted key of what is being read."""
         keys = [frame.key if frame.children is not None else str(len(frame.items)) for frame in self.frames]
         return ".".join(key for key in keys if key is not None)
 
@@ -187,7 +187,7 @@ class _Builder:
         text: str = event.value
         mark = self._mark(event.start_mark)
         if "\0" in text or (not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)):
-            self._problem(mark, "a NUL or half a surrogate pair cannot stand in a value", "remove it")
+            self._problem(mark, "a NUL or half a surrogate pair is not allowed in a value", "remove it")
             text = ""
         if frame is not None and frame.children is not None and frame.key is None:
             self._key(frame, text, mark, event)

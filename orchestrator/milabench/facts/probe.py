@@ -23,7 +23,7 @@ _IMPORTED = (
 
 
 def agent_command(*words: str, python: str = sys.executable) -> list[str]:
-    """The command that runs the agent on this machine; it needs nothing but the standard library."""
+    """Return the command that runs the agent on this machine; it needs nothing but the standard library."""
     return [python, "-u", "-I", "-S", "-c", _IMPORTED, str(AGENT), *words]
 
 
@@ -48,12 +48,12 @@ class LocalProbe:
 
 @cache
 def this_machine() -> LocalProbe:
-    """The machine we are on, asked when this is first called, and once in the life of a command."""
+    """Return the machine we are on, asked when this is first called, and once in the life of a command."""
     return LocalProbe()
 
 
 def parse_facts(answer: Mapping[str, Any], *, name: str = "local") -> Node:
-    """The agent's answer to `facts` as a Node; what it could not find out stays empty, with the reason in `details`."""
+    """Return the agent's answer to `facts` as a Node; what it could not find out stays empty, with the reason in `details`."""
     devices = tuple(
         Device(
             index=int(device["index"]),

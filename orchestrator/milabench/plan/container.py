@@ -35,7 +35,7 @@ class Container:
 
 
 def container_of(config: BenchmarkConfig, system: SystemConfig) -> Container | None:
-    """The container of a benchmark's steps: what it says itself, else the system. Raises ConfigError without an image."""
+    """Return the container of a benchmark's steps: what it says itself, else the system. Raises ConfigError without an image."""
     own, common = config.container, system.container
     engine = own.engine or common.engine
     image = own.image or config.docker_image or common.image or system.docker_image
@@ -77,7 +77,7 @@ def containerized(step: Step, bench: NodeBenchmark, devices: Sequence[Device] = 
 def containerize(
     step: Step, container: Container, arch: Arch, devices: Sequence[Device], folders: Iterable[str], cache: str
 ) -> Step:
-    """The step with its command in a container of its own, which the engine ends too.
+    """Return the step with its command in a container of its own, which the engine ends too.
 
     `folders` are seen inside under the same paths; of `devices` (all that the node has for it) no others are seen. Values
     of variables stand in no command line: the engine takes them from its own environment, by name. `cache` is where
@@ -124,7 +124,7 @@ def containerize(
 
 
 def _apptainer(container: Container, step: Step, arch: Arch, mounts: Sequence[str], cache: str) -> tuple[str, ...]:
-    """It is no service: what it starts are its own children, and it hands its environment on."""
+    """Return the words around a command. Apptainer has no daemon: what it starts are its children, with its environment."""
     vendor = {"cuda": ("--nv",), "rocm": ("--rocm",)}.get(arch, ())
     return (
         *("apptainer", "exec", *vendor),
@@ -157,7 +157,7 @@ def _device_words(engine: str, arch: Arch, devices: Sequence[Device]) -> tuple[s
 
 
 def _is_given(word: str, args: Sequence[str]) -> bool:
-    """Whether the suite's own options say what one of ours would: twice is an error for some, for others the later wins."""
+    """Return whether the suite's own options have one of ours: twice is an error for some, for others the later wins."""
     name = word.partition("=")[0]
     return any(given.partition("=")[0] == name for given in args)
 
@@ -167,11 +167,11 @@ def _pair(mount: str) -> str:
 
 
 def outermost(folders: Iterable[str]) -> tuple[str, ...]:
-    """The folders that are in no other one of them, in the order in which they come; a relative one is none."""
+    """Return the folders that are in no other one of them, in the order in which they come; a relative one is none."""
     known = dict.fromkeys(PurePath(folder) for folder in folders if folder.startswith("/"))
     return tuple(str(folder) for folder in known if not any(outer in folder.parents for outer in known))
 
 
 def names_in(step: Step, attempt: int) -> dict[str, str]:
-    """The values that a step's container needs beside those of the run: what tells its name from that of an earlier attempt."""
+    """Return the values that a step's container needs beside the run's: what tells its name from an earlier attempt's."""
     return {"attempt": str(attempt)} if step.end_argv and attempt > 1 else {}

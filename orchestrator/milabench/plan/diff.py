@@ -29,7 +29,7 @@ class FieldChange:
     new: Any
 
     def to_json(self) -> dict[str, Any]:
-        """`{"field", "old", "new"}`."""
+        """Return `{"field", "old", "new"}`."""
         return {"field": self.field, "old": self.old, "new": self.new}
 
 
@@ -47,7 +47,7 @@ class SectionDiff:
         return bool(self.added or self.removed or self.changed or self.is_reordered)
 
     def to_json(self) -> dict[str, Any]:
-        """The names of what was added and removed, and the changes by name."""
+        """Return the names of what was added and removed, and the changes by name."""
         return {
             "added": list(self.added),
             "removed": list(self.removed),
@@ -68,7 +68,7 @@ class PlanDiff:
         return self.phase[0] != self.phase[1] or bool(self.system) or any(self.sections)
 
     def to_json(self) -> dict[str, Any]:
-        """For `milabench plan --diff --json`."""
+        """Return the JSON of `milabench plan --diff --json`."""
         return {
             "schema": SCHEMA,
             "equal": not self,
@@ -79,7 +79,7 @@ class PlanDiff:
 
 
 def plan_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> PlanDiff:
-    """What changed from one plan to another; both are JSON as `milabench plan --json` prints it."""
+    """Return what changed from one plan to another; both are JSON as `milabench plan --json` prints it."""
     present = [name for name in SECTIONS if name in old or name in new]
     return PlanDiff(
         phase=(str(old.get("phase", "run")), str(new.get("phase", "run"))),
@@ -89,7 +89,7 @@ def plan_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> PlanDiff:
 
 
 def lasting(system: Any) -> dict[str, Any]:
-    """Of the system in a plan or a manifest what does not change by itself: `{"arch", node: {...}}`."""
+    """Return what does not change by itself of the system in a plan or a manifest: `{"arch", node: {...}}`."""
     system = system if isinstance(system, Mapping) else {}
     nodes = {}
     for node in system.get("nodes") or ():
@@ -100,7 +100,7 @@ def lasting(system: Any) -> dict[str, Any]:
 
 
 def is_plan(value: object) -> bool:
-    """Whether this is the JSON of a plan."""
+    """Return whether this is the JSON of a plan."""
     return (
         isinstance(value, Mapping)
         and any(name in value for name in ("steps", "venvs"))
@@ -142,7 +142,7 @@ def _changes(old: Any, new: Any, path: str = "") -> tuple[FieldChange, ...]:
 
 
 def diff_text(diff: PlanDiff) -> str:
-    """The difference for a person: `+` added, `-` removed, `~` changed, with what each field was and is."""
+    """Return the difference for a person: `+` added, `-` removed, `~` changed, with what each field was and is."""
     if not diff:
         return "no difference\n"
     lines = [f"{diff.phase[0]} plan -> {diff.phase[1]} plan"] if diff.phase[0] != diff.phase[1] else []
@@ -170,7 +170,7 @@ def diff_text(diff: PlanDiff) -> str:
 
 
 def _alike(section: SectionDiff) -> list[tuple[list[str], list[str]]]:
-    """Names whose fields changed in the same way, with the lines that say how."""
+    """Return names whose fields changed in the same way, with the lines that say how."""
     by_lines: dict[tuple[str, ...], list[str]] = {}
     for name, changes in section.changed:
         lines = tuple(line for change in changes for line in _lines(change))
@@ -186,7 +186,7 @@ def _lines(change: FieldChange) -> list[str]:
 
 
 def _words(old: list[str], new: list[str]) -> list[str]:
-    """Each run of words that differs, after the option that it belongs to."""
+    """Return each run of words that differs, after the option that it belongs to."""
     lines = []
     for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":

@@ -15,7 +15,7 @@ BARRIER_S = 600.0
 
 
 def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of `measure` for steps that start together; `instances` is how many there are, on all nodes.
+    """Return the part of `measure` for steps that start together; `instances` is how many there are, on all nodes.
 
     The longest wait, in seconds, is `system.options.barrier.timeout_s`, else half of `max_duration`, at most ten minutes.
     Raises ConfigError when it is no number of seconds.
@@ -58,7 +58,7 @@ def monitor_command(
     python: str | None = None,
     instruments: Instruments | None = None,
 ) -> tuple[str, ...]:
-    """The command that watches a group, from the environment of its steps; empty when it is not wanted.
+    """Return the command that watches a group, from the environment of its steps; empty when it is not wanted.
 
     Steps without an environment are watched by what `instruments` names, where there is something.
 

@@ -43,12 +43,12 @@ class Image:
         return f"{self.file}: no such image"
 
     def to_json(self) -> dict[str, str]:
-        """The image as `milabench plan install --json` prints it."""
+        """Return the image as `milabench plan install --json` prints it."""
         return {"engine": self.engine, "image": self.name}
 
 
 def image_of(engine: str, name: str, cache: str) -> Image:
-    """The image `name` of a suite; what apptainer has to fetch is kept as a file in `cache`."""
+    """Return the image `name` of a suite; what apptainer has to fetch is kept as a file in `cache`."""
     if engine != "apptainer":
         return Image(engine=engine, name=name, source=name)
     if "://" not in name and (name.startswith(("/", "./", "../")) or name.endswith(".sif")):
@@ -58,7 +58,7 @@ def image_of(engine: str, name: str, cache: str) -> Image:
 
 
 def in_one_line(image: Image, *, anew: bool) -> str:
-    """The line for a shell that fetches the image where it is not there, or `anew`; it fails when it is not there then."""
+    """Return the line for a shell that fetches the image where it is not there, or `anew`; it fails when it is not there then."""
     look = f"{shlex.join(image.look)} >/dev/null 2>&1"
     fetch = shlex.join(image.fetch) if image.fetch else f"{{ echo {shlex.quote(image.absence)} >&2; exit 1; }}"
     return f"{fetch} || {look}" if anew and image.fetch else f"{look} || {fetch}"

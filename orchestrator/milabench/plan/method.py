@@ -78,7 +78,7 @@ def method_of(bench: BenchmarkConfig) -> PlanMethod:
 
 
 def is_client_server(bench: BenchmarkConfig) -> bool:
-    """Whether a benchmark is a server and its client."""
+    """Return whether a benchmark is a server and its client."""
     return bench.server is not None or bench.client is not None
 
 

@@ -118,7 +118,7 @@ def placeholders(bench: BenchmarkConfig, key: str = "argv") -> tuple[str, ...]:
 
 
 def uses_auto_batch(bench: BenchmarkConfig) -> bool:
-    """Whether the sizer may choose a batch size of this benchmark."""
+    """Return whether the sizer may choose a batch size of this benchmark."""
     return any(
         call[1] == "auto_batch" for key in _ARGUMENTS for text in texts(bench, key) for call in _CALL.finditer(text)
     )

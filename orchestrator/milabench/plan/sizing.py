@@ -61,7 +61,7 @@ class Observation:
     rate: float | None = None
 
     def to_json(self) -> dict[str, float]:
-        """As scaling files spell it."""
+        """Return it as scaling files spell it."""
         known = {"memory": self.memory_mib, "rate": self.rate}
         return {
             "batch_size": self.batch_size,
@@ -78,7 +78,7 @@ class Sizer:
     source: str = ""
 
     def size(self, bench: str, own: int, memory_mib: float | None) -> int:
-        """The batch size of a benchmark whose own is `own`, on devices with so much memory; at least 1."""
+        """Return the batch size of a benchmark whose own is `own`, on devices with so much memory; at least 1."""
         options = self.options
         if options.batch_size is not None:
             return options.batch_size
@@ -86,7 +86,7 @@ class Sizer:
         return _scaled(own if observed is None else observed, options)
 
     def why_unsized(self, bench: str, memory_mib: float | None) -> str | None:
-        """Why observations cannot decide on the size of this benchmark; None where they do or need not."""
+        """Return why observations cannot decide on the size of this benchmark; None where they do or need not."""
         if not self.options.needs_observations or self._observed_size(bench, memory_mib) is not None:
             return None
         observations = self.observations.get(bench, ())
@@ -114,7 +114,7 @@ def _capacity(options: SizerOptions, memory_mib: float | None) -> float | None:
 
 
 def largest_within(memory_mib: float, observations: Sequence[Observation]) -> int | None:
-    """The batch size at which the least-squares line of memory over batch size reaches `memory_mib`, at least 1.
+    """Return the batch size at which the least-squares line of memory over batch size reaches `memory_mib`, at least 1.
 
     With a single batch size the line goes through zero, which is too careful above it. None where no line rises.
     """
@@ -151,7 +151,7 @@ def _scaled(size: int, options: SizerOptions) -> int:
 
 
 def sizer_options(given: object, where: Callable[[str], str] = str) -> SizerOptions:
-    """The value of `system.options.sizer`; `where` gives the place of a key of the system.
+    """Return the value of `system.options.sizer`; `where` gives the place of a key of the system.
 
     Raises ConfigError with everything that is wrong with it.
     """
@@ -238,7 +238,7 @@ _READERS = {
 
 
 def device_slug(name: str) -> str:
-    """The name of a device as scaling files are called: `NVIDIA H200` is nvidia-h200."""
+    """Return the name of a device as scaling files are called: `NVIDIA H200` is nvidia-h200."""
     return _SLUG.sub("-", name.lower()).strip("-") or "device"
 
 
@@ -252,7 +252,7 @@ class Scaling:
 
 
 def parse_scaling(content: bytes, name: str) -> Scaling:
-    """A file of observations, `{benchmark: [{batch_size, memory, rate}]}`. Raises ConfigError with every problem.
+    """Return a file of observations, `{benchmark: [{batch_size, memory, rate}]}`. Raises ConfigError with every problem.
 
     The files of milabench 1.3 are read too: the list below `observations`, amounts such as `37702.5 MiB`, `perf`.
     """
@@ -320,7 +320,7 @@ def _optional_rate(value: object) -> float | None:
 
 
 def scaling_text(scaling: Scaling, added: Mapping[str, Sequence[Observation]]) -> str:
-    """The file with more observations in it; everything that it said stays, but for comments between its lines."""
+    """Return the file with more observations in it; everything that it said stays, but for comments between its lines."""
     data: dict[str, Any] = dict(scaling.data)
     for bench, observations in added.items():
         entries = [observation.to_json() for observation in observations]
@@ -340,7 +340,7 @@ def scaling_text(scaling: Scaling, added: Mapping[str, Sequence[Observation]]) -
 
 
 def _flow(value: Any) -> str:
-    """JSON, which is YAML; keys of our own are written without quotes."""
+    """Return JSON, which is YAML; keys of our own are written without quotes."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(key)}: {_flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -359,7 +359,7 @@ def _key(key: object) -> str:
 def largest_fitting(
     start: int, *, least: int = 1, most: int | None = None, apart: int = 1
 ) -> Generator[int, bool, int | None]:
-    """The search for the largest batch size that fits: yields sizes to try, is sent whether each fitted, returns the largest.
+    """Search for the largest batch size that fits: yield sizes to try, be sent whether each fitted, return the largest.
 
     Doubles from `start` while it fits, then bisects until the answer is known to `apart`. None when `least` does not fit.
     """

@@ -271,7 +271,7 @@ def _ready_condition(config: BenchmarkConfig, ready: str, placement: Placement) 
             raise _ready_problem(config, f"not a regular expression: {error}") from None
         return {"pattern": ready, "timeout_s": timeout_s}
     if ready != FREE_PORT and not 0 < int(ready) < 65_536:
-        raise _ready_problem(config, f"there is no port {ready}", "a pattern of digits alone stands in parentheses")
+        raise _ready_problem(config, f"no such port: {ready}", "put a pattern of digits in parentheses")
     ip = placement.node.ip
     return {"port": ready, "hosts": list(dict.fromkeys(["127.0.0.1", *([ip] if ip else [])])), "timeout_s": timeout_s}
 

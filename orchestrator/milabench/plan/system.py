@@ -20,7 +20,7 @@ COLLECTIVES = {"cuda": "nccl", "rocm": "rccl", "xpu": "ccl", "hpu": "hccl", "cpu
 def system_facts(
     system: SystemConfig, local: Node, arch: Arch, reported: Mapping[str, Node] | None = None
 ) -> SystemFacts:
-    """The machines that a plan is made for: those of the system file, or this one.
+    """Return the machines that a plan is made for: those of the system file, or this one.
 
     `reported` is what nodes reported of themselves, by name; of the others only what the file says is known.
     `system.gpu.count` and `.capacity` override what was detected; where there is no accelerator, slots of the processor stand in.
@@ -49,7 +49,7 @@ def system_facts(
 
 
 def is_local(entry: NodeConfig, local: Node, *, alone: bool) -> bool:
-    """Whether a node of the system file is this machine; behind another port than ssh's may be any (a tunnel)."""
+    """Return whether a node of the system file is this machine; behind another port than ssh's may be any (a tunnel)."""
     names = {local.hostname, local.ip, "localhost", *local.details.get("addresses", ())}
     return (entry.ip in names and entry.port == 22) or (alone and (entry.hostname or entry.name) in names)
 

@@ -116,11 +116,11 @@ class VenvSpec:
         return local or ("cpu" if self.is_for_cpu else None)
 
     def requirements_text(self) -> str:
-        """The merged requirement file that the installer is given."""
+        """Return the merged requirement file that the installer is given."""
         return render_requirements(self.lock)
 
     def to_json(self) -> dict[str, Any]:
-        """The environment as `milabench plan install --json` prints it."""
+        """Return the environment as `milabench plan install --json` prints it."""
         return {
             "group": self.group,
             "variant": self.variant,
@@ -150,7 +150,7 @@ def plan_venvs(
     platform: str,
     selected: Collection[str] | None = None,
 ) -> tuple[VenvSpec, ...]:
-    """The environments of the selected benchmarks, in the order of the suite.
+    """Return the environments of the selected benchmarks, in the order of the suite.
 
     Give the requests of the whole suite: the benchmarks of one install group share one environment, so one of them
     alone must not give it another digest. `benchmate` is a digest; `python` ("3.11") and `platform` ("linux-x86_64")
