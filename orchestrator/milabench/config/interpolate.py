@@ -118,9 +118,7 @@ class Interpolator:
         numbered = self._numbered(text, references)
         for call in _RESOLVER.finditer(numbered):
             if call[1] not in RESOLVERS and not _is_escaped(numbered, call.start()):
-                raise InterpolationError(
-                    f"unknown resolver {call[1]!r}", f"known: {', '.join(RESOLVERS)}"
-                )
+                raise InterpolationError(f"unknown resolver {call[1]!r}", f"known: {', '.join(RESOLVERS)}")
         takes_values = bool(references) and self._has_resolver_over_values(numbered)
         if takes_values:
             return _Compiled(references=tuple(references), pieces=None, constant=None, text=numbered)

@@ -343,7 +343,9 @@ def _task(file: TaskFile, section: _Section) -> ConfiguredTask:
     for method, offset in lists.get("compute_method", ()):
         if method not in METHODS:
             way_out = did_you_mean(method, METHODS) or f"known: {', '.join(METHODS)}"
-            problem(section.values["compute_method"].place(offset), "compute_method", f"unknown method {method!r}", way_out)
+            problem(
+                section.values["compute_method"].place(offset), "compute_method", f"unknown method {method!r}", way_out
+            )
     if problems:
         raise ConfigError(problems)
     patterns = section.values["patterns"]
