@@ -22,6 +22,7 @@ def refuse(name: str):
     raise AssertionError(f"{name} is not JSON")
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=4), values, max_size=4))
 def test_every_record_is_one_line_of_strict_json(data):
     line = encode(data)

@@ -36,6 +36,7 @@ def entry(batch_id: int = 0, **changes) -> RingEntry:
     return RingEntry(batch_id=batch_id, **values)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(entries, max_size=8), max_size=8))
 def test_what_is_written_is_read_back_in_order(batches):
     ring = Ring(META, capacity=8)

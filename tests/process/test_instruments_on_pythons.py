@@ -56,7 +56,7 @@ def test_the_instruments_work_on_every_python(root: Path, tmp_path: Path, versio
     venv = tmp_path / "venv"
     uv = (sys.executable, "-m", "uv")
     environ = {**os.environ, "VIRTUAL_ENV": str(venv)}
-    wanted = (f"{root / 'benchmate'}", "pytest", "hypothesis")
+    wanted = (f"{root / 'benchmate'}[test]",)
     for command in (
         (*uv, "venv", "--quiet", "--python", python, str(venv)),
         (*uv, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python"), *wanted),

@@ -159,7 +159,7 @@ def suite_of(base: Path, file: Path, section: str, task: ConfiguredTask, *, name
 
 def run_task(suite: Path, base: Path, *, wait: bool, display: str) -> tuple[int, Path]:
     """Run the suite once, as `milabench run` does: the exit code, and the run directory."""
-    from milabench.checks.names import parse_checks as checks_chosen
+    from milabench.checks.registry import parse_checks as checks_chosen
     from milabench.cli.run import finish_run, prepare_request
     from milabench.workflow.execution import RetryPolicy, execute_plan
     from milabench.workflow.planning import describe_run
@@ -200,11 +200,11 @@ def result_of(path: Path, task: ConfiguredTask, name: MetricName) -> dict[str, f
     for event in (event for step in run.files for event in run.batches(step)):
         match event:
             case Line(text=text, pipe=pipe):
-                log.see(text, pipe)
+                log.observe(text, pipe)
             case Config(data=data):
                 log = LogFold(metrics_of(data))
             case _:
-                memory.see(event)
+                memory.observe(event)
     found = {one.metric.name: one.value for one in log.series() if one.value is not None}
     found |= memory_usage("cpu_memory_usage", memory.host, _KIB, mean_name="cpu_memory_usage")
     if memory.host is None:

@@ -99,7 +99,7 @@ def command(
     from milabench.facts.probe import this_machine
 
     this_machine()  # its answer takes as long as importing what follows
-    from milabench.checks.names import parse_checks
+    from milabench.checks.registry import parse_checks
     from milabench.workflow.adaptive_replicates import after_pilot
     from milabench.workflow.execution import RetryPolicy, execute_plan
     from milabench.workflow.planning import describe_run

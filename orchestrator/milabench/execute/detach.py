@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from milabench.errors import RecordError, UsageError
-from milabench.execute.interrupts import interrupts
+from milabench.execute.interrupts import WAKEUP_BYTES, interrupts, wakeup_sockets
 
 LOG = "orchestrator.log"
 """Where in a run directory an orchestrator without a terminal says what it would say there."""
@@ -44,7 +44,7 @@ class DetachHandover:
     """What ties the process that left to the one that stayed, until it lets go: that one tells all that it says."""
 
     def __init__(self, output_fd: int, word: int) -> None:
-        self._said = output_fd
+        self._output_fd = output_fd
         self._word: int | None = word
         self._voice = _Voice((output_fd,))
         sys.stderr = cast(TextIO, self._voice)
@@ -64,7 +64,7 @@ class DetachHandover:
         except OSError as error:
             raise RecordError(f"{run / LOG}: cannot be written: {error.strerror}") from None
         _put(log, _OUT, _ERR)
-        self._voice.ends = (_ERR, self._said) if self.is_held else (_ERR,)
+        self._voice.ends = (_ERR, self._output_fd) if self.is_held else (_ERR,)
 
     def let_go(self, run: Path) -> None:
         """Nobody need listen any more: this run goes on by itself."""
@@ -73,7 +73,7 @@ class DetachHandover:
         with contextlib.suppress(OSError):  # whoever listened may be gone
             os.write(self._word, os.fsencode(run))
         self._voice.ends = (_ERR,)
-        for end in (self._word, self._said):
+        for end in (self._word, self._output_fd):
             os.close(end)
         self._word = None
 
@@ -141,9 +141,11 @@ def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
-    with interrupts().heard_by(pass_on):
+    with interrupts().heard_by(pass_on), wakeup_sockets() as (woken, _):
         while True:
-            ready = select.select((output_fd, word), (), ())[0]
+            ready = select.select((output_fd, word, woken.fileno()), (), ())[0]
+            if woken.fileno() in ready:
+                woken.recv(WAKEUP_BYTES)
             if not (output_fd in ready and _tell(output_fd)) and word in ready:
                 break
         os.set_blocking(output_fd, False)

@@ -49,7 +49,7 @@ class HostPool:
         return self._machines.setdefault(known, RemoteHost(address))
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What `main()` returns; see `HeldLoop.run`."""
+        """What `main()` returns; see `ReusableLoop.run`."""
 
         async def awake() -> T:
             await asyncio.sleep(0)  # what happened to connections while the loop rested is noticed before they are used

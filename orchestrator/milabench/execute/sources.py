@@ -14,7 +14,6 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -24,6 +23,7 @@ from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import is_fetched, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, mask, pip_settings
+from milabench.execute.thread_map import thread_map
 from milabench.execute.venv import InstallProgress, Report, hold_lock, make_folder
 from milabench.plan.dirs import Dirs
 from milabench.plan.install import source_json
@@ -93,8 +93,7 @@ def fetch_sources(
             return SourceBroken(folder=source.folder, why=str(error))
         return SourceReady(folder=source.folder, path=source_folder(dirs, source), is_new=is_new)
 
-    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        return tuple(pool.map(outcome, sources))
+    return thread_map(outcome, sources, jobs=jobs)
 
 
 def require_fetched(outcomes: Iterable[SourceOutcome]) -> None:

@@ -19,7 +19,6 @@ import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from milabench.errors import EnvironmentFailed
 from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
 from milabench.execute.inventory import COMPLETE, is_complete, is_linked, store_folder, venv_link
 from milabench.execute.package_indexes import mask, pip_env, pip_settings, uv_env, uv_options
+from milabench.execute.thread_map import thread_map
 from milabench.plan.dirs import Dirs
 from milabench.plan.venvs import VenvSpec
 
@@ -128,14 +128,7 @@ def install_venvs(
         return tuple(VenvReady(group=spec.group, path=store_folder(dirs, spec), is_new=False) for spec in specs)
     store = make_folder(Path(dirs.venv, ".store"))
     work = _Work(dirs=dirs, store=store, options=options, report=_one_at_a_time(report))
-    with ThreadPoolExecutor(max_workers=max(1, options.jobs)) as pool:
-        futures = [pool.submit(work.make_ready, spec) for spec in specs]
-        try:
-            return tuple(future.result() for future in futures)
-        except BaseException:
-            work.stop()
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    return thread_map(work.make_ready, specs, jobs=options.jobs, stop=work.stop)
 
 
 def make_folder(folder: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.config.definition import GitDefinition, PyPIDefinition
@@ -17,6 +17,7 @@ from milabench.config.kinds import capacity_mib
 from milabench.config.read import read_suite
 from milabench.config.schema import BENCHMARK, BenchmarkConfig, Suite
 from milabench.errors import ConfigError
+from tests.examples import examples
 
 
 class Files:
@@ -447,7 +448,7 @@ VALUES = st.recursive(
 BENCHMARKS = st.dictionaries(st.sampled_from(FRAGMENTS["keys"]), VALUES, max_size=5)
 
 
-@settings(derandomize=True, max_examples=400, deadline=None)
+@examples(400)
 @given(
     st.dictionaries(st.sampled_from(FRAGMENTS["names"]), st.one_of(BENCHMARKS, VALUES), max_size=4),
     st.lists(

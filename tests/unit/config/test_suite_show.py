@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.config.interpolate import escaped
@@ -20,6 +20,7 @@ from milabench.config.show import benchmark_completions, explain, plain_benchmar
 from milabench.config.source_map import SourceLocation, plain
 from milabench.config.yaml_reader import parse_document
 from milabench.errors import ConfigError
+from tests.examples import examples
 
 SUITES = Path(__file__).resolve().parents[2] / "suite"
 
@@ -74,7 +75,7 @@ DATA = st.recursive(
 )
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
+@examples(150)
 @given(argv=ARGUMENTS, env=st.dictionaries(KEYS, WORDS), tags=st.lists(WORDS), data=st.dictionaries(KEYS, DATA))
 def test_any_benchmark_that_is_shown_reads_back_as_the_same_values(
     tmp_path_factory: pytest.TempPathFactory, argv: Any, env: Any, tags: Any, data: Any
