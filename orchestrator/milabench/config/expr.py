@@ -47,11 +47,11 @@ _CONSTANTS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": No
 
 
 class _ExpressionError(Exception):
-    """What is wrong with the expression, and the way out."""
+    """What is wrong with the expression, and a hint."""
 
-    def __init__(self, what: str, way_out: str = "") -> None:
+    def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what)
-        self.way_out = way_out
+        self.hint = hint
 
 
 def evaluate(text: str, names: Mapping[str, Any], *, where: str = "", path: str = "") -> Any:
@@ -72,7 +72,7 @@ def _located(text: str, where: str, path: str) -> Iterator[None]:
         yield
     except _ExpressionError as error:
         what = f"in the expression {_short(text)!r}: {error}"
-        raise ConfigError(Problem(where=where, path=path, what=what, way_out=error.way_out)) from None
+        raise ConfigError(Problem(where=where, path=path, what=what, hint=error.hint)) from None
 
 
 def _short(text: str) -> str:

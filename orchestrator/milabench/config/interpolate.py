@@ -1,6 +1,6 @@
 """OmegaConf's `${...}`, resolved in one benchmark after the merge, each distinct interpolation only once.
 
-OmegaConf itself says what a text means, once: with marks in the place of the values that it refers to. Each
+OmegaConf itself says what a text means, once: with marks instead of the values that it refers to. Each
 benchmark then puts its own values where the marks came out, so that ten thousand benchmarks with `${name}` cost one
 call. Values without `${` cost nothing, and OmegaConf is imported when the first one with it is met.
 """
@@ -35,12 +35,12 @@ _ENV: Final = "milabench.env"
 
 
 class InterpolationError(Exception):
-    """An interpolation that has no value: what is wrong, and the way out."""
+    """An interpolation that has no value: what is wrong, and a hint."""
 
-    def __init__(self, what: str, way_out: str = "") -> None:
+    def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what)
         self.what = what
-        self.way_out = way_out
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class Interpolator:
         return _Compiled(references=tuple(references), pieces=kept, constant=None, text=numbered)
 
     def _numbered(self, text: str, references: list[tuple[int, Path]]) -> str:
-        """Return the text with `${r0}`, `${r1}`, ... in the place of what refers to a key."""
+        """Return the text with `${r0}`, `${r1}`, ... instead of what refers to a key."""
 
         def number(reference: re.Match[str]) -> str:
             if _is_escaped(text, reference.start()):
@@ -194,8 +194,8 @@ class Interpolator:
             missing = re.search(r"the environment variable (\S+) is not set", reason)
             if missing:
                 name = missing[1].rstrip("'\"")
-                way_out = f"set it, or give a default: ${{oc.env:{name},default}}"
-                raise InterpolationError(f"the environment variable {name} is not set", way_out) from None
+                hint = f"set it, or give a default: ${{oc.env:{name},default}}"
+                raise InterpolationError(f"the environment variable {name} is not set", hint) from None
             raise InterpolationError(f"cannot be resolved: {reason}") from None
         except (RecursionError, ValueError, TypeError, AttributeError) as error:
             raise InterpolationError(f"cannot be resolved: {str(error).split(chr(10), 1)[0]}") from None
@@ -252,7 +252,7 @@ class _Resolution:
             if not self.active:
                 dotted = ".".join(([self.name] if self.name else []) + list(path))
                 what = f"{node.value!r}: {error.what}" if len(node.value) <= 80 else error.what
-                self.problems.append(Problem(where=str(node.mark), path=dotted, what=what, way_out=error.way_out))
+                self.problems.append(Problem(where=str(node.mark), path=dotted, what=what, hint=error.hint))
                 resolved = Located(None, node.mark, node.replaced, raw=node.value, key=node.key)
             else:
                 raise

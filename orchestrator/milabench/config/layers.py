@@ -72,20 +72,20 @@ def parse_override(text: str, folder: str, label: str | None = None) -> Override
     source = SourceLocation(label or shown_text, folder)
     mark = Mark(source, 0, 0)
     left, value = _split_at_equals(text)
-    way_out = "write it as benchmark.key=value"
+    hint = "write it as benchmark.key=value"
     if value is None:
-        raise ConfigError(Problem(where=str(mark), path="", what="missing '='", way_out=way_out))
+        raise ConfigError(Problem(where=str(mark), path="", what="missing '='", hint=hint))
     keys: list[str] = []
     position = 0
     while position < len(left):
         match = _KEY.match(left, position)
         after = match.end() if match else position
         if match is None or (after < len(left) and left[after] != "."):
-            raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", way_out=way_out))
+            raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", hint=hint))
         keys.append(match[2] if match[1] is None else re.sub(r"\\(.)", r"\1", match[1]))
         position = after + 1
     if not keys or left.endswith(".") or len(keys) > 60:
-        raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", way_out=way_out))
+        raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", hint=hint))
     document = parse_document(value, source, whole=False)
     value_node = _placed(document.root, mark)
     warnings = tuple(replace(warning, where=str(mark)) for warning in document.warnings)
@@ -123,8 +123,8 @@ def fold(
     for key, node in list(entries.items()):
         if type(node.value) is not dict:
             what = f"expected a mapping, got {display_value(node)}"
-            way_out = "a benchmark is a name with keys below it"
-            problems.add(Problem(where=str(node.mark), path=key, what=what, way_out=way_out))
+            hint = "a benchmark is a name with keys below it"
+            problems.add(Problem(where=str(node.mark), path=key, what=what, hint=hint))
             del entries[key]
     named = _file_keys_overridden(file_keys, overrides, problems)
     benchmarks, templates = _Inheritance(entries, named, problems, max_jobs).resolved()
@@ -188,8 +188,8 @@ class _Inheritance:
         for position, override in enumerate(self.overrides):
             if position not in self.used:
                 what = f"no benchmark or template named {override.keys[0]!r}"
-                way_out = did_you_mean(override.keys[0], [*self.entries, EVERY, *FILE_KEYS[1:]])
-                self.problems.add(Problem(where=str(override.mark), path="", what=what, way_out=way_out))
+                hint = did_you_mean(override.keys[0], [*self.entries, EVERY, *FILE_KEYS[1:]])
+                self.problems.add(Problem(where=str(override.mark), path="", what=what, hint=hint))
 
     def _override_known(self, entries: dict[str, Located]) -> None:
         """Find the benchmark, template or `*` that each override names, the longest name first."""
@@ -206,8 +206,8 @@ class _Inheritance:
     def _note(self, name: str, override: Override, length: int) -> None:
         if length == len(override.keys) and type(override.value.value) is not dict:
             what = f"expected a mapping for {name}, got {display_value(override.value)}"
-            way_out = f"name a key: {name}.key=value"
-            self.problems.add(Problem(where=str(override.mark), path=name, what=what, way_out=way_out))
+            hint = f"name a key: {name}.key=value"
+            self.problems.add(Problem(where=str(override.mark), path=name, what=what, hint=hint))
             return
         tree = override.tree(length)
         if name == EVERY:
@@ -237,8 +237,8 @@ class _Inheritance:
         if name in expanded:
             what = f"two benchmarks are named {name!r}"
             replaces = f"the other is at {first[name]}"
-            way_out = "put every key of the matrix that tells jobs apart into job.name"
-            self.problems.add(Problem(where=str(node.mark), path=name, what=what, way_out=way_out, replaces=replaces))
+            hint = "put every key of the matrix that tells jobs apart into job.name"
+            self.problems.add(Problem(where=str(node.mark), path=name, what=what, hint=hint, replaces=replaces))
             return
         if name in (*FILE_KEYS, EVERY, ""):
             self.problems.add(Problem(where=str(node.mark), path=name, what=f"a job cannot be named {name!r}"))
@@ -285,9 +285,9 @@ class _Inheritance:
             self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what))
             return None
         if parent not in self.entries:
-            way_out = did_you_mean(parent, self.entries) or "define it, or include the file that does"
+            hint = did_you_mean(parent, self.entries) or "define it, or include the file that does"
             what = f"no benchmark or template named {parent!r}"
-            self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what, way_out=way_out))
+            self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what, hint=hint))
             return None
         return self._parent(parent)
 

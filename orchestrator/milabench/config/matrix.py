@@ -54,8 +54,8 @@ def expand(name: str, node: Located, max_jobs: int = MAX_JOBS) -> Iterator[tuple
             job_name = str((build_name or _same(naming))(values).value)
             job_node = build_job(values) if build_job else mapping_at(template.copy(), job.mark)
         except FieldError as error:
-            way_out = did_you_mean(error.name, error.known) or f"the matrix has {', '.join(known)}"
-            raise ConfigError(_problem(job.mark, f"{name}.job", f"{error.field.text} is not there", way_out)) from None
+            hint = did_you_mean(error.name, error.known) or f"the matrix has {', '.join(known)}"
+            raise ConfigError(_problem(job.mark, f"{name}.job", f"{error.field.text} is not there", hint)) from None
         except ValueError as error:
             raise ConfigError(_problem(job.mark, f"{name}.job", f"a value cannot be formatted: {error}")) from None
         job_node.value["matrix"] = mapping_at(nodes, matrix.mark)
@@ -124,8 +124,8 @@ def _axes(name: str, matrix: Located, max_jobs: int) -> dict[str, list[Located]]
     return axes
 
 
-def _problem(mark: Mark, path: str, what: str, way_out: str = "") -> Problem:
-    return Problem(where=str(mark), path=path, what=what, way_out=way_out)
+def _problem(mark: Mark, path: str, what: str, hint: str = "") -> Problem:
+    return Problem(where=str(mark), path=path, what=what, hint=hint)
 
 
 def _same(node: Located) -> Build:

@@ -113,7 +113,7 @@ class _BenchmarkParser:
             return None
         if "definition" not in values and "command" not in values:
             what = "it has neither a definition nor a command, and is left out"
-            self.warnings.add(Problem(where=str(node.mark), path=name, what=what, way_out="is its name right?"))
+            self.warnings.add(Problem(where=str(node.mark), path=name, what=what, hint="is its name right?"))
             return None
         group = values.setdefault("group", name)
         values.setdefault("install_group", group)
@@ -151,8 +151,8 @@ class _BenchmarkParser:
             return False
         if job is None and any(isinstance(value, list) for value in values.get("matrix", {}).values()):
             what = "a matrix needs a job, whose keys its values are put into"
-            way_out = "write job: {name: ..., ...} beside it"
-            self._parser.reject(node.value["matrix"], f"{name}.matrix", what, way_out)
+            hint = "write job: {name: ..., ...} beside it"
+            self._parser.reject(node.value["matrix"], f"{name}.matrix", what, hint)
             return False
         return True
 
@@ -249,8 +249,8 @@ class _BenchmarkParser:
             self.warnings.add(Problem(where=str(child.key or child.mark), path=name, what=what))
             return True
         known = [*BENCHMARK.keys, *(declared or ())]
-        way_out = did_you_mean(key, known) or "`milabench config schema` lists the keys"
-        self._parser.reject(child, name, f"unknown key {key!r}", way_out, child.key)
+        hint = did_you_mean(key, known) or "`milabench config schema` lists the keys"
+        self._parser.reject(child, name, f"unknown key {key!r}", hint, child.key)
         return False
 
     def _declared_by(self, folder: Any) -> frozenset[str] | None:

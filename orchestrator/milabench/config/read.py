@@ -82,7 +82,7 @@ def read_tasks(file: Path) -> TaskFile:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         what = f"cannot be read: {(error.strerror or str(error)).lower()}"
-        raise ConfigError(Problem(where=str(file), path="", what=what, way_out="is the path right?")) from None
+        raise ConfigError(Problem(where=str(file), path="", what=what, hint="is the path right?")) from None
     return parse_tasks(decode_text(content, str(file)), str(file))
 
 
@@ -92,8 +92,8 @@ def _system_layers(loader: _Loader, system: Path, problems: Problems) -> list[Lo
         for key, node in layer.value.items():
             if key not in SYSTEM_KEYS:
                 what = f"unknown key {key!r} in a system file"
-                way_out = "it has 'system' and 'multirun'; benchmarks belong in a suite file"
-                problems.add(Problem(where=str(node.key or node.mark), path=key, what=what, way_out=way_out))
+                hint = "it has 'system' and 'multirun'; benchmarks belong in a suite file"
+                problems.add(Problem(where=str(node.key or node.mark), path=key, what=what, hint=hint))
     return layers
 
 
@@ -148,7 +148,7 @@ class _Loader:
             reason = error.strerror or str(error)
             if asked_at is None:
                 what = f"cannot be read: {reason[:1].lower()}{reason[1:]}"
-                self.problems.add(Problem(where=name, path="", what=what, way_out="is the path right?"))
+                self.problems.add(Problem(where=name, path="", what=what, hint="is the path right?"))
             else:
                 self._include_problem(asked_at, chain, f"the included file cannot be read ({reason.lower()})", name)
         except ConfigError as error:

@@ -86,9 +86,9 @@ def _check_words(asked: Iterable[str], everything: tuple[BenchmarkConfig, ...]) 
         if any(_matches(word, candidate) for candidate in known):
             continue
         near = difflib.get_close_matches(word, sorted(known), 3)
-        way_out = "did you mean " + " or ".join(repr(name) for name in near) + "?" if near else _some(known)
+        hint = "did you mean " + " or ".join(repr(name) for name in near) + "?" if near else _some(known)
         what = f"{word!r} matches no benchmark" if _is_glob(word) else f"unknown benchmark, group or tag {word!r}"
-        lines.append(f"{what}; {way_out}")
+        lines.append(f"{what}; {hint}")
     if lines:
         raise NothingSelected("\nerror: ".join(lines))
 

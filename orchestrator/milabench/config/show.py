@@ -207,11 +207,11 @@ def _split_key(suite: Suite, key: str) -> tuple[str, str]:
     names = [name for name in (*suite.benchmarks, "system") if key == name or key.startswith(name + ".")]
     if not names:
         known = (*suite.benchmarks, "system")
-        way_out = (
+        hint = (
             did_you_mean(key.partition(".")[0], known)
             or "write BENCH.KEY, with a name from `milabench list`, or system.KEY"
         )
-        raise ConfigError(f"unknown benchmark in {key!r}; {way_out}")
+        raise ConfigError(f"unknown benchmark in {key!r}; {hint}")
     name = max(names, key=len)
     return name, key[len(name) + 1 :]
 
@@ -224,8 +224,8 @@ def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mappi
     if origin is None:
         if rest in values:
             return (f"{key} = {_inline(values[rest])}", "  built-in default")
-        way_out = did_you_mean(rest, [*origins, *values])
-        raise ConfigError(f"{key!r} is not set" + (f"; {way_out}" if way_out else ""))
+        hint = did_you_mean(rest, [*origins, *values])
+        raise ConfigError(f"{key!r} is not set" + (f"; {hint}" if hint else ""))
     lines = [f"{key} = {_at(values, rest)}", f"  set at {origin.where}"]
     if origin.interpolated is not None:
         references = ", ".join(dict.fromkeys(_REFERENCE.findall(origin.interpolated)))
@@ -263,6 +263,6 @@ def _inline(value: Any) -> str:
 
 def _benchmark(suite: Suite, name: str) -> BenchmarkConfig:
     if name not in suite.benchmarks:
-        way_out = did_you_mean(name, suite.benchmarks)
-        raise ConfigError(f"unknown benchmark {name!r}" + (f"; {way_out}" if way_out else ""))
+        hint = did_you_mean(name, suite.benchmarks)
+        raise ConfigError(f"unknown benchmark {name!r}" + (f"; {hint}" if hint else ""))
     return suite.benchmarks[name]

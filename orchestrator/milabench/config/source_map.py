@@ -113,7 +113,7 @@ class MergeError(Exception):
             where=str(self.high.mark),
             path=".".join(reversed(self.keys)),
             what=f"append needs a list to append to, got {display_value(self.low)}",
-            way_out="give the whole list",
+            hint="give the whole list",
             replaces=f"it would extend {display_value(self.low)}, set at {self.low.mark}",
         )
 
@@ -201,7 +201,7 @@ def merge_documents(low: Located, high: Located) -> Located:
 
 
 def settled(node: Located) -> Located:
-    """Return the tree without what was deleted, and with lists in the place of appends that met nothing."""
+    """Return the tree without what was deleted, and with lists instead of appends that met nothing."""
     if not node.flags & PENDING:
         return node
     value = node.value

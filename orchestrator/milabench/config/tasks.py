@@ -122,8 +122,8 @@ class TaskFile:
     def task(self, name: str) -> ConfiguredTask:
         """Return the task of this name. Raises ConfigError, with the place, for one that is not there or cannot be understood."""
         if name not in self.sections:
-            way_out = did_you_mean(name, self.sections) or f"known: {', '.join(self.sections) or 'none'}"
-            raise ConfigError(Problem(where=self.name, path=name, what="unknown section", way_out=way_out))
+            hint = did_you_mean(name, self.sections) or f"known: {', '.join(self.sections) or 'none'}"
+            raise ConfigError(Problem(where=self.name, path=name, what="unknown section", hint=hint))
         return _task(self, self.sections[name])
 
 
@@ -157,7 +157,7 @@ def edited(
             command, count = _OPTIONS[key].subn(rf"\g<1>{quoted}", command)
             if not count:
                 what = f"its command has no --{key} to replace"
-                raise ConfigError(Problem(where=task.where, path=task.name, what=what, way_out=f"leave out --{key}"))
+                raise ConfigError(Problem(where=task.where, path=task.name, what=what, hint=f"leave out --{key}"))
     return replace(task, command=command, num_gpus=task.num_gpus if num_gpus is None else num_gpus)
 
 
@@ -196,7 +196,7 @@ def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, 
             if not workers:
                 what = f"{metric.method} needs the number of workers, which is not set"
                 path = f"{task.name}.{metric.name}"
-                raise ConfigError(Problem(where=metric.where, path=path, what=what, way_out=f"set {WORKERS}"))
+                raise ConfigError(Problem(where=metric.where, path=path, what=what, hint=f"set {WORKERS}"))
             scale = float(workers)
         elif metric.method == "total" and workers:
             scale = 1 / workers
@@ -235,7 +235,7 @@ def workers_of(text: str) -> int | None:
         return None
     if not text.strip().isdigit():
         what = f"expected a number of workers, got {text!r}"
-        raise ConfigError(Problem(where=WORKERS, path="", what=what, way_out="unset it, or give 1 or more"))
+        raise ConfigError(Problem(where=WORKERS, path="", what=what, hint="unset it, or give 1 or more"))
     return int(text)
 
 
@@ -279,11 +279,11 @@ class _Reader:
         else:
             where = f"{self._name}:{number}:{indent + 1}"
             what = f"expected [section], key = value, or more of a value, got {text[:40]!r}"
-            way_out = "indent what goes on from the line before"
-            raise ConfigError(Problem(where=where, path=self._section, what=what, way_out=way_out))
+            hint = "indent what goes on from the line before"
+            raise ConfigError(Problem(where=where, path=self._section, what=what, hint=hint))
 
     def _begins(self, key: str, indent: int) -> bool:
-        """Return whether a line begins a value, or goes on with one."""
+        """Return whether a line begins a value, or continues one."""
         return self._value is None or indent <= self._indent or key.lower() in _KEYS
 
     def _head(self, name: str, number: int, indent: int) -> None:
@@ -310,10 +310,10 @@ def _task(file: TaskFile, section: _Section) -> ConfiguredTask:
     where = f"{file.name}:{section.number}:1"
     problems: list[Problem] = []
 
-    def problem(place: str, key: str, what: str, way_out: str = "") -> None:
+    def problem(place: str, key: str, what: str, hint: str = "") -> None:
         place = f"{file.name}:{place}" if place else where
         problems.append(
-            Problem(where=place, path=".".join((section.name, *([key] if key else []))), what=what, way_out=way_out)
+            Problem(where=place, path=".".join((section.name, *([key] if key else []))), what=what, hint=hint)
         )
 
     lists: dict[str, list[tuple[str, int]]] = {}
@@ -342,9 +342,9 @@ def _task(file: TaskFile, section: _Section) -> ConfiguredTask:
             problem(section.values["patterns"].place(offset), "patterns", f"{pattern!r} is not usable: {wrong}")
     for method, offset in lists.get("compute_method", ()):
         if method not in METHODS:
-            way_out = did_you_mean(method, METHODS) or f"known: {', '.join(METHODS)}"
+            hint = did_you_mean(method, METHODS) or f"known: {', '.join(METHODS)}"
             problem(
-                section.values["compute_method"].place(offset), "compute_method", f"unknown method {method!r}", way_out
+                section.values["compute_method"].place(offset), "compute_method", f"unknown method {method!r}", hint
             )
     if problems:
         raise ConfigError(problems)
@@ -374,7 +374,7 @@ def _doubts(section: str, metrics: Sequence[TaskMetric]) -> Iterable[Problem]:
         for other in metrics:
             if metric.pattern != other.pattern and other.pattern.endswith(metric.pattern):
                 what = f"{metric.pattern!r} of {metric.name} also matches what {other.pattern!r} of {other.name} does"
-                yield Problem(where=metric.where, path=section, what=what, way_out="begin it with ^ or more text")
+                yield Problem(where=metric.where, path=section, what=what, hint="begin it with ^ or more text")
 
 
 def _wrong_pattern(pattern: str) -> str:

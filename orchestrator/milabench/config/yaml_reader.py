@@ -60,7 +60,7 @@ def decode_text(content: bytes, name: str) -> str:
                 where=f"{name}:{line}:{column}",
                 path="",
                 what=f"not UTF-8 (byte 0x{content[error.start]:02x})",
-                way_out="save the file as UTF-8",
+                hint="save the file as UTF-8",
             )
         ) from None
 
@@ -76,7 +76,7 @@ def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> 
         line = text.count("\n", 0, bad.start()) + 1
         mark = Mark(source, line if whole else 0, bad.start() - (text.rfind("\n", 0, bad.start()) + 1) + 1)
         what = f"the character U+{ord(bad[0]):04X} is not allowed in YAML"
-        raise ConfigError(Problem(where=str(mark), path="", what=what, way_out="remove it"))
+        raise ConfigError(Problem(where=str(mark), path="", what=what, hint="remove it"))
     builder = _Builder(source, whole)
     try:
         for event in yaml.parse(text, Loader=LOADER):
@@ -157,11 +157,11 @@ class _Builder:
     def _mark(self, mark: Any) -> Mark:
         return Mark(self.source, mark.line + 1 if self.whole else 0, mark.column + 1)
 
-    def _problem(self, mark: Mark, what: str, way_out: str = "", replaces: str = "") -> None:
-        self.problems.append(Problem(where=str(mark), path=self.path(), what=what, way_out=way_out, replaces=replaces))
+    def _problem(self, mark: Mark, what: str, hint: str = "", replaces: str = "") -> None:
+        self.problems.append(Problem(where=str(mark), path=self.path(), what=what, hint=hint, replaces=replaces))
 
-    def _stop(self, mark: Mark, what: str, way_out: str = "") -> None:
-        self._problem(mark, what, way_out)
+    def _stop(self, mark: Mark, what: str, hint: str = "") -> None:
+        self._problem(mark, what, hint)
         raise _LimitError
 
     def _start(self, event: Any, children: dict[str, Located] | None) -> None:
@@ -207,7 +207,7 @@ class _Builder:
                         where=str(mark),
                         path=self.path(),
                         what=f"{text} is {disagreement}; here it is read as {read}",
-                        way_out="quote it, or write true, false or a plain decimal number",
+                        hint="quote it, or write true, false or a plain decimal number",
                     )
                 )
             return value
@@ -347,7 +347,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError, builder: _Builder) -> Problem:
         where = f"{where}:{at.line + 1}:{at.column + 1}"
     what = error.problem or error.context or "not YAML"
     context = f" ({error.context})" if error.context and error.problem else ""
-    way_out = "check the lines just above"
+    hint = "check the lines just above"
     if "cannot start any token" in what:
-        way_out = "indent with spaces, not with a tab; put in quotes what begins with @, % or a backquote"
-    return Problem(where=where, path="", what=f"not YAML: {what}{context}", way_out=way_out)
+        hint = "indent with spaces, not with a tab; put in quotes what begins with @, % or a backquote"
+    return Problem(where=where, path="", what=f"not YAML: {what}{context}", hint=hint)

@@ -43,8 +43,8 @@ def container_of(config: BenchmarkConfig, system: SystemConfig) -> Container | N
         return None
     if image is None:
         where, path = _place_of(own, config, system)
-        way_out = "add image: NAME, or docker_image: NAME"
-        raise ConfigError(Problem(where=where, path=path, what="a container without an image", way_out=way_out))
+        hint = "add image: NAME, or docker_image: NAME"
+        raise ConfigError(Problem(where=where, path=path, what="a container without an image", hint=hint))
     return Container(
         engine=engine or "docker",
         image=image,

@@ -143,7 +143,7 @@ def _own_dirs(config: BenchmarkConfig, dirs: Dirs) -> Dirs:
     for name in config.dirs:
         if name not in ("data", "cache", "extra"):
             what = f"'{name}' cannot be moved for one benchmark"
-            way_out = "move data, cache or extra; system.dirs moves any folder for all"
+            hint = "move data, cache or extra; system.dirs moves any folder for all"
             where = config.origin.where(f"dirs.{name}")
-            raise ConfigError(Problem(where=where, path=f"{config.name}.dirs.{name}", what=what, way_out=way_out))
+            raise ConfigError(Problem(where=where, path=f"{config.name}.dirs.{name}", what=what, hint=hint))
     return replace(dirs, **{name: str(PurePath(dirs.base, folder)) for name, folder in config.dirs.items()})

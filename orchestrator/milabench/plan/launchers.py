@@ -76,9 +76,9 @@ def launcher_words(
             raise _problem(config, f"unknown launcher '{other}'", f"known: {', '.join(LAUNCHERS)}")
 
 
-def _problem(config: BenchmarkConfig, what: str, way_out: str) -> ConfigError:
+def _problem(config: BenchmarkConfig, what: str, hint: str) -> ConfigError:
     where, path = config.origin.where("plan.launcher"), f"{config.name}.plan.launcher"
-    return ConfigError(Problem(where=where, path=path, what=what, way_out=way_out))
+    return ConfigError(Problem(where=where, path=path, what=what, hint=hint))
 
 
 def rank_environment(

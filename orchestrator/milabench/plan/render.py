@@ -155,11 +155,11 @@ def _text(value: Any) -> str:
 
 
 class _UnresolvedError(Exception):
-    """What is wrong with a text, and the way out."""
+    """What is wrong with a text, and a hint."""
 
-    def __init__(self, what: str, way_out: str = "") -> None:
+    def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what)
-        self.way_out = way_out
+        self.hint = hint
 
 
 class _Renderer:
@@ -181,7 +181,7 @@ class _Renderer:
         try:
             return self._rendered(text, 0)
         except _UnresolvedError as error:
-            self._note(key, Problem(where="", path="", what=str(error), way_out=error.way_out))
+            self._note(key, Problem(where="", path="", what=str(error), hint=error.hint))
         except ConfigError as error:
             self._note(key, *error.problems)
         return text
@@ -309,7 +309,7 @@ class _Renderer:
     def _value_text(self, field: Field) -> str:
         value = self._value(field)
         if isinstance(value, Mapping | list | tuple):
-            raise _UnresolvedError(f"the placeholder {field.text} is not one value", "go on with [name] or [number]")
+            raise _UnresolvedError(f"the placeholder {field.text} is not one value", "continue with [name] or [number]")
         try:
             return text_of(field, value)
         except ValueError as error:

@@ -168,8 +168,8 @@ def sizer_options(given: object, where: Callable[[str], str] = str) -> SizerOpti
         if key not in known:
             if key not in _PLACES:
                 near = difflib.get_close_matches(str(key), known, 1)
-                way_out = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
-                problems.append(Problem(where=place, path=path, what="unknown option of the sizer", way_out=way_out))
+                hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+                problems.append(Problem(where=place, path=path, what="unknown option of the sizer", hint=hint))
             continue
         if value is None:
             continue
@@ -244,7 +244,7 @@ def device_slug(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """A file of observations: what it says, and what to keep of it when it is written anew."""
+    """A file of observations: what it says, and what to keep of it when it is written again."""
 
     observations: Mapping[str, tuple[Observation, ...]] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)

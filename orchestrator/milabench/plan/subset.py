@@ -11,7 +11,7 @@ from milabench.plan.model import Plan, Step
 def remaining_plan(plan: Plan, passed: Collection[str], bundles: Sequence[Sequence[Step]] | None = None) -> Plan:
     """Return the plan of the bundles in which a step has not passed; of its groups, where no bundles are given.
 
-    A group is done again as a whole: its steps are measured side by side, and one alone would be another measurement. So
+    A group is done again as a whole: its steps are concurrent, and an instance measured alone is not comparable. So
     are the two sides of a pair: what drifts cancels only while one follows the other.
     """
     todo = (bundle for bundle in bundles or plan.groups() if not all(step.id in passed for step in bundle))

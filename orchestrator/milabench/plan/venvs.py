@@ -219,7 +219,7 @@ def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
                 where=file.name,
                 path=pin.name,
                 what=f"{pin.line} breaks the constraint {limit.line} of {first.constraints.name}",
-                way_out="write the lock anew with `milabench pin`",
+                hint="rewrite the lock with `milabench pin`",
             )
             for _, file, lock in read
             for pin, limit in broken_constraints(lock, limits)
@@ -246,5 +246,5 @@ def _python_problems(group: str, read: Sequence[tuple[RequirementFile, Lock]]) -
 
 
 def _problem(where: str, what: str) -> Problem:
-    way_out = "let them agree with `milabench pin`, or give one of them another install_group"
-    return Problem(where=where, path="", what=what, way_out=way_out)
+    hint = "let them agree with `milabench pin`, or give one of them another install_group"
+    return Problem(where=where, path="", what=what, hint=hint)
