@@ -28,12 +28,12 @@ class Problem:
     where: str
     path: str
     what: str
-    way_out: str = ""
+    hint: str = ""
     replaces: str = ""
 
     def __str__(self) -> str:
         head = ": ".join(part for part in (self.where, self.path.replace("\n", "\\n"), self.what) if part)
-        text = f"{head}; {self.way_out}" if self.way_out else head
+        text = f"{head}; {self.hint}" if self.hint else head
         return f"{text}\n       {self.replaces}" if self.replaces else text
 
 

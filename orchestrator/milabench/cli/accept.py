@@ -82,5 +82,5 @@ def read_criteria(path: Path) -> Criteria:
         content = path.read_bytes()
     except OSError as error:
         what = f"cannot be read: {(error.strerror or str(error)).lower()}"
-        raise ConfigError(Problem(where=str(path), path="", what=what, way_out="is the path right?")) from None
+        raise ConfigError(Problem(where=str(path), path="", what=what, hint="is the path right?")) from None
     return parse_criteria(content, str(path))

@@ -126,8 +126,8 @@ def task_with_command(
         task = replace(task, command=line, num_gpus=task.num_gpus if num_gpus is None else num_gpus)
     if not task.command:
         what = "it has metrics only, and no command_to_execute"
-        way_out = f"give --metrics-policy {section} --command-to-execute CMD"
-        raise ConfigError(Problem(where=task.where, path=task.name, what=what, way_out=way_out))
+        hint = f"give --metrics-policy {section} --command-to-execute CMD"
+        raise ConfigError(Problem(where=task.where, path=task.name, what=what, hint=hint))
     as_benchmark(task, workers_of(os.environ.get(WORKERS, "")))
     return edited(task, num_gpus=num_gpus, **edits)
 

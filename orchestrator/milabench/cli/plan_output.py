@@ -47,16 +47,16 @@ def read_plan(path: Path) -> Mapping[str, Any]:
     """The plan in a file that `milabench plan --json` made, or in a run's manifest. Raises ConfigError."""
     from milabench.plan.diff import is_plan
 
-    way_out = "give a file that `milabench plan --json` made, or a run's manifest.json"
+    hint = "give a file that `milabench plan --json` made, or a run's manifest.json"
     try:
         value = json.loads(path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}; {way_out}") from None
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}; {hint}") from None
     except (ValueError, RecursionError):
-        raise ConfigError(f"{path}: is no JSON; {way_out}") from None
+        raise ConfigError(f"{path}: is no JSON; {hint}") from None
     if isinstance(value, dict) and isinstance(value.get("plan"), dict):
         value = value["plan"]
     if not is_plan(value):
-        raise ConfigError(f"{path}: is no plan; {way_out}")
+        raise ConfigError(f"{path}: is no plan; {hint}")
     found: Mapping[str, Any] = value
     return found

@@ -64,7 +64,7 @@ async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, anew: b
                 id=f"image{number}",
                 bench="install",
                 phase="install",
-                argv=("/bin/sh", "-c", in_one_line(image, anew=anew)),
+                argv=("/bin/sh", "-c", in_one_line(image, refetch=anew)),
                 env={"PATH": "@path"},
                 cwd="/",
                 needs_data=False,

@@ -18,17 +18,17 @@ SECRET = re.compile(
 
 
 def secret_names(env: Mapping[str, str]) -> tuple[str, ...]:
-    """The names among `env` that hold secrets, by what they are called."""
+    """Return the names among `env` that hold secrets, by what they are called."""
     return tuple(sorted(name for name in env if SECRET.search(name)))
 
 
 def without_secrets(words: Sequence[str]) -> tuple[str, ...]:
-    """A command line of ours with the values left out that its overrides give to secret variables."""
+    """Return a command line of ours with the values left out that its overrides give to secret variables."""
     return tuple(_without_secret(word) for word in words)
 
 
 def _without_secret(word: str) -> str:
-    """`bench.env.HF_TOKEN=value` without the value."""
+    """Return `bench.env.HF_TOKEN=value` without the value."""
     key, equals, _ = word.partition("=") if not word.startswith("--") else _split_option(word)
     name = key.rpartition(".env.")[2]
     return f"{key}{equals}(secret)" if ".env." in key and equals and SECRET.search(name) else word
@@ -36,8 +36,8 @@ def _without_secret(word: str) -> str:
 
 def _split_option(word: str) -> tuple[str, str, str]:
     option, equals, rest = word.partition("=")
-    key, more, value = rest.partition("=")
-    return f"{option}{equals}{key}", more, value
+    key, second_equals, value = rest.partition("=")
+    return f"{option}{equals}{key}", second_equals, value
 
 
 def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[str, str]:
@@ -66,7 +66,7 @@ def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[st
 def placed_environment(
     placement: Placement, *, arch: str, threads: int, visible: Sequence[Device] | None = None
 ) -> dict[str, str]:
-    """What depends on where a step runs: its devices and its share of the processor's threads.
+    """Return what depends on where a step runs: its devices and its share of the processor's threads.
 
     `visible` are the devices that it sees, where they are more than its own.
     """

@@ -50,7 +50,7 @@ def decide_install(inputs: CommandContext) -> InstallPlan:
 def require_files(inputs: CommandContext) -> None:
     """Raise ConfigError for the files that benchfiles name and that are not there."""
     gone = [
-        Problem(where=str(path), path=bench.config.name, what="no such file", way_out="its benchfile names it")
+        Problem(where=str(path), path=bench.config.name, what="no such file", hint="its benchfile names it")
         for bench in inputs.benches
         if bench.declared is not None
         for path in missing_files(bench.declared, Path(bench.folder))
@@ -97,7 +97,7 @@ def venv_requests(inputs: CommandContext) -> tuple[VenvRequest, ...]:
                     where=str(config.definition),
                     path=config.name,
                     what=f"has no {requirements_name(config.install_variant)}",
-                    way_out=f"{_way_to(config.install_variant)}, or choose another variant with install_variant",
+                    hint=f"{_way_to(config.install_variant)}, or choose another variant with install_variant",
                 )
             )
             continue
