@@ -1,3 +1,3 @@
 """milabench: plans, runs, records and reports machine learning benchmarks."""
 
-__version__ = "0.1.0"
+from milabench.version import __version__ as __version__

@@ -1,181 +1,70 @@
-"""`milabench config`: what the suite means, where each value comes from, what is wrong with files."""
+"""`milabench config`."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import click
 
 from milabench.cli.completion_hooks import benchmark_names
-from milabench.cli.options import SuiteOptions, suite_options
-from milabench.errors import ConfigError, MilabenchError, Problem
-from milabench.workflow.context import declared_options, max_jobs, overrides, read_context, read_suite_only, suite_dirs
-
-if TYPE_CHECKING:
-    from milabench.config.schema import Suite
-    from milabench.facts.model import Arch
+from milabench.cli.options import suite_options
+from milabench.cli.terminal import terminal_session
+from milabench.errors import DONE
+from milabench.workflow.context import read_suite_only
+from milabench.workflow.options import SuiteOptions
 
 
-@click.group("config", help="Show, explain or check what the suite means.")
+@click.group("config")
 def command() -> None:
-    """Group the four verbs."""
+    """Show, explain or check the suite's configuration."""
 
 
-@command.command("show", help="The suite, or some of its benchmarks, as YAML in which everything is resolved.")
+@command.command("show")
 @suite_options(selection=False)
 @click.argument("benches", nargs=-1, shell_complete=benchmark_names)
-def show_suite(options: SuiteOptions, benches: tuple[str, ...]) -> int:
-    """Hand the command line's values on; see the help text above."""
+def show(options: SuiteOptions, benches: tuple[str, ...]) -> int:
+    """Show the suite, or some of its benchmarks, as YAML in which everything is resolved."""
     from milabench.config.select import select
     from milabench.config.show import to_yaml
 
     suite, _ = read_suite_only(options)
     names = [bench.name for word in benches for bench in select(suite, word)]
     click.echo(to_yaml(suite, names or None), nl=False)
-    return 0
+    return DONE
 
 
-@command.command(
-    "explain", help="A value, the place it comes from, what it replaced, and what it becomes in a command line."
-)
+@command.command("explain")
 @suite_options(selection=False)
 @click.argument("keys", nargs=-1, required=True, metavar="BENCH.KEY...", shell_complete=benchmark_names)
-def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> int:
-    """Hand the command line's values on; see the help text above."""
-    from milabench.config.show import explain
+def explain(options: SuiteOptions, keys: tuple[str, ...]) -> int:
+    """Show a value, where it comes from, what it replaced, and what it becomes in a command line."""
+    from milabench.workflow.config_check import explain_key
 
-    suite, _ = read_suite_only(options)
+    session = terminal_session()
     for key in keys:
-        for line in explain(suite, key):
+        for line in explain_key(options, key, session):
             click.echo(line)
-        for line in rendered(options, key):
-            click.echo(line)
-    return 0
+    return DONE
 
 
-def rendered(options: SuiteOptions, key: str) -> list[str]:
-    """What the placeholders in a value become on this machine; nothing where there are none."""
-    from milabench.plan.argv import placeholders, render_text, texts
-    from milabench.plan.placeholders import names_for
-
-    suite, _ = read_suite_only(options)
-    name = max((bench for bench in suite.benchmarks if key.startswith(bench + ".")), key=len, default=None)
-    if name is None:
-        return []
-    found = placeholders(suite.benchmarks[name], key[len(name) + 1 :])
-    if not found:
-        return []
-    quote = '"' if "'" in name else "'"
-    inputs = read_context(replace(options, select=f"{quote}{name}{quote}"))
-    (bench,) = inputs.benches
-    names = names_for(bench.config, bench.folder, inputs.where, inputs.where.facts.main)
-    wanted = [text for text in found if text.startswith("{")]
-    if len(wanted) < len(found):
-        # Functions are worked out in the whole value that they stand in.
-        wanted += [text for text in texts(bench.config, key[len(name) + 1 :]) if text not in wanted]
-    return [f"  {text} is {render_text(text, names)}" for text in wanted]
-
-
-@command.command(
-    "check", help="Everything that is wrong with these suite and system files (or with those in these folders)."
-)
+@command.command("check")
 @suite_options(selection=False)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-def check_files(options: SuiteOptions, files: tuple[Path, ...]) -> int:
-    """Hand the command line's values on; see the help text above."""
-    from milabench.config.read import read_suite
-    from milabench.workflow.context import suite_file
+def check(options: SuiteOptions, files: tuple[Path, ...]) -> int:
+    """Report everything that is wrong with suite and system files, or with those in folders. Default: the suite."""
+    from milabench.workflow.config_check import check_files
 
-    wanted = [each for file in files or (suite_file(options.config_file),) for each in yaml_files(file)]
-    broken = 0
-    for file in wanted:
-        try:
-            suite = read_suite(
-                [file],
-                system=options.system_file,
-                overrides=overrides(options),
-                env=os.environ,
-                declared=declared_options,
-                max_jobs=max_jobs(options),
-            )
-        except MilabenchError as error:
-            broken += 1
-            click.echo(f"error: {error}", err=True)
-            continue
-        for warning in suite.warnings:
-            click.echo(f"warning: {warning}", err=True)
-        if problems := planning_problems(suite, options):
-            broken += 1
-            click.echo(f"error: {ConfigError(problems)}", err=True)
-    if broken:
-        raise ConfigError(f"{broken} of {len(wanted)} files cannot be used")
-    print(f"{len(wanted)} files are in order", file=sys.stderr)
-    return 0
+    session = terminal_session()
+    count = check_files(files, options, session)
+    session.info(f"{count} files are valid")
+    return DONE
 
 
-def planning_problems(suite: Suite, options: SuiteOptions) -> list[Problem]:
-    """What only planning would find: placeholders and expressions that cannot be resolved, each place once."""
-    from milabench.facts.model import Node
-    from milabench.plan.argv import render_argv, render_env
-    from milabench.plan.container import container_of
-    from milabench.plan.context import PlanContext
-    from milabench.plan.launchers import launcher_words
-    from milabench.plan.placeholders import names_for
-    from milabench.plan.placement import placements, system_facts
-    from milabench.plan.profile import PROFILES
-    from milabench.plan.run import unmet_requirement
-    from milabench.plan.sizing import sizer_options
-
-    # Any machine does: which names there are does not depend on it.
-    arch = cast("Arch", suite.system.arch or "cpu")
-    facts = system_facts(suite.system, Node(), arch)
-    where = PlanContext(
-        facts=facts, system=suite.system, dirs=suite_dirs(options, suite), profile=PROFILES[suite.profile]
-    )
-    found: dict[tuple[str, str], Problem] = {}
-
-    def attempt(what: Callable[[], object]) -> None:
-        try:
-            what()
-        except ConfigError as error:
-            for problem in error.problems:
-                found.setdefault((problem.where, problem.what), problem)
-
-    attempt(lambda: sizer_options(suite.system.options.get("sizer"), suite.system.origin.where))
-    for bench in suite.benchmarks.values():
-        attempt(partial(names_for, bench, "", where, facts.main))
-        names = names_for(replace(bench, dirs={}), "", where, facts.main)
-        for key in ("argv", "server.argv", "client.argv", "command"):
-            attempt(partial(render_argv, bench, names, key=key))
-        attempt(partial(render_env, bench, names))
-        attempt(partial(unmet_requirement, bench, names))
-        attempt(partial(container_of, bench, suite.system))
-        for place in placements(bench, facts)[:1]:
-            attempt(partial(launcher_words, bench, place, facts, suite.system.options, names))
-    return list(found.values())
-
-
-def yaml_files(path: Path) -> list[Path]:
-    """The file itself, or the YAML files of a folder. Raises ConfigError for a folder without any."""
-    if not path.is_dir():
-        return [path]
-    found = sorted([*path.rglob("*.yaml"), *path.rglob("*.yml")])
-    if not found:
-        raise ConfigError(f"{path}: no .yaml file in this folder")
-    return found
-
-
-@command.command("schema", help="The JSON Schema (draft 2020-12) of suite and system files, for editors.")
-def print_schema() -> int:
-    """Print it."""
+@command.command("schema")
+def schema() -> int:
+    """Print the JSON Schema (draft 2020-12) of suite and system files, for editors."""
     from milabench.config.show import json_schema
 
     click.echo(json.dumps(json_schema(), indent=1))
-    return 0
+    return DONE
