@@ -25,7 +25,7 @@ def test_links_lead_to_files(page: Path) -> None:
 
 
 def test_every_verb_is_in_the_readme() -> None:
-    from milabench.cli import COMMANDS
+    from milabench.cli.commands import COMMANDS
 
     page = (ROOT / "README.md").read_text()
     assert [verb for verb in COMMANDS if f"`{verb}" not in page and f"milabench {verb}" not in page] == []

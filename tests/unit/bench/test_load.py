@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from milabench.bench.api import Benchmark, PyPI
+from milabench import Benchmark, PyPI
 from milabench.bench.load import load
 from milabench.errors import ConfigError
 
-IMPORT = "from milabench.bench.api import Benchmark, Git, PyPI\n"
+IMPORT = "from milabench import Benchmark, Git, PyPI\n"
 
 
 def benchfile(folder: Path, text: str) -> Path:
