@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "benchmarks").glob("*/README.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*/README.md")])
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
 
 @pytest.mark.parametrize("name", ["benchfile.py", "voirfile.py"])
 def test_the_walk_through_shows_the_real_files(name: str) -> None:
-    page = (ROOT / "docs" / "add-a-benchmark.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "add-a-benchmark.md").read_text()
     assert (ROOT / "benchmarks" / "flax" / name).read_text().strip() in page
 
 

@@ -132,10 +132,3 @@ def test_benchmarks_import_only_what_they_may() -> None:
         reached = {found.split(".")[0] for found in imports(path)} & {"milabench", "benchmate"}
         allowed = {"milabench"} if path.name == "benchfile.py" else {"benchmate"}
         assert reached <= allowed, path
-
-
-def test_the_agent_is_one_file_of_the_standard_library() -> None:
-    import sys
-
-    path = ROOT / "orchestrator" / "milabench" / "execute" / "agent.py"
-    assert {found.split(".")[0] for found in imports(path)} <= set(sys.stdlib_module_names)

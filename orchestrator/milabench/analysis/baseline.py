@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 from milabench.analysis.efficiency import energies, item_of, joules_per_item
 from milabench.analysis.intervals import t_quantile
-from milabench.analysis.outliers import deviation
-from milabench.analysis.spread import geometric_mean, median
+from milabench.analysis.spread import MAD_TO_SD, geometric_mean, median, median_absolute_deviation
 from milabench.analysis.summary import BenchSummary, ReplicateResult, Summary
 from milabench.errors import RecordError
 from milabench.events.json_access import as_mapping
@@ -26,7 +25,6 @@ KIND = "milabench-baseline"
 LEVEL = 0.99  # of all good places, the share that does not fall out
 FLOOR = 0.01  # relative; no place falls out for less
 LEAST_PLACES = 5  # below it a spread says nothing
-_MAD_TO_SD = 1.4826  # of a normal distribution
 _MAD_EFFICIENCY = 0.37  # of the median absolute deviation as an estimate of a normal spread: its degrees of freedom
 # Besides the rate and the energy: what a place reports that says something about the place.
 _METRICS = ("first_step", "device_memory_peak")
@@ -267,7 +265,7 @@ def _suspects(summary: Summary) -> Iterable[str]:
 
 def robust(values: Sequence[float]) -> tuple[float, float]:
     """(median, standard deviation as the median absolute deviation tells it for a normal distribution)."""
-    return median(values), _MAD_TO_SD * deviation(values)
+    return median(values), MAD_TO_SD * median_absolute_deviation(values)
 
 
 def outliers(

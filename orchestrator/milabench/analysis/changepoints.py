@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from milabench.analysis.spread import geometric_mean, median
+from milabench.analysis.spread import MAD_TO_SD, geometric_mean, median
 
 LEAST_SEGMENT = 3  # fewer runs are outliers, not a level
 LEAST_HISTORY = 2 * LEAST_SEGMENT
 LEAST_CHANGE = 0.01  # relative; below it nobody acts, as in docs/methodology.md, 1.0, noise floor
-_MAD_TO_SD = 1.4826  # of a normal distribution
 # Penalty in units of the noise's variance: _PENALTY ln n (1 + _SHORT / n). Chosen by simulation, so that at most 5 % of the
 # histories without a change, of 6 to 200 runs, are said to have one; the second factor pays for a noise known from few runs.
 _PENALTY = 3.0
@@ -68,7 +67,7 @@ def noise(values: Sequence[float]) -> float:
     """Standard deviation of the noise around levels that change seldom: from the median of the neighbours' differences."""
     if len(values) < 2:
         return 0.0
-    return _MAD_TO_SD * median([abs(later - earlier) for earlier, later in pairwise(values)]) / math.sqrt(2)
+    return MAD_TO_SD * median([abs(later - earlier) for earlier, later in pairwise(values)]) / math.sqrt(2)
 
 
 def partition(values: Sequence[float], penalty: float, least: int = LEAST_SEGMENT) -> list[int]:

@@ -145,7 +145,7 @@ class LogFold:
         self._values: list[array[float]] = [array("d") for _ in self._metrics]
         self._unread = [0] * len(self._metrics)
 
-    def see(self, text: str, pipe: str | None = None) -> None:
+    def observe(self, text: str, pipe: str | None = None) -> None:
         """Take what came from a pipe: a line, or a piece of one when it does not end."""
         held = self._held.pop(pipe, "") if self._held else ""
         if held and not held.endswith("\r"):

@@ -15,9 +15,21 @@ from milabench.analysis.series import Growing, Series
 from milabench.analysis.spread import geometric_mean, lag1, variation, variation_and_lag1
 from milabench.analysis.steady_state import Steadiness, agree, steadiness
 from milabench.analysis.windows import Part, latency, later_half, part_of
-from milabench.events.model import Config, Data, End, Error, Line, Message, Meta, Other, Start, Verdict
+from milabench.events.model import (
+    Config,
+    Data,
+    End,
+    Error,
+    Line,
+    Message,
+    Meta,
+    ObservationBatch,
+    Start,
+    StepEvent,
+    Verdict,
+    reported_error,
+)
 from milabench.events.numbers import SMALLEST, finite_number, whole
-from milabench.events.observations import Observations, Seen
 from milabench.events.readings import Readings, energy_of
 from milabench.events.sanitize import one_line
 
@@ -176,11 +188,11 @@ class Measurement:
         return None
 
 
-def measure(step: str, events: Iterable[Seen]) -> Measurement:
+def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
     """Everything that one step's events say, in one pass over them."""
     fold = _Fold()
     for event in events:
-        fold.see(event)
+        fold.observe(event)
     return fold.result(step)
 
 
@@ -392,26 +404,21 @@ class _Fold:
         self.cost_s = 0.0
         self.dropped = 0.0
 
-    def see(self, event: Seen) -> None:
+    def observe(self, event: StepEvent) -> None:
         match event:
-            case Observations():
+            case ObservationBatch():
                 self._growing((event.task, event.rank)).add_all(event)
             case Data(data=data):
                 self._data(data)
             case End():
                 self.end = event
-            case Error():
-                self.errors.append(event)
-            case Other(event="overseer_error", data=dict(data)):  # an instrument that failed under voir
-                kind, text = str(data.get("type", "error")), str(data.get("message", ""))
-                self.errors.append(Error(step=event.step, t=event.t, type=kind, message=text))
             case Verdict():
                 self.verdicts.append(event)
             case Message(text=text):
                 self.messages[text] = None
             case Line(text=text, pipe=pipe):
                 if self.log is not None:
-                    self.log.see(text, pipe)
+                    self.log.observe(text, pipe)
             case Config(data=data):
                 self.config = data
                 asked = metrics_of(data)
@@ -422,7 +429,9 @@ class _Fold:
             case Start(data=data):
                 self.start = data
             case _:
-                pass
+                error = reported_error(event)
+                if error is not None:
+                    self.errors.append(error)
 
     def _data(self, data: Mapping[str, Any]) -> None:
         if "rate" in data:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from milabench.analysis.spread import mean, stdev
-from milabench.events.model import Data
+from milabench.events.model import Data, StepEvent
 from milabench.events.numbers import finite_number
-from milabench.events.observations import Seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +33,7 @@ class MemoryFold:
         self._own: dict[str, array[float]] = {}
         self._whole: dict[str, array[float]] = {}
 
-    def see(self, event: Seen) -> None:
+    def observe(self, event: StepEvent) -> None:
         """Take a sample into account."""
         if not isinstance(event, Data):
             return

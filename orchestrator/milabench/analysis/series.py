@@ -11,8 +11,8 @@ from operator import not_
 from typing import Any
 
 from milabench.analysis.columns import Derived, Runs
+from milabench.events.model import ObservationBatch
 from milabench.events.numbers import SMALLEST, finite_number, positive, strict, whole
-from milabench.events.observations import Observations
 
 __all__ = [
     "Columns",
@@ -74,7 +74,7 @@ class Compact:
     epoch_end: Runs = field(default_factory=Runs)
     is_ordered: bool = True
 
-    def extend(self, seen: Observations) -> None:
+    def extend(self, seen: ObservationBatch) -> None:
         """Append a batch."""
         last = self.t0_ns[-1] if self.t0_ns else 0
         self.is_ordered &= seen.t0_ns[0] >= last and sorted(seen.t0_ns) == seen.t0_ns  # what is in order sorts at once
@@ -197,7 +197,7 @@ class Growing:
         self._waited = 0.0
         self._worked = 0.0
 
-    def add_all(self, seen: Observations) -> None:
+    def add_all(self, seen: ObservationBatch) -> None:
         """Append a batch of plain observations."""
         if seen.wait is not None:
             self._waited += seen.wait

@@ -109,3 +109,13 @@ def quantile(values: Sequence[float], q: float) -> float:
 def median(values: Sequence[float]) -> float:
     """The 0.5-quantile."""
     return quantile(values, 0.5)
+
+
+# What the median absolute deviation of a normal distribution is multiplied by to be its standard deviation: 1 / Phi^-1(3/4).
+MAD_TO_SD = 1.4826
+
+
+def median_absolute_deviation(values: Sequence[float]) -> float:
+    """Return the median distance from the median."""
+    centre = median(values)
+    return median([abs(value - centre) for value in values])

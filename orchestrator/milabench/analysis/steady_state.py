@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from milabench.analysis.spread import effective_n, lag1, median
+from milabench.analysis.spread import effective_n, lag1, median, median_absolute_deviation
 
 # A change or a drift below this says nothing about a rate that anybody would act on; docs/methodology.md, 1.1.
 DRIFT_LIMIT = 0.01
@@ -106,21 +106,6 @@ def drift(values: Sequence[float]) -> tuple[float, bool]:
     return relative, math.erfc(z / math.sqrt(2)) < _DRIFT_LEVEL
 
 
-def mser5(values: Sequence[float]) -> int:
-    """Where White's MSER-5 would cut; a cross-check to look at only: on flat noise it cuts in about 40 % of cases."""
-    batches = [math.fsum(values[at : at + 5]) / 5 for at in range(0, len(values) - 4, 5)]
-    best, place = math.inf, 0
-    for cut in range(len(batches) // 2 + 1):
-        rest = batches[cut:]
-        if len(rest) < 2:
-            break
-        centre = math.fsum(rest) / len(rest)
-        score = math.fsum((value - centre) ** 2 for value in rest) / len(rest) ** 2
-        if score < best:
-            best, place = score, cut
-    return place * 5
-
-
 def _last_change(values: Sequence[float]) -> int:
     """The place of the last change, found by looking again at what follows each; 0 when there is none."""
     place = 0
@@ -145,7 +130,7 @@ def _split(centred: Sequence[float], edge: int) -> tuple[int, float]:
 def _clipped(values: Sequence[float]) -> list[float]:
     """The values less their mean, what is far out brought in, so that one slow step does not say where a change is."""
     centre = median(values)
-    reach = 7.5 * median([abs(value - centre) for value in values])
+    reach = 7.5 * median_absolute_deviation(values)
     clipped = [min(max(value, centre - reach), centre + reach) for value in values] if reach else list(values)
     mean = math.fsum(clipped) / len(clipped)
     return [value - mean for value in clipped]

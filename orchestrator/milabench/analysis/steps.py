@@ -47,7 +47,8 @@ class PlannedStep:
 class StepResult:
     """One step as it ended: the last attempt that passed, else the last one, without its single observations.
 
-    `verdicts` are those of our checks, `others` the attempts that do not count.
+    `verdicts` are those of our checks and `check_reasons` why they make the number suspect, `others` the attempts that do not
+    count.
     """
 
     step: PlannedStep
@@ -58,6 +59,7 @@ class StepResult:
     reasons: tuple[str, ...] = ()
     measured: Measurement
     verdicts: tuple[Verdict, ...] = ()
+    check_reasons: tuple[str, ...] = ()
     attempt: int = 1
     others: tuple[SupersededAttempt, ...] = ()
 
@@ -107,10 +109,10 @@ def step_result(
     """
     counts = last_word(tried)
     number = counts.number if counts is not None else 1
-    folds = checks(planned.id)
+    step_checks = checks(planned.id)
     drawn = None if course is None else course(planned.id)
-    watchers = folds if drawn is None else (*folds, drawn)
-    measured = measure(planned.id, tee(run.batches(planned.id, number), watchers))
+    observers = step_checks if drawn is None else (*step_checks, drawn)
+    measured = measure(planned.id, tee(run.batches(planned.id, number), observers))
     if drawn is not None:
         drawn.end(measured)
     # Only the totals are needed from here on; a run may hold millions of observations.
@@ -119,6 +121,8 @@ def step_result(
         planned = _with_config(planned, measured.config)
     outcome, why, detail, told = _ending(run, counts.entry if counts is not None else None, measured)
     log = run.log(planned.id, number)
+    has_records = bool(measured.start or measured.end)
+    verdicts = [(check, check.verdict()) for check in step_checks] if has_records else []
     return StepResult(
         step=planned,
         outcome=outcome,
@@ -131,7 +135,8 @@ def step_result(
             *(("cut-off",) if outcome == "passed" and measured.end is None else ()),
         ),
         measured=measured,
-        verdicts=tuple(fold.verdict() for fold in folds) if measured.start or measured.end else (),
+        verdicts=tuple(verdict for _, verdict in verdicts),
+        check_reasons=tuple(reason for check, verdict in verdicts if (reason := check.reason_for(verdict))),
         attempt=number,
         others=tuple(_try(run, each) for each in tried if each.number != number),
     )
@@ -162,10 +167,7 @@ def _ending(run: Run, ended: Mapping[str, Any] | None, measured: Measurement) ->
 
 
 def _first_error(errors: Sequence[Error]) -> str:
-    for error in errors:
-        if not (error.type == "SystemExit" and error.message in ("", "0", "None")):
-            return f"{error.type}: {error.message}".splitlines()[0]
-    return ""
+    return next((error.headline for error in errors if error.is_failure), "")
 
 
 def _planned(step: Mapping[str, Any]) -> PlannedStep:

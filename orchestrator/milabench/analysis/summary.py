@@ -20,7 +20,7 @@ from milabench.analysis.score import Entry, Score, score
 from milabench.analysis.spread import geometric_mean, log_stdev, median, pooled_log_stdev
 from milabench.analysis.steady_state import Steadiness
 from milabench.analysis.steps import CourseOf, StepResult, SupersededAttempt, planned_steps, step_result
-from milabench.analysis.validity import LEAST_OVERLAP, ChecksOf, overlap, reasons_of, unchecked, validation_json
+from milabench.analysis.validity import LEAST_OVERLAP, ChecksOf, overlap, unchecked, validation_json
 from milabench.analysis.variance import least_difference, share_of_processes
 from milabench.events.attempts import attempts
 from milabench.events.json_access import as_mapping
@@ -369,7 +369,7 @@ def bench_summary(
     instances = len({one.place for one in processes})
     direction = first.direction if first else "higher"
     reasons = {reason for result in passed for reason in result.reasons}
-    reasons |= reasons_of(verdict for result in passed for verdict in result.verdicts) if perf is not None else set()
+    reasons |= {reason for result in passed for reason in result.check_reasons} if perf is not None else set()
     together = _overlap(results, clocks or {})
     reasons |= {"overlap"} if together is not None and together < LEAST_OVERLAP and perf is not None else set()
     reasons |= {"mixed"} if differs_in_units or (is_mixed and perf is not None) else set()

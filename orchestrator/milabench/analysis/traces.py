@@ -17,9 +17,8 @@ from milabench.analysis.series import Growing, Series
 from milabench.analysis.steps import CourseOf, planned_steps
 from milabench.analysis.windows import part_of, quantiles
 from milabench.events.attempts import attempts, last_word
-from milabench.events.model import Data
+from milabench.events.model import Data, ObservationBatch, StepEvent
 from milabench.events.numbers import finite_number, whole
-from milabench.events.observations import Observations, Seen
 from milabench.events.readings import THROTTLED, DeviceReadings, Readings
 from milabench.events.rundir import Run
 
@@ -131,13 +130,13 @@ def traces(run: Run) -> tuple[Trace, ...]:
     return Tracing().of(run)
 
 
-def trace(step: str, bench: str, events: Iterable[Seen]) -> Trace:
+def trace(step: str, bench: str, events: Iterable[StepEvent]) -> Trace:
     """What one step's events say of its course, in one pass over them."""
     fold, growing = _Fold(), dict[tuple[str, int], Growing]()
     for event in events:
-        fold.see(event)
+        fold.observe(event)
         match event:
-            case Observations(task=task, rank=rank):
+            case ObservationBatch(task=task, rank=rank):
                 growing.setdefault((task, rank), Growing()).add_all(event)
             case Data(data=data) if "rate" in data:
                 growing.setdefault((str(data.get("task", "")), whole(data.get("rank"), 0)), Growing()).add(data)
@@ -155,8 +154,8 @@ class _Drawn:
         self._drawn = drawn
         self._fold = _Fold()
 
-    def see(self, event: Seen) -> None:
-        self._fold.see(event)
+    def observe(self, event: StepEvent) -> None:
+        self._fold.observe(event)
 
     def end(self, measured: Measurement) -> None:
         self._drawn[self._step] = self._fold.result(self._step, "", measured.series)
@@ -170,11 +169,11 @@ class _Fold:
         self._windows: dict[str, _Window] = {}
         self._host: dict[str, tuple[array[float], array[float]]] = {}
 
-    def see(self, event: Seen) -> None:
+    def observe(self, event: StepEvent) -> None:
         if not isinstance(event, Data):
             return
         data: Mapping[str, Any] = event.data
-        self._readings.see(event)
+        self._readings.observe(event)
         window, time = data.get("window"), finite_number(data.get("time"))
         if isinstance(window, Mapping):
             start, stop = whole(window.get("start_ns"), -1), whole(window.get("stop_ns"), -1)

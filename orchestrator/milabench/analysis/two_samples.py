@@ -108,8 +108,3 @@ def _u_counts(n: int, m: int) -> tuple[int, ...]:
 def hodges_lehmann(a: Sequence[float], b: Sequence[float]) -> float:
     """The median of all differences b - a: how far b is shifted, whatever the shape of the distributions."""
     return median([after - before for before in a for after in b])
-
-
-def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float:
-    """P(a > b) - P(a < b): 0 for no difference, 1 when every value of a is above every one of b."""
-    return 2 * mann_whitney_u(a, b) / (len(a) * len(b)) - 1

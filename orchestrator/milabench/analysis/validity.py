@@ -6,35 +6,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from milabench.analysis.measure import Window
-from milabench.events.model import Line, Verdict
-from milabench.events.observations import Seen
+from milabench.events.model import Line, StepEvent, Verdict
 
 LEAST_OVERLAP = 0.95
 
-# What a verdict other than pass means for the number. Where a check has no reason of its own, only its failure counts.
-_REASONS = {
-    "throttle": "throttled",
-    "power": "power-limited",
-    "foreign": "foreign-process",
-    "sensor": "sensor-lost",
-    "energy": "energy",
-    "contended": "contended",
-}
-_ANY_CHECK = "validation"
-
 
 class EventObserver(Protocol):
-    """Somebody who wants to see the events of a step, too."""
+    """What is shown the events of a step while they are analysed."""
 
-    def see(self, event: Seen) -> None:
+    def observe(self, event: StepEvent) -> None:
         """Take one event into account."""
 
 
 class StepCheck(EventObserver, Protocol):
-    """A check, as far as it is needed here: sees every event of a step, then has a verdict."""
+    """A check, as far as it is needed here: observes every event of a step, then has a verdict."""
 
     def verdict(self) -> Verdict:
-        """What the events come to."""
+        """Return what the events come to."""
+
+    def reason_for(self, verdict: Verdict) -> str | None:
+        """Return why the verdict makes the step's number suspect, None when it does not."""
 
 
 ChecksOf = Callable[[str], Sequence[StepCheck]]
@@ -46,25 +37,16 @@ def unchecked(_: str) -> Sequence[StepCheck]:
     return ()
 
 
-def tee(events: Iterable[Seen], watchers: Sequence[EventObserver]) -> Iterator[Seen]:
-    """The same events, each shown to the watchers: a step's records are read once, whoever wants to see them.
+def tee(events: Iterable[StepEvent], observers: Sequence[EventObserver]) -> Iterator[StepEvent]:
+    """The same events, each shown to the observers: a step's records are read once, whoever wants to see them.
 
     Lines of output are not shown: there may be millions, and a check looks at what was measured.
     """
     for event in events:
         if not isinstance(event, Line):
-            for watcher in watchers:
-                watcher.see(event)
+            for observer in observers:
+                observer.observe(event)
         yield event
-
-
-def reasons_of(verdicts: Iterable[Verdict]) -> set[str]:
-    """The reasons for doubt (docs/protocol.md, section 5) that follow from a step's verdicts."""
-    return {
-        _REASONS.get(one.check, _ANY_CHECK)
-        for one in verdicts
-        if one.verdict == "fail" or (one.verdict == "warn" and one.check in _REASONS)
-    }
 
 
 def overlap(windows: Sequence[Window | None]) -> float | None:

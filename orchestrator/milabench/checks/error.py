@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-from milabench.events.model import Error, Other, Verdict
-from milabench.events.observations import Seen
+from collections.abc import Mapping
+from typing import Any
 
-# An exit that is no failure: voir reports `sys.exit(0)` as an error too.
-_GOOD_EXITS = ("", "0", "None")
+from milabench.checks.check import Check, StepContext
+from milabench.events.model import StepEvent, Verdict, reported_error
 
 
-class ErrorCheck:
+class ErrorCheck(Check):
     """Fails on any exception in the benchmark, its instruments or voir's overseer, but for a good SystemExit."""
 
-    def __init__(self, step: str) -> None:
-        self._step = step
+    name = "error"
+    doc = "exceptions in the program and in its instruments"
+    severities = ("fail",)
+
+    def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
+        super().__init__(context, settings)
         self._count = 0
         self._first = ""
 
-    def see(self, event: Seen) -> None:
+    def observe(self, event: StepEvent) -> None:
         """Count an error."""
-        match event:
-            case Error(type=kind, message=message):
-                pass
-            case Other(event="overseer_error", data=dict(data)):
-                kind, message = str(data.get("type", "error")), str(data.get("message", ""))
-            case _:
-                return
-        if kind == "SystemExit" and message in _GOOD_EXITS:
-            return
-        self._count += 1
-        self._first = self._first or f"{kind}: {message}".splitlines()[0]
+        error = reported_error(event)
+        if error is not None and error.is_failure:
+            self._count += 1
+            self._first = self._first or error.headline
 
     def verdict(self) -> Verdict:
         """Fail when there was an error; the message is the first one's."""
-        return Verdict(
-            step=self._step,
-            check="error",
-            verdict="fail" if self._count else "pass",
-            numbers={"count": self._count},
-            message=self._first,
-        )
+        numbers = {"count": self._count}
+        return self.failure(self._first, numbers) if self._count else self.passed(numbers)

@@ -6,30 +6,33 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from milabench.events.model import Data, Verdict
+from milabench.checks.check import Check, StepContext
+from milabench.events.model import Data, StepEvent, Verdict
 from milabench.events.numbers import finite_number
-from milabench.events.observations import Seen
 
 # Fewer equal losses in a row can be chance (a plateau, few digits).
-_ENOUGH = 5
+_LEAST_EQUAL = 5
 
 
-class LossCheck:
+class LossCheck(Check):
     """Fails on a loss that is not finite or ends outside its band, warns about one that stays the same.
 
-    `settings`: `min` and `max`, between which the last loss must lie. Passes where no loss is reported, unless a band is given.
+    Settings: `min` and `max`, between which the last loss must lie. Passes where no loss is reported, unless a band is given.
     """
 
-    def __init__(self, step: str, settings: Mapping[str, Any] | None = None) -> None:
-        self._step = step
-        self._band = tuple((settings or {}).get(name) for name in ("min", "max"))
+    name = "loss"
+    doc = "finite, moving, the last one between `validation.loss.min` and `.max`"
+    severities = ("fail", "warn")
+
+    def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
+        super().__init__(context, settings)
         self._last: float | None = None
         self._count = 0
         self._nonfinite = 0
-        self._low = math.inf
-        self._high = -math.inf
+        self._lowest = math.inf
+        self._highest = -math.inf
 
-    def see(self, event: Seen) -> None:
+    def observe(self, event: StepEvent) -> None:
         """Take a loss into account."""
         if not isinstance(event, Data) or "loss" not in event.data:
             return
@@ -38,25 +41,21 @@ class LossCheck:
         if loss is None:
             self._nonfinite += 1
         else:
-            self._low, self._high = min(self._low, loss), max(self._high, loss)
+            self._lowest, self._highest = min(self._lowest, loss), max(self._highest, loss)
             self._last = loss
 
     def verdict(self) -> Verdict:
         """Fail, warn or pass, with how many losses there were."""
         numbers: dict[str, Any] = {"count": self._count, "nonfinite": self._nonfinite}
         if self._nonfinite:
-            message = f"{self._nonfinite} of {self._count} losses are not finite"
-            return Verdict(step=self._step, check="loss", verdict="fail", numbers=numbers, message=message)
-        if any(end is not None for end in self._band):
-            low, high = self._band
+            return self.failure(f"{self._nonfinite} of {self._count} losses are not finite", numbers)
+        low, high = self.settings.get("min"), self.settings.get("max")
+        if low is not None or high is not None:
             numbers |= {"last": self._last, "min": low, "max": high}
             if self._last is None:
-                message = "no loss was reported, although a band is given for it"
-                return Verdict(step=self._step, check="loss", verdict="fail", numbers=numbers, message=message)
+                return self.failure("no loss was reported, although a band is given for it", numbers)
             if (low is not None and self._last < low) or (high is not None and self._last > high):
-                message = f"the last loss, {self._last:g}, is outside its band"
-                return Verdict(step=self._step, check="loss", verdict="fail", numbers=numbers, message=message)
-        if self._count >= _ENOUGH and self._low == self._high:
-            message = f"the loss did not move in {self._count} reports: {self._low:g}"
-            return Verdict(step=self._step, check="loss", verdict="warn", numbers=numbers, message=message)
-        return Verdict(step=self._step, check="loss", verdict="pass", numbers=numbers)
+                return self.failure(f"the last loss, {self._last:g}, is outside its band", numbers)
+        if self._count >= _LEAST_EQUAL and self._lowest == self._highest:
+            return self.warning(f"the loss did not move in {self._count} reports: {self._lowest:g}", numbers)
+        return self.passed(numbers)

@@ -2,71 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from milabench.checks.api import verdict_of_check
-from milabench.events.model import Data, Meta, Verdict
-from milabench.events.observations import Observations, Seen
-from milabench.events.readings import Readings
+from milabench.checks.check import Check, StepContext
+from milabench.events.model import Data, Meta, ObservationBatch, StepEvent, Verdict
 
 
-class PlacementCheck:
+class PlacementCheck(Check):
     """Fails when none of the group's processes was seen on a device of the step, or the machine has lost one.
 
     Warns when a rank of a job never reported.
-
-    `devices` are those of the plan, by number, empty when they are slots of a processor; `ranks` how many processes should
-    report, None when that is not known.
     """
 
-    def __init__(self, step: str, readings: Readings, devices: tuple[int, ...], ranks: int | None) -> None:
-        self._step = step
-        self._readings = readings
-        self._devices = devices
-        self._ranks = ranks
-        self._seen: set[int] = set()
+    name = "placement"
+    doc = "devices and ranks as planned; own processes on each device; no device of the machine lost"
+    severities = ("fail", "warn")
+
+    def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
+        super().__init__(context, settings)
+        self._reporting_ranks: set[int] = set()
         self._lost: dict[str, str] = {}
 
-    def see(self, event: Seen) -> None:
-        """Note who reports."""
-        if isinstance(event, Observations):
-            self._seen.add(event.rank)
-            return
-        self._readings.see(event)
-        lost = event.data.get("lost_accelerators") if isinstance(event, Meta) else None
-        for one in lost if isinstance(lost, list) else ():
-            if isinstance(one, dict) and self._devices:
-                self._lost[str(one.get("index"))] = str(one.get("lost"))
-        if isinstance(event, Data) and "rate" in event.data:
-            rank = event.data.get("rank", 0)
-            if isinstance(rank, int):
-                self._seen.add(rank)
+    def observe(self, event: StepEvent) -> None:
+        """Note which rank reports, and which devices the machine has lost."""
+        super().observe(event)
+        match event:
+            case ObservationBatch(rank=rank):
+                self._reporting_ranks.add(rank)
+            case Data(data=data) if "rate" in data and isinstance(data.get("rank", 0), int):
+                self._reporting_ranks.add(data.get("rank", 0))
+            case Meta(data={"lost_accelerators": list(devices)}) if self.context.devices:
+                for device in devices:
+                    if isinstance(device, dict):
+                        self._lost[str(device.get("index"))] = str(device.get("lost"))
+            case _:
+                pass
 
     def verdict(self) -> Verdict:
-        """Fail, warn or pass, with planned and seen devices and ranks."""
-        sampled = self._readings.devices
+        """Fail, warn or pass, with planned and sampled devices and ranks."""
+        sampled, ranks = self.context.readings.devices, self.context.ranks
         numbers: dict[str, Any] = {
-            "devices": list(self._devices),
+            "devices": list(self.context.devices),
             "sampled": sorted(sampled),
-            "ranks": self._ranks,
-            "reported": len(self._seen),
+            "ranks": ranks,
+            "reported": len(self._reporting_ranks),
         }
         if self._lost:
             numbers["lost"] = self._lost
-            message = "; ".join(
-                f"device {index} of the machine does not answer: {why}" for index, why in self._lost.items()
-            )
-            return verdict_of_check(self._step, "placement", "fail", numbers, message)
-        if self._ranks is not None and self._seen and len(self._seen) < self._ranks:
-            message = f"{len(self._seen)} of {self._ranks} ranks reported"
-            return verdict_of_check(self._step, "placement", "warn", numbers, message)
+            lost = (f"device {index} of the machine does not answer: {why}" for index, why in self._lost.items())
+            return self.failure("; ".join(lost), numbers)
+        if ranks is not None and 0 < len(self._reporting_ranks) < ranks:
+            return self.warning(f"{len(self._reporting_ranks)} of {ranks} ranks reported", numbers)
         unused = [key for key, device in sampled.items() if device.own is False]
         if unused:
-            message = f"none of its processes was seen on device {', '.join(unused)}"
-            return verdict_of_check(self._step, "placement", "fail", numbers, message)
-        missing = [str(index) for index in self._devices if sampled and str(index) not in sampled]
+            return self.failure(f"none of its processes was seen on device {', '.join(unused)}", numbers)
+        missing = [str(index) for index in self.context.devices if sampled and str(index) not in sampled]
         if missing and not any(key.startswith("MIG-") for key in sampled):
-            return verdict_of_check(
-                self._step, "placement", "warn", numbers, f"device {', '.join(missing)} was not read"
-            )
-        return verdict_of_check(self._step, "placement", "pass", numbers)
+            return self.warning(f"device {', '.join(missing)} was not read", numbers)
+        return self.passed(numbers)

@@ -7,19 +7,18 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from milabench.events.model import Config, Data, Verdict
+from milabench.checks.check import Check, StepContext
+from milabench.events.model import Config, Data, ObservationBatch, StepEvent, Verdict
 from milabench.events.numbers import positive
-from milabench.events.observations import Observations, Seen
 
 # Fewer observations have no halves to compare.
-_ENOUGH = 10
+_LEAST_OBSERVATIONS = 10
 # How far the two halves of the window may be apart.
-DRIFT = 0.05
+MAX_DRIFT = 0.05
 
-
-_MAIN = ("train", "inference")
-# So many sums of neighbours are kept of a long series; the halves are then told apart to within one of them.
-_MOST_SUMS = 4096
+_MAIN_TASKS = ("train", "inference")
+# So many sums of neighbours are kept of a long series; where its middle lies is then known to within one of them.
+_MAX_SUMS = 4096
 
 
 class _Totals:
@@ -37,13 +36,13 @@ class _Totals:
         """Append as many items as seconds; the latter times `scale`."""
         self.count += len(items)
         size = self._size
-        items, seconds = [*self._open_items, *items], [*self._open_seconds, *(scale * one for one in seconds)]
+        items, seconds = [*self._open_items, *items], [*self._open_seconds, *(scale * value for value in seconds)]
         whole = len(items) - len(items) % size
-        for at in range(0, whole, size):
-            self._items.append(math.fsum(items[at : at + size]))
-            self._seconds.append(math.fsum(seconds[at : at + size]))
+        for start in range(0, whole, size):
+            self._items.append(math.fsum(items[start : start + size]))
+            self._seconds.append(math.fsum(seconds[start : start + size]))
         self._open_items, self._open_seconds = items[whole:], seconds[whole:]
-        while len(self._items) > _MOST_SUMS:
+        while len(self._items) > _MAX_SUMS:
             if len(self._items) % 2:
                 self._open_items.insert(0, self._items.pop())
                 self._open_seconds.insert(0, self._seconds.pop())
@@ -52,9 +51,9 @@ class _Totals:
             self._size *= 2
 
     def drift(self) -> float | None:
-        """How far the rate of the later half, by number, is from that of the first, relative to it."""
+        """Return how far the rate of the later half, by number, is from that of the first, relative to it."""
         half = len(self._items) // 2
-        if self.count < _ENOUGH or not half:
+        if self.count < _LEAST_OBSERVATIONS or not half:
             return None
         first = math.fsum(self._items[:half]) / math.fsum(self._seconds[:half])
         items = math.fsum([*self._items[half:], *self._open_items])
@@ -62,69 +61,73 @@ class _Totals:
         return items / seconds / first - 1
 
 
-class RateCheck:
+class RateCheck(Check):
     """Fails without one usable observation or metric, warns about unusable ones, and about a rate that is not steady.
 
-    Steady: the second half of what was observed after warm-up is within `settings["drift"]` (default 0.05) of the first half.
+    Steady: the second half of what was observed after warm-up is within the setting `drift` (default 0.05) of the first half.
     """
 
-    def __init__(self, step: str, settings: Mapping[str, Any] | None = None) -> None:
-        self._step = step
-        self._most_drift = float((settings or {}).get("drift", DRIFT))
+    name = "rate"
+    doc = "usable observations; the second half of the window against the first, `validation.rate.drift` (0.05)"
+    severities = ("fail", "warn")
+
+    def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
+        super().__init__(context, settings)
         self._totals = _Totals()
         self._count = 0
         self._unusable = 0
         self._metrics = 0
-        self._is_of_log = False
+        self._is_from_log = False
 
-    def see(self, event: Seen) -> None:
+    def observe(self, event: StepEvent) -> None:
         """Count observations or a metric."""
-        if isinstance(event, Observations):
-            self._count += len(event.ns)
-            self._keep_all(event)
-        elif isinstance(event, Config):
-            # Whether its lines hold the numbers that were asked for decides how the step ended, not this check.
-            self._is_of_log = bool(event.data.get("metrics"))
-        elif not isinstance(event, Data):
-            return
-        elif "rate" in event.data:
-            if positive(event.data["rate"]) is not None:
-                self._count += 1
-                self._keep(event.data)
-            else:
-                self._unusable += 1
-        elif "metric" in event.data:
-            self._metrics += 1
+        match event:
+            case ObservationBatch():
+                self._count += len(event.ns)
+                self._add_batch(event)
+            case Config(data=config):
+                # Whether its lines hold the numbers that were asked for decides how the step ended, not this check.
+                self._is_from_log = bool(config.get("metrics"))
+            case Data(data=data) if "rate" in data:
+                if positive(data["rate"]) is not None:
+                    self._count += 1
+                    self._add(data)
+                else:
+                    self._unusable += 1
+            case Data(data=data) if "metric" in data:
+                self._metrics += 1
+            case _:
+                pass
 
-    def _keep(self, data: Mapping[str, Any]) -> None:
+    def _add(self, data: Mapping[str, Any]) -> None:
         n, elapsed = positive(data.get("n")), positive(data.get("elapsed"))
-        is_main = data.get("task", "train") in _MAIN and not data.get("warmup")
+        is_main = data.get("task", "train") in _MAIN_TASKS and not data.get("warmup")
         if is_main and n is not None and elapsed is not None:
             self._totals.add([n], [elapsed])
 
-    def _keep_all(self, seen: Observations) -> None:
-        if seen.task not in _MAIN:
+    def _add_batch(self, batch: ObservationBatch) -> None:
+        if batch.task not in _MAIN_TASKS:
             return
-        items, ns = seen.n, seen.ns
-        if any(seen.warmup) or min(items) <= 0:
-            kept = [place for place, is_warmup in enumerate(seen.warmup) if not is_warmup and items[place] > 0]
-            items, ns = [items[place] for place in kept], [ns[place] for place in kept]
+        items, ns = batch.n, batch.ns
+        if any(batch.warmup) or min(items) <= 0:
+            kept = [index for index, is_warmup in enumerate(batch.warmup) if not is_warmup and items[index] > 0]
+            items, ns = [items[index] for index in kept], [ns[index] for index in kept]
         self._totals.add(items, ns, 1e-9)
 
     def verdict(self) -> Verdict:
         """Fail, warn or pass, with how many observations there were."""
         numbers: dict[str, Any] = {"count": self._count, "unusable": self._unusable, "metrics": self._metrics}
-        if not self._count and not self._metrics and not self._is_of_log:
-            of_none = f": {self._unusable} observations have no usable rate" if self._unusable else ""
-            message = f"nothing was measured{of_none}"
-            return Verdict(step=self._step, check="rate", verdict="fail", numbers=numbers, message=message)
+        if not self._count and not self._metrics and not self._is_from_log:
+            unusable = f": {self._unusable} observations have no usable rate" if self._unusable else ""
+            return self.failure(f"nothing was measured{unusable}", numbers)
         if self._unusable:
-            message = f"{self._unusable} of {self._count + self._unusable} observations have no usable rate"
-            return Verdict(step=self._step, check="rate", verdict="warn", numbers=numbers, message=message)
+            total = self._count + self._unusable
+            return self.warning(f"{self._unusable} of {total} observations have no usable rate", numbers)
         drift = self._totals.drift()
         if drift is not None:
             numbers["drift"] = drift
-            if abs(drift) > self._most_drift:
-                message = f"not steady: the second half of the window is {drift:+.1%} from the first"
-                return Verdict(step=self._step, check="rate", verdict="warn", numbers=numbers, message=message)
-        return Verdict(step=self._step, check="rate", verdict="pass", numbers=numbers)
+            if abs(drift) > float(self.settings.get("drift", MAX_DRIFT)):
+                return self.warning(
+                    f"not steady: the second half of the window is {drift:+.1%} from the first", numbers
+                )
+        return self.passed(numbers)

@@ -3,64 +3,64 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
-from milabench.checks.api import DeviceCheck, verdict_of_check
+from milabench.checks.check import Check
 from milabench.events.model import Verdict
-from milabench.events.readings import Readings
 
 
-class UsageCheck(DeviceCheck):
+class UsageCheck(Check):
     """Fails when a device's mean load, or the share of its memory in use at the peak, stays below the suite's threshold.
 
-    `settings`: `gpu_load_threshold` and `gpu_mem_threshold`, 0 to 1 each; what is left out is not looked at. Only what was
-    sampled within the window counts; `has_devices` whether there should have been something to sample.
+    Settings: `gpu_load_threshold` and `gpu_mem_threshold`, 0 to 1 each; what is left out is not looked at. Only what was
+    sampled within the window counts.
     """
 
-    def __init__(self, step: str, readings: Readings, settings: Mapping[str, Any], *, has_devices: bool) -> None:
-        super().__init__(step, readings)
-        self._least = {
-            "load": _threshold(settings.get("gpu_load_threshold")),
-            "memory": _threshold(settings.get("gpu_mem_threshold")),
-        }
-        self._has_devices = has_devices
+    name = "usage"
+    doc = (
+        "mean load and peak memory in the window against `validation.usage.gpu_load_threshold`, `.gpu_mem_threshold`; "
+        "only where given"
+    )
+    severities = ("fail", "warn")
+    needs_settings = True
 
     def verdict(self) -> Verdict:
         """Fail, warn or pass, with each device's load and memory."""
-        numbers: dict[str, Any] = {
-            "thresholds": {name: least for name, least in self._least.items() if least is not None}
+        readings = self.context.readings
+        thresholds = {
+            "load": _threshold(self.settings.get("gpu_load_threshold")),
+            "memory": _threshold(self.settings.get("gpu_mem_threshold")),
         }
-        found: dict[str, Any] = {}
+        by_device: dict[str, Any] = {}
         low, unknown = [], []
-        window = self._readings.window
-        for key, device in self._readings.devices.items():
-            places = device.within(window)
-            loads = [device.load[place] for place in places if not math.isnan(device.load[place])]
-            shares = [device.used[place] / device.total[place] for place in places if device.total[place] > 0]
-            known = {
+        for key, device in readings.devices.items():
+            indices = device.within(readings.window)
+            loads = [device.load[index] for index in indices if not math.isnan(device.load[index])]
+            shares = [device.used[index] / device.total[index] for index in indices if device.total[index] > 0]
+            usage = {
                 "load": math.fsum(loads) / len(loads) if loads else None,
                 "memory": max((share for share in shares if not math.isnan(share)), default=None),
             }
-            found[key] = {**known, "samples": len(places)}
-            for name, least in self._least.items():
-                value = known[name]
-                if least is None:
+            by_device[key] = {**usage, "samples": len(indices)}
+            for name, threshold in thresholds.items():
+                value = usage[name]
+                if threshold is None:
                     continue
                 if value is None:
                     unknown.append(f"{name} of device {key}")
-                elif value < least:
-                    low.append(f"{name} of device {key} is {value:.1%}, below {least:.1%}")
-        numbers["devices"] = found
+                elif value < threshold:
+                    low.append(f"{name} of device {key} is {value:.1%}, below {threshold:.1%}")
+        numbers = {
+            "thresholds": {name: threshold for name, threshold in thresholds.items() if threshold is not None},
+            "devices": by_device,
+        }
         if low:
-            return verdict_of_check(self._step, "usage", "fail", numbers, "; ".join(low))
+            return self.failure("; ".join(low), numbers)
         if unknown:
-            return verdict_of_check(
-                self._step, "usage", "warn", numbers, f"not read in the window: {', '.join(unknown)}"
-            )
-        if not found and self._has_devices:
-            return verdict_of_check(self._step, "usage", "warn", numbers, "nobody read the devices")
-        return verdict_of_check(self._step, "usage", "pass", numbers)
+            return self.warning(f"not read in the window: {', '.join(unknown)}", numbers)
+        if not by_device and self.context.devices:
+            return self.warning("no monitor read the devices", numbers)
+        return self.passed(numbers)
 
 
 def _threshold(value: Any) -> float | None:

@@ -6,33 +6,36 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from milabench.checks.api import verdict_of_check
-from milabench.events.model import Meta, Verdict
-from milabench.events.observations import Seen
+from milabench.checks.check import Check, StepContext
+from milabench.events.model import Meta, StepEvent, Verdict
 
-_SHOWN = 5
+_MAX_LISTED = 5
 
 
-class VersionsCheck:
+class VersionsCheck(Check):
     """Fails when a package of the step's environment is not the version that was there when it was installed."""
 
-    def __init__(self, step: str) -> None:
-        self._step = step
+    name = "versions"
+    doc = "installed packages against those that were there after the installation"
+    severities = ("fail",)
+
+    def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
+        super().__init__(context, settings)
         self._locked: dict[str, str] = {}
         self._installed: dict[str, str] | None = None
 
-    def see(self, event: Seen) -> None:
-        """Take what was recorded at the installation, and what the monitor found."""
+    def observe(self, event: StepEvent) -> None:
+        """Take what was recorded at the installation, and what the monitor found installed."""
         if isinstance(event, Meta):
             if isinstance(event.data.get("packages"), Mapping):
-                self._locked = _by_name(event.data["packages"])
+                self._locked = _by_normal_name(event.data["packages"])
             if isinstance(event.data.get("installed"), Mapping):
-                self._installed = _by_name(event.data["installed"])
+                self._installed = _by_normal_name(event.data["installed"])
 
     def verdict(self) -> Verdict:
         """Fail or pass, with how many packages were compared and those that differ."""
         if self._installed is None or not self._locked:
-            return verdict_of_check(self._step, "versions", "pass", {"compared": 0})
+            return self.passed({"compared": 0})
         differing = {
             name: [version, self._installed.get(name)]
             for name, version in sorted(self._locked.items())
@@ -40,11 +43,12 @@ class VersionsCheck:
         }
         numbers: dict[str, Any] = {"compared": len(self._locked), "differing": differing}
         if differing:
-            told = [f"{name} {found or 'missing'} instead of {locked}" for name, (locked, found) in differing.items()]
-            more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
-            return verdict_of_check(self._step, "versions", "fail", numbers, f"{', '.join(told[:_SHOWN])}{more}")
-        return verdict_of_check(self._step, "versions", "pass", numbers)
+            listed = [f"{name} {now or 'missing'} instead of {locked}" for name, (locked, now) in differing.items()]
+            omitted = f" and {len(listed) - _MAX_LISTED} more" if len(listed) > _MAX_LISTED else ""
+            return self.failure(f"{', '.join(listed[:_MAX_LISTED])}{omitted}", numbers)
+        return self.passed(numbers)
 
 
-def _by_name(packages: Mapping[str, Any]) -> dict[str, str]:
+def _by_normal_name(packages: Mapping[str, Any]) -> dict[str, str]:
+    """Return versions by the normalised name of the package (PEP 503)."""
     return {re.sub(r"[-_.]+", "-", str(name)).lower(): str(version) for name, version in packages.items()}

@@ -62,9 +62,10 @@ def check(options: SuiteOptions, files: tuple[Path, ...]) -> int:
 
 
 @command.command("schema")
-def schema() -> int:
+@click.option("--markdown", is_flag=True, help="Print the reference page of all keys instead.")
+def schema(markdown: bool) -> int:
     """Print the JSON Schema (draft 2020-12) of suite and system files, for editors."""
-    from milabench.config.show import json_schema
+    from milabench.config.schema_docs import json_schema, reference_page
 
-    click.echo(json.dumps(json_schema(), indent=1))
+    click.echo(reference_page() if markdown else json.dumps(json_schema(), indent=1) + "\n", nl=False)
     return DONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -94,6 +94,16 @@ class Error(Recorded):
     message: str
     trace: str = ""
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether it means that something went wrong: voir reports `sys.exit(0)` as an error, too."""
+        return not (self.type == "SystemExit" and self.message in ("", "0", "None"))
+
+    @property
+    def headline(self) -> str:
+        """`type: message`, its first line."""
+        return f"{self.type}: {self.message}".splitlines()[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict(Recorded):
@@ -134,3 +144,44 @@ class Other(Recorded):
 
 
 Event = Config | Meta | Start | Phase | Line | Data | Message | Error | Verdict | Stop | End | Other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationBatch:
+    """Consecutive observations of one task on one rank, column by column; each column has one entry per observation.
+
+    A run has millions of them, so they are decoded and analysed many at a time. `t0_ns` is the begin on the monotonic clock,
+    `ns` the duration on the observation's own clock (the device's, where it has one) and `host_ns` the one on the host's.
+    `n` counts items, `steps` how many steps an entry stands for. `wait` is the time spent waiting for data in seconds, summed
+    over the observations after warm-up that report it; None when none does. `end` is the unix time at which the first ended.
+    """
+
+    step: str
+    task: str
+    rank: int
+    units: str
+    end: float
+    t0_ns: Sequence[int]
+    ns: Sequence[int]
+    host_ns: Sequence[int]
+    n: Sequence[float]
+    steps: Sequence[int]
+    warmup: Sequence[bool]
+    epoch_end: Sequence[bool]
+    wait: float | None = None
+
+
+StepEvent = Event | ObservationBatch
+"""What an observer of a step's records is shown."""
+
+
+def reported_error(event: StepEvent) -> Error | None:
+    """Return the exception that an event reports, one in an instrument of voir's overseer included; None for other events."""
+    match event:
+        case Error():
+            return event
+        case Other(event="overseer_error", data=dict(data)):
+            kind, message = str(data.get("type", "error")), str(data.get("message", ""))
+            return Error(step=event.step, t=event.t, type=kind, message=message)
+        case _:
+            return None

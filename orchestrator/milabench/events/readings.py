@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from milabench.events.model import Data, Event
+from milabench.events.model import Data, Event, StepEvent
 from milabench.events.numbers import finite_number
-from milabench.events.observations import Seen
 
 NAN = math.nan
 
@@ -102,7 +101,7 @@ class Readings:
     windows: dict[str, tuple[float, float]] = field(default_factory=dict)
     _last: Event | None = None
 
-    def see(self, event: Seen) -> None:
+    def observe(self, event: StepEvent) -> None:
         """Take a sample or a window into account."""
         if event is self._last or not isinstance(event, Data):
             return

@@ -18,7 +18,7 @@ from milabench.events.model import Event, Line, Other
 from milabench.events.wire import decode, dump, parse_object, parse_string
 
 if TYPE_CHECKING:
-    from milabench.events.observations import Seen
+    from milabench.events.model import StepEvent
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -340,7 +340,7 @@ class Run:
         """
         return read_events(self.path / f"{self.stem(step, attempt)}.data", step)
 
-    def batches(self, step: str, attempt: int = 1) -> Iterator[Seen]:
+    def batches(self, step: str, attempt: int = 1) -> Iterator[StepEvent]:
         """The same events, plain observations many at a time: what to read a run of millions by."""
         return read_batches(self.path / f"{self.stem(step, attempt)}.data", step)
 
@@ -462,9 +462,9 @@ def read_events(path: Path, step: str) -> Iterator[Event]:
                 yield Other(step=step, event="format_error", data=line.decode("utf-8", "backslashreplace"))
 
 
-def read_batches(path: Path, step: str) -> Iterator[Seen]:
+def read_batches(path: Path, step: str) -> Iterator[StepEvent]:
     """The events of one `.data` file, plain observations in batches; see `Run.batches`."""
-    from milabench.events.observations import decode_lines
+    from milabench.events.batch_decoder import decode_lines
 
     rest = b""
     for piece in _pieces(path):

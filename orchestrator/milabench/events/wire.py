@@ -1,11 +1,17 @@
-"""One line of a `.data` file <-> one Event; docs/protocol.md, section 4, and the lines that milabench 1.3 wrote."""
+"""One line of a `.data` file <-> one Event; docs/protocol.md, section 4, and the lines that milabench 1.3 wrote.
+
+`_KINDS` says once how each kind of record looks; decoding and encoding both follow it. The standard library's parser is
+used because records may hold what strict parsers refuse (NaN, lone surrogates) and because it needs no import at start-up;
+the millions of observations of a run are read by `batch_decoder`.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, assert_never, cast, get_args
+from dataclasses import dataclass, field
+from typing import Any, get_args
 
 from milabench.events.model import (
     Config,
@@ -26,63 +32,165 @@ from milabench.events.model import (
     Why,
 )
 
-T = TypeVar("T")
-
 _RECORD_KEYS = frozenset(("event", "data", "pipe", "t"))
 # Tuples, not sets: what is looked up in them may be any JSON value, hashable or not.
 _OUTCOMES = get_args(OutcomeName)
-_WHYS = get_args(Why)
+_WHYS = (None, *get_args(Why))
+_VERDICTS = ("pass", "warn", "fail")
 _PIPES = ("stdout", "stderr", "data", None)
-
-# The pipe that a kind of record normally names; another one is kept in `extra`.
-_PIPE_OF: Mapping[str, Pipe] = {
-    "config": None,
-    "meta": None,
-    "start": None,
-    "end": None,
-    "phase": "data",
-    "data": "data",
-    "message": "data",
-    "error": "data",
-    "verdict": "data",
-    "stop": "data",
-}
-
-# The one place where JSON text becomes values: a faster decoder goes here. It raises ValueError on what is not JSON.
-parse_json: Callable[[str], Any] = json.loads
 
 
 class NotARecordError(ValueError):
     """A line that is JSON but no record; a torn line is a plain ValueError of the decoder."""
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_argv(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """One key of a payload: the event's attribute that holds it, and which values are understood.
+
+    A value that is not understood stays among the unknown keys. A key that is neither required nor in the payload leaves the
+    attribute at its default. `is_optional` keys are not written while they say nothing.
+    """
+
+    attribute: str
+    accepts: Callable[[Any], bool] = _is_text
+    is_required: bool = False
+    is_optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of record: its event, the pipe that it normally names, and the keys of its payload.
+
+    Without `keys` the whole payload is the event's `data`.
+    """
+
+    event: type[Event]
+    pipe: Pipe
+    keys: Mapping[str, _Key] = field(default_factory=dict)
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "config": _Kind(Config, None),
+    "meta": _Kind(Meta, None),
+    "start": _Kind(Start, None),
+    "data": _Kind(Data, "data"),
+    "phase": _Kind(Phase, "data", {"name": _Key("name", is_required=True)}),
+    "message": _Kind(Message, "data", {"message": _Key("text", is_required=True)}),
+    "error": _Kind(
+        Error,
+        "data",
+        {
+            "type": _Key("type", is_required=True),
+            "message": _Key("message", is_required=True),
+            "trace": _Key("trace"),
+        },
+    ),
+    "verdict": _Kind(
+        Verdict,
+        "data",
+        {
+            "check": _Key("check", is_required=True),
+            "verdict": _Key("verdict", lambda value: value in _VERDICTS, is_required=True),
+            "numbers": _Key("numbers", lambda value: isinstance(value, dict)),
+            "message": _Key("message"),
+        },
+    ),
+    "stop": _Kind(Stop, "data", {"reason": _Key("reason", is_required=True)}),
+    "end": _Kind(
+        End,
+        None,
+        {
+            "command": _Key("command", _is_argv),
+            "time": _Key("time", lambda value: value is None or _is_number(value)),
+            "return_code": _Key(
+                "return_code", lambda value: value is None or (_is_number(value) and isinstance(value, int))
+            ),
+            "outcome": _Key("outcome", lambda value: value in _OUTCOMES),
+            "why": _Key("why", lambda value: value in _WHYS, is_optional=True),
+            "detail": _Key("detail", is_optional=True),
+        },
+    ),
+}
+_KIND_OF: Mapping[type[Event], str] = {kind.event: name for name, kind in _KINDS.items()}
+
+
 def decode(line: bytes, step: str) -> Event:
-    """The event that one line of `step`'s records says.
+    """Return the event that one line of `step`'s records holds.
 
     A kind that is not known, or a known one whose payload has another shape, becomes `Other` and keeps everything.
     Raises ValueError when the line is no record: torn, not JSON, not an object with an event name.
     """
     record = parse_object(line)
-    event = record.get("event")
-    if not isinstance(event, str):
+    name, data, pipe, t = record.get("event"), record.get("data"), record.get("pipe"), record.get("t")
+    if not isinstance(name, str):
         raise NotARecordError("it has no event name")
-    data = record.get("data")
-    t = record.get("t")
-    if (
-        event == "data"
-        and len(record) == 4
-        and type(t) is float
-        and type(data) is dict
-        and record.get("pipe") == "data"
-    ):
-        return Data(step=step, t=t, data=data)
-    return _decode_slowly(step, event, record)
+    if name == "data" and len(record) == 4 and type(t) is float and type(data) is dict and pipe == "data":
+        return Data(step=step, t=t, data=data)  # what nearly all records are
+    extra = {key: value for key, value in record.items() if key not in _RECORD_KEYS}
+    if not _is_number(t):
+        if t is not None:
+            extra["t"] = t
+        t = None
+    if name == "line" and isinstance(data, str) and pipe in _PIPES:
+        return Line(step=step, t=t, extra=extra, text=data, pipe=pipe)
+    kind = _KINDS.get(name)
+    if kind is not None and isinstance(data, Mapping):
+        has_own_pipe = pipe != kind.pipe and "pipe" in record
+        event = _known_event(kind, step, t, {**extra, "pipe": pipe} if has_own_pipe else extra, data)
+        if event is not None:
+            return event
+    if pipe not in _PIPES:
+        extra["pipe"] = pipe
+        pipe = None
+    return Other(step=step, t=t, extra=extra, event=name, data=data, pipe=pipe)
+
+
+def _known_event(
+    kind: _Kind, step: str, t: float | None, extra: dict[str, Any], data: Mapping[str, Any]
+) -> Event | None:
+    """Return the event of a kind, or None when its payload has another shape; unknown keys are kept in `extra`."""
+    build: Callable[..., Event] = kind.event
+    if not kind.keys:
+        return build(step=step, t=t, extra=extra, data=data)
+    unknown, known = dict(data), dict[str, Any]()
+    for name, key in kind.keys.items():
+        if name in unknown and key.accepts(unknown[name]):
+            known[key.attribute] = unknown.pop(name)
+        elif key.is_required:
+            return None
+    if kind.event is End:
+        _complete_end(known, data)
+    return build(step=step, t=t, extra={**extra, "data": unknown} if unknown else extra, **known)
+
+
+def _complete_end(known: dict[str, Any], data: Mapping[str, Any]) -> None:
+    """Add to an end what milabench 1.3 did not write: it wrote the return code only."""
+    known["command"] = tuple(known.get("command", ()))
+    if "outcome" in known:
+        return
+    return_code = known.get("return_code")
+    known["outcome"] = "passed" if return_code == 0 else "failed"
+    if return_code and data.get("why") is None:
+        known["why"] = "signal" if return_code < 0 else "exit"
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """The JSON object on one line; raises ValueError when there is none, whatever the bytes are."""
+    """Return the JSON object on one line. Raises ValueError when there is none, whatever the bytes are."""
     try:
-        value = parse_json(line.decode("utf-8"))
+        value = json.loads(line.decode("utf-8"))
     except RecursionError:
         raise NotARecordError("it is nested too deeply") from None
     if not isinstance(value, dict):
@@ -91,214 +199,55 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
 
 def parse_string(content: bytes) -> str:
-    """The text that stands between the quotes of a JSON string; raises ValueError when that is not what stands there."""
-    text = parse_json(f'"{content.decode("utf-8")}"')
+    """Return the text between the quotes of a JSON string. Raises ValueError when it is no such content."""
+    text = json.loads(f'"{content.decode("utf-8")}"')
     assert isinstance(text, str)
     return text
 
 
 def encode(event: Event, t: float | None = None) -> bytes:
-    """The line, with its line end, that says `event`; `t` (unix seconds) stands in for the event's own time when given.
+    """Return the line, with its line end, of an event; `t` (unix seconds) replaces the event's own time when given.
 
     Strict JSON: a number that is not finite becomes null and its name is listed under `nonfinite` of the payload.
     """
-    kind, payload, pipe = _taken_apart(event)
+    name, payload, pipe = _kind_payload_pipe(event)
     extra = dict(event.extra)
-    more = extra.pop("data", None)
-    if isinstance(more, Mapping) and isinstance(payload, Mapping):
-        payload = {**payload, **more}
-    record = {"event": kind, "data": payload, "pipe": extra.pop("pipe", pipe), **extra}
+    unknown = extra.pop("data", None)
+    if isinstance(unknown, Mapping) and isinstance(payload, Mapping):
+        payload = {**payload, **unknown}
+    record = {"event": name, "data": payload, "pipe": extra.pop("pipe", pipe), **extra}
     stamp = event.t if t is None else t
     if stamp is not None:
         record["t"] = stamp
     return dump(record) + b"\n"
 
 
+def _kind_payload_pipe(event: Event) -> tuple[str, Any, Pipe]:
+    match event:
+        case Line():
+            return "line", event.text, event.pipe
+        case Other():
+            return event.event, event.data, event.pipe
+        case Config() | Meta() | Start() | Data():
+            name = _KIND_OF[type(event)]
+            return name, event.data, _KINDS[name].pipe
+        case _:
+            name = _KIND_OF[type(event)]
+            kind = _KINDS[name]
+            values = {key: getattr(event, spec.attribute) for key, spec in kind.keys.items()}
+            return name, {key: v for key, v in values.items() if v or not kind.keys[key].is_optional}, kind.pipe
+
+
 def dump(record: Mapping[str, Any]) -> bytes:
-    """Strict, compact, one-line JSON of a record; what is not finite becomes null and is named in its payload."""
+    """Return a record as strict, compact JSON on one line; what is not finite becomes null and is named in its payload."""
     try:
         return json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
     except ValueError:
         return json.dumps(_finite(record), separators=(",", ":"), allow_nan=False).encode()
 
 
-def _decode_slowly(step: str, event: str, record: Mapping[str, Any]) -> Event:
-    data = record.get("data")
-    pipe = record.get("pipe")
-    t = record.get("t")
-    extra = {key: value for key, value in record.items() if key not in _RECORD_KEYS}
-    if isinstance(t, bool) or not isinstance(t, int | float):
-        if t is not None:
-            extra["t"] = t
-        t = None
-    if event == "line" and isinstance(data, str) and pipe in _PIPES:
-        return Line(step=step, t=t, extra=extra, text=data, pipe=pipe)
-    if event in _PIPE_OF and isinstance(data, Mapping):
-        if pipe != _PIPE_OF[event] and "pipe" in record:
-            extra["pipe"] = pipe
-        known = _known(step, t, extra, event, data)
-        if known is not None:
-            return known
-    if pipe not in _PIPES:
-        extra["pipe"] = pipe
-        pipe = None
-    else:
-        extra.pop("pipe", None)
-    return Other(step=step, t=t, extra=extra, event=event, data=data, pipe=pipe)
-
-
-def _known(step: str, t: float | None, extra: dict[str, Any], event: str, data: Mapping[str, Any]) -> Event | None:
-    """The event of a kind that we know, or None when its payload has not the shape that we know.
-
-    Adds the payload's unknown keys to `extra`.
-    """
-    match event:
-        case "config":
-            return Config(step=step, t=t, extra=extra, data=data)
-        case "meta":
-            return Meta(step=step, t=t, extra=extra, data=data)
-        case "start":
-            return Start(step=step, t=t, extra=extra, data=data)
-        case "data":
-            return Data(step=step, t=t, extra=extra, data=data)
-        case _:
-            pass
-    payload = dict(data)
-    found: Event | None = None
-    match event, payload:
-        case "phase", {"name": str(name)}:
-            _drop(payload, "name")
-            found = Phase(step=step, t=t, extra=_with(extra, payload), name=name)
-        case "message", {"message": str(text)}:
-            _drop(payload, "message")
-            found = Message(step=step, t=t, extra=_with(extra, payload), text=text)
-        case "error", {"type": str(kind), "message": str(message)}:
-            _drop(payload, "type", "message")
-            trace = _take(payload, "trace", str, "")
-            found = Error(step=step, t=t, extra=_with(extra, payload), type=kind, message=message, trace=trace)
-        case "verdict", {"check": str(check), "verdict": "pass" | "warn" | "fail" as verdict}:
-            _drop(payload, "check", "verdict")
-            numbers: Mapping[str, Any] = _take(payload, "numbers", dict, {})
-            text = _take(payload, "message", str, "")
-            more = _with(extra, payload)
-            found = Verdict(step=step, t=t, extra=more, check=check, verdict=verdict, numbers=numbers, message=text)
-        case "stop", {"reason": str(reason)}:
-            _drop(payload, "reason")
-            found = Stop(step=step, t=t, extra=_with(extra, payload), reason=reason)
-        case "end", _:
-            found = _end(step, t, extra, payload)
-        case _:
-            pass
-    return found
-
-
-def _end(step: str, t: float | None, extra: dict[str, Any], payload: dict[str, Any]) -> End:
-    code = payload.get("return_code")
-    return_code = None if isinstance(code, bool) or not isinstance(code, int) else code
-    if return_code is not None or code is None:
-        _drop(payload, "return_code")
-    outcome = payload.get("outcome")
-    why = payload.get("why")
-    if outcome in _OUTCOMES:
-        _drop(payload, "outcome")
-    else:  # milabench 1.3 wrote the return code only
-        outcome = "passed" if return_code == 0 else "failed"
-        if why is None and return_code:
-            why = "signal" if return_code < 0 else "exit"
-            payload["why"] = why
-    if why is None or why in _WHYS:
-        _drop(payload, "why")
-    else:
-        why = None
-    command = payload.get("command")
-    is_argv = isinstance(command, list) and all(isinstance(word, str) for word in command)
-    if is_argv:
-        _drop(payload, "command")
-    time = payload.get("time")
-    is_time = isinstance(time, int | float) and not isinstance(time, bool)
-    if is_time or time is None:
-        _drop(payload, "time")
-    detail = _take(payload, "detail", str, "")
-    return End(
-        step=step,
-        t=t,
-        extra=_with(extra, payload),
-        outcome=cast(OutcomeName, outcome),
-        why=cast("Why | None", why),
-        detail=detail,
-        return_code=return_code,
-        time=time if is_time else None,
-        command=tuple(cast("list[str]", command)) if is_argv else (),
-    )
-
-
-def _take(payload: dict[str, Any], key: str, kind: type[T], default: T) -> T:
-    """The value under `key`, removed from the payload when it is of the kind we know and says more than the default."""
-    value = payload.get(key)
-    if isinstance(value, kind):
-        del payload[key]
-        return value
-    return default
-
-
-def _drop(payload: dict[str, Any], *keys: str) -> None:
-    for key in keys:
-        payload.pop(key, None)
-
-
-def _with(extra: dict[str, Any], payload: Mapping[str, Any]) -> dict[str, Any]:
-    return {**extra, "data": payload} if payload else extra
-
-
-def _taken_apart(event: Event) -> tuple[str, Any, Pipe]:
-    """The record's event name, its payload, its pipe."""
-    match event:
-        case Config():
-            return "config", event.data, None
-        case Meta():
-            return "meta", event.data, None
-        case Start():
-            return "start", event.data, None
-        case Phase():
-            return "phase", {"name": event.name}, "data"
-        case Line():
-            return "line", event.text, event.pipe
-        case Data():
-            return "data", event.data, "data"
-        case Message():
-            return "message", {"message": event.text}, "data"
-        case Error():
-            return "error", {"type": event.type, "message": event.message, "trace": event.trace}, "data"
-        case Verdict():
-            numbers = dict(event.numbers)
-            payload = {"check": event.check, "verdict": event.verdict, "numbers": numbers, "message": event.message}
-            return "verdict", payload, "data"
-        case Stop():
-            return "stop", {"reason": event.reason}, "data"
-        case End():
-            return "end", _end_payload(event), None
-        case Other():
-            return event.event, event.data, event.pipe
-        case _:
-            assert_never(event)
-
-
-def _end_payload(end: End) -> dict[str, Any]:
-    payload: dict[str, Any] = {
-        "command": list(end.command),
-        "time": end.time,
-        "return_code": end.return_code,
-        "outcome": end.outcome,
-    }
-    if end.why is not None:
-        payload["why"] = end.why
-    if end.detail:
-        payload["detail"] = end.detail
-    return payload
-
-
 def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with null for every number that is not finite; those of the payload are named in it."""
+    """Return the record with null for every number that is not finite; those of the payload are named in it."""
     cleaned: dict[str, Any] = {}
     for key, value in record.items():
         names: list[str] = []

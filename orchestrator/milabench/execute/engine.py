@@ -408,10 +408,10 @@ class Engine:
         for step in group.live:
             if executor := self._running.get(step):
                 if step in late:
-                    told = f"not ready within {group.limit_s:g} s of the first of its group"
+                    reason = f"not ready within {group.limit_s:g} s of the first of its group"
                 else:
-                    told = f"waited at the start barrier for {', '.join(late)}, which was not ready within {group.limit_s:g} s"
-                self._meanwhile(executor.end(step, late=told))
+                    reason = f"waited at the start barrier for {', '.join(late)}, which was not ready within {group.limit_s:g} s"
+                self._meanwhile(executor.end(step, late=reason))
 
     def _cancel_limit(self) -> None:
         if self._limit is not None:
@@ -631,8 +631,8 @@ def holder_text(holder: Holder) -> str:
     """Who holds a device, for a person."""
     since = datetime.fromtimestamp(holder.since).strftime(" since %Y-%m-%d %H:%M:%S") if holder.since else ""
     whom = f"run {holder.run} (pid {holder.pid}" if holder.run else "somebody ("
-    place = f"{holder.user}@{holder.host}" if holder.host else "unknown"
-    return f"device {holder.name} is held by {whom}{', ' if holder.run else ''}{place}){since}"
+    owner = f"{holder.user}@{holder.host}" if holder.host else "unknown"
+    return f"device {holder.name} is held by {whom}{', ' if holder.run else ''}{owner}){since}"
 
 
 def _reason(error: OSError) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from milabench.config import expr
-from milabench.config.schema import Argument, BenchmarkConfig
+from milabench.config.kinds import Argument
+from milabench.config.schema import BenchmarkConfig
 from milabench.config.template import Field, FieldError, parts, text_of, unescaped, value_of
 from milabench.errors import ConfigError, Problem
 

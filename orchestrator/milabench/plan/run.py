@@ -233,7 +233,7 @@ def _sizes(config: BenchmarkConfig, role: Role, names: Mapping[str, Any]) -> dic
 
 def _ready_s(config: BenchmarkConfig) -> float:
     """How long a server may take until it is ready, in seconds: as long as its client, unless the suite says."""
-    given = config.server.timeout if config.server is not None else None
+    given = config.server.ready.timeout if config.server is not None else None
     return config.max_duration if given is None else given
 
 
@@ -264,7 +264,7 @@ def _pairing(config: BenchmarkConfig, part: _Part, server: Step | None, names: M
     """What a server and a client need to find each other; `ready` is the port or pattern for which the client waits."""
     if not part.role:
         return {}
-    ready = config.server.ready if config.server is not None else ""
+    ready = config.server.ready.condition if config.server is not None else ""
     ready = render_text(ready, names, where=config.origin.where("server.ready"), path=f"{config.name}.server.ready")
     about: dict[str, Any] = {"ready": ready_condition(config, ready, part)}
     if server is not None:

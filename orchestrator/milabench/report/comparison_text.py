@@ -199,7 +199,7 @@ def suspects(comparison: Comparison) -> list[tuple[str, str]]:
     for system in comparison.systems:
         for bench, validity, reasons in system.suspects:
             groups.setdefault((system.name, f"{validity} ({', '.join(reasons)})"), []).append(bench)
-    return [(f"{name}: {', '.join(benches)}", told) for (name, told), benches in groups.items()]
+    return [(f"{name}: {', '.join(benches)}", reason) for (name, reason), benches in groups.items()]
 
 
 def verdict_notes(comparison: Comparison) -> list[tuple[str, str]]:

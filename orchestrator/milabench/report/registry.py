@@ -57,7 +57,8 @@ class Format:
         return cast("Renderer", importlib.import_module(f"milabench.report.{self.name}"))
 
 
-SYSTEMS_DRAWN = 6  # compared at once in one page; more lines than that cannot be told apart
+# Systems drawn benchmark by benchmark in one page; of more than these, the lines could not be distinguished.
+SYSTEMS_DRAWN = 6
 _ALL = (
     Format(name="text", endings=(".txt",)),
     Format(name="markdown", endings=(".md", ".markdown")),

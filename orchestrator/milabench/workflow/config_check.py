@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, MilabenchError, Problem
 from milabench.workflow.context import (
@@ -23,7 +23,6 @@ from milabench.workflow.options import SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.config.schema import Suite
-    from milabench.facts.model import Arch
     from milabench.workflow.session import Session
 
 
@@ -106,7 +105,7 @@ def planning_problems(suite: Suite, options: SuiteOptions) -> list[Problem]:
     from milabench.plan.sizing import sizer_options
 
     # Any machine does: which names exist does not depend on it.
-    facts = system_facts(suite.system, Node(), cast("Arch", suite.system.arch or "cpu"))
+    facts = system_facts(suite.system, Node(), suite.system.arch or "cpu")
     plan_context = PlanContext(
         facts=facts, system=suite.system, dirs=suite_dirs(options, suite), profile=PROFILES[suite.profile]
     )

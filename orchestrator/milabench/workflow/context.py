@@ -7,14 +7,14 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, UsageError
 from milabench.workflow.options import Extent, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig, Suite, SystemConfig
-    from milabench.facts.model import Arch, Node
+    from milabench.facts.model import Node
     from milabench.plan.context import PlanContext, ResolvedBenchmark
     from milabench.plan.dirs import Dirs
     from milabench.plan.group import Instruments
@@ -137,7 +137,7 @@ def read_context(
         from milabench.workflow.remote_nodes import ask_nodes
 
         remote = ask_nodes(suite.system, machine, options, session)
-    facts = system_facts(suite.system, machine, cast("Arch", suite.system.arch or detected), remote)
+    facts = system_facts(suite.system, machine, suite.system.arch or detected, remote)
     plan_context = PlanContext(
         facts=facts,
         system=suite.system,

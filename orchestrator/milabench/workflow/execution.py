@@ -246,7 +246,7 @@ def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
     with contextlib.suppress(RecordError):
         for event in read_batches(records, ""):
             if isinstance(event, Line):
-                fold.see(event.text, event.pipe)
+                fold.observe(event.text, event.pipe)
         return "; ".join(series.problem for series in fold.series() if series.problem)
     return ""
 

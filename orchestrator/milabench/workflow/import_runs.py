@@ -14,7 +14,7 @@ from milabench.errors import RecordError
 from milabench.workflow.context import base_folder
 
 if TYPE_CHECKING:
-    from milabench.history.importer import ForeignRun, Imported
+    from milabench.history.importer import Imported
 
 
 def import_runs(
@@ -25,12 +25,13 @@ def import_runs(
     Raises RecordError for a file that cannot be read.
     """
     from milabench.history.importer import write_foreign_run
+    from milabench.history.registry import read_foreign_runs
     from milabench.plan.environ import SECRET
 
     imported, notes = [], []
     for source in sources:
         with unpacked(Path(source)) as path:
-            runs, left_out = foreign_runs_in(path, source)
+            runs, left_out = read_foreign_runs(path, source)
             notes += left_out
             for run in runs:
                 renamed = replace(run, name=run_name) if run_name else run
@@ -55,20 +56,3 @@ def unpacked(source: Path) -> Iterator[Path]:
         folder.mkdir()
         archive.unpack(file, archive.files(file), "", folder)
         yield folder
-
-
-def foreign_runs_in(path: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
-    """Return the runs in a folder or file, and a note for each part left out."""
-    from milabench.history import milabench13, nccl
-
-    if path.is_file():
-        return [nccl.read_nccl_run([(path.name, nccl.read_nccl_json(path))], path.stem, origin)], []
-    runs, notes = [], []
-    for folder in milabench13.run_folders(path):
-        run, left_out = milabench13.read_milabench13_run(folder, origin)
-        notes += left_out
-        runs += [run] if run is not None else []
-    if not runs and not notes:
-        results = [(file.name, nccl.read_nccl_json(file)) for file in sorted(path.rglob("*.json"))]
-        runs += [nccl.read_nccl_run(results, path.name, origin)] if results else []
-    return runs, notes

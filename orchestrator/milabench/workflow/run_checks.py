@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from milabench.checks.api import Check
-from milabench.checks.choose import checks_for
-from milabench.checks.names import NAMES, parse_checks
+from milabench.checks.check import Check, StepContext
+from milabench.checks.registry import NAMES, checks_for, parse_checks
 from milabench.events.rundir import Run
 
 _RANKS = "--nproc-per-node="
@@ -38,13 +37,13 @@ class RunChecks:
         planned = self._steps.get(step, {})
         config, devices = planned.get("config"), planned.get("devices")
         settings = config.get("validation") if isinstance(config, Mapping) else None
-        return checks_for(
-            step,
-            self._names,
-            settings if isinstance(settings, Mapping) else {},
-            devices=[device for device in devices or () if isinstance(device, int)] if self._has_accelerators else (),
+        numbers = tuple(device for device in devices or () if isinstance(device, int))
+        context = StepContext(
+            step=step,
+            devices=numbers if self._has_accelerators else (),
             ranks=_ranks(planned.get("argv")),
         )
+        return checks_for(context, self._names, settings if isinstance(settings, Mapping) else {})
 
 
 def checks_of(run: Run, validations: str | None = None) -> RunChecks:

@@ -66,7 +66,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
     from milabench.facts.probe import this_machine
 
     this_machine()  # answers while the modules that read the suite are imported
-    from milabench.checks.names import parse_checks
+    from milabench.checks.registry import parse_checks
     from milabench.workflow.request import expand_requests
 
     now = int(time.time())

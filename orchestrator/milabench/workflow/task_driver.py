@@ -175,11 +175,11 @@ def metrics_of_run(path: Path, task: ConfiguredTask, name: MetricName, session: 
     for event in (event for step in run.files for event in run.batches(step)):
         match event:
             case Line(text=text, pipe=pipe):
-                log.see(text, pipe)
+                log.observe(text, pipe)
             case Config(data=data):
                 log = LogFold(metrics_of(data))
             case _:
-                memory.see(event)
+                memory.observe(event)
     metrics = {series.metric.name: series.value for series in log.series() if series.value is not None}
     metrics |= memory_metrics("cpu_memory_usage", memory.host, _KIB, mean_name="cpu_memory_usage")
     if memory.host is None:

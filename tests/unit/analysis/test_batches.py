@@ -15,8 +15,9 @@ from milabench.analysis.columns import Runs
 from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.spread import quantile
 from milabench.analysis.windows import quantiles
+from milabench.checks.check import StepContext
 from milabench.checks.rate import RateCheck
-from milabench.events.observations import Observations
+from milabench.events.model import ObservationBatch
 from milabench.events.rundir import read_batches, read_events
 
 
@@ -97,7 +98,7 @@ def told(found: Measurement) -> Any:
 def test_batches_come_to_the_same_as_single_events(tmp_path: Path, kind: str) -> None:
     path = written(tmp_path / "s.data", list(drawn(kind)))
     one_by_one, in_batches = measure("s", read_events(path, "s")), measure("s", read_batches(path, "s"))
-    assert any(isinstance(each, Observations) for each in read_batches(path, "s"))
+    assert any(isinstance(each, ObservationBatch) for each in read_batches(path, "s"))
     expected, found = told(one_by_one), told(in_batches)
     for exact in ("observations", "doubts", "steady"):
         assert found[exact] == expected[exact]
@@ -111,10 +112,10 @@ def test_batches_come_to_the_same_as_single_events(tmp_path: Path, kind: str) ->
 def test_the_check_of_rates_sees_the_same_in_batches(tmp_path: Path) -> None:
     records = [observation(place, 1_000_000 + 150 * place, warmup=place < 10) for place in range(9000)]
     path = written(tmp_path / "s.data", records)
-    checks = RateCheck("s"), RateCheck("s")
+    checks = RateCheck(StepContext(step="s")), RateCheck(StepContext(step="s"))
     for check, events in zip(checks, (read_events(path, "s"), read_batches(path, "s")), strict=True):
         for event in events:
-            check.see(event)  # type: ignore[arg-type]
+            check.observe(event)  # type: ignore[arg-type]
     one_by_one, in_batches = (check.verdict() for check in checks)
     assert in_batches.verdict == one_by_one.verdict == "warn"
     assert in_batches.numbers["drift"] == pytest.approx(one_by_one.numbers["drift"], rel=1e-3)
@@ -141,7 +142,7 @@ def test_an_observation_that_is_not_plain_stays_an_event_of_its_own(tmp_path: Pa
     records[1]["data"].update(odd)
     path = written(tmp_path / "s.data", records)
     kinds = [type(each).__name__ for each in read_batches(path, "s")]
-    assert kinds == ["Observations", "Data", "Observations"]
+    assert kinds == ["ObservationBatch", "Data", "ObservationBatch"]
 
 
 def test_what_is_no_record_is_told_and_a_torn_end_is_left_out(tmp_path: Path) -> None:
@@ -158,7 +159,7 @@ def test_what_is_no_record_is_told_and_a_torn_end_is_left_out(tmp_path: Path) ->
 def test_a_line_longer_than_what_is_read_at_a_time_is_one_event(tmp_path: Path) -> None:
     long = {"event": "line", "data": "x" * 3_000_000, "pipe": "stdout", "t": 1.0}
     path = written(tmp_path / "s.data", [observation(0, 1000), long, observation(1, 1000)])
-    assert [type(each).__name__ for each in read_batches(path, "s")] == ["Observations", "Line", "Observations"]
+    assert [type(each).__name__ for each in read_batches(path, "s")] == ["ObservationBatch", "Line", "ObservationBatch"]
 
 
 def test_quantiles_of_very_many_numbers_are_those_of_the_sorted_ones() -> None:

@@ -42,7 +42,7 @@ def metric(pattern: str, reduce: str = "last", **more: Any) -> LogMetric:
 def found(lines: Sequence[str], *metrics: LogMetric) -> tuple[LogSeries, ...]:
     fold = LogFold(metrics)
     for line in lines:
-        fold.see(line)
+        fold.observe(line)
     return fold.series()
 
 
@@ -175,21 +175,21 @@ def test_a_line_in_pieces_is_put_together_pipe_by_pipe() -> None:
         ("9.5 samples\n", "stdout"),
         ("ples", "stderr"),
     ):
-        fold.see(text, pipe)
+        fold.observe(text, pipe)
     assert list(fold.series()[0].values) == [829.5, 1.0]
 
 
 def test_of_updates_that_overwrite_each_other_the_last_one_counts() -> None:
     fold = LogFold([metric(r"at (\d+)%")])
     for text in ("at 10%\r", "at 50%\r", "at 100%\n"):
-        fold.see(text, "stderr")
+        fold.observe(text, "stderr")
     assert list(fold.series()[0].values) == [100.0]
 
 
 def test_a_line_that_never_ends_takes_bounded_memory() -> None:
     fold = LogFold([metric("v=([0-9]+)")])
     for _ in range(20):
-        fold.see("v=1 " * 4096)
+        fold.observe("v=1 " * 4096)
     assert len(fold.series()[0].values) == 20 * 4096
 
 

@@ -14,7 +14,7 @@ from milabench.events.model import Data
 def fold(*records: dict[str, Any]) -> MemoryFold:
     made = MemoryFold()
     for record in records:
-        made.see(Data(step="s", t=0.0, data=record))
+        made.observe(Data(step="s", t=0.0, data=record))
     return made
 
 

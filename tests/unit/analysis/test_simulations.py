@@ -6,6 +6,8 @@ import math
 import random
 from collections.abc import Sequence
 
+import pytest
+
 from milabench.analysis.score import Entry, counted_entries, log_index_estimate
 from milabench.analysis.spread import log_stdev, mean
 from milabench.analysis.two_samples import Estimate, paired_difference, welch
@@ -27,6 +29,7 @@ def nested(draw: random.Random, processes: int, steps: int) -> list[list[float]]
     ]
 
 
+@pytest.mark.slow
 def test_an_a_a_comparison_raises_a_false_alarm_in_one_of_twenty() -> None:
     draw = random.Random(1)
     alarms = pooled = 0

@@ -15,7 +15,7 @@ import pytest
 from milabench.analysis.efficiency import energies, joules_per_item
 from milabench.analysis.measure import measure
 from milabench.analysis.spread import lag1
-from milabench.analysis.steady_state import agree, busy_s, change_point, drift, mser5, steadiness
+from milabench.analysis.steady_state import agree, busy_s, change_point, drift, steadiness
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_io import summary_from_json
 from milabench.events.model import Data
@@ -47,6 +47,7 @@ NOISE: dict[str, Callable[[random.Random], float]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", sorted(NOISE))
 @pytest.mark.parametrize("n", [20, 60, 100, 300])
 def test_flat_noise_is_steady_in_95_of_100_cases(noise: str, n: int) -> None:
@@ -55,6 +56,7 @@ def test_flat_noise_is_steady_in_95_of_100_cases(noise: str, n: int) -> None:
     assert sum(one.is_steady and one.settled_at == 0 for one in judged) >= 0.95 * TRIALS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correlation", [0.3, 0.6])
 def test_neighbours_that_resemble_each_other_are_mostly_not_taken_for_a_change(correlation: float) -> None:
     chance = random.Random(12)
@@ -115,13 +117,6 @@ def test_dependence_makes_fewer_values_of_many() -> None:
     judged = steadiness(values)
     assert judged.lag1 == pytest.approx(lag1(values[judged.settled_at :]))
     assert judged.n_effective == pytest.approx(400 * 0.2 / 1.8, rel=0.5)
-
-
-def test_mser5_cuts_flat_noise_so_often_that_it_may_only_be_looked_at() -> None:
-    chance = random.Random(20)
-    cut = sum(mser5(flat(chance)) > 0 for _ in range(TRIALS))
-    assert 0.2 * TRIALS < cut < 0.8 * TRIALS
-    assert mser5(stepped(chance, at=10)) >= 10
 
 
 def test_gaps_after_epoch_ends_are_no_part_of_the_window() -> None:

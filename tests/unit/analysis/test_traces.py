@@ -10,24 +10,24 @@ import pytest
 
 from milabench.analysis.summary import summarise
 from milabench.analysis.traces import BUCKETS, QUANTILES, Tracing, curve, trace, traces
-from milabench.events.model import Event
-from milabench.events.observations import Observations
+from milabench.events.model import Event, ObservationBatch
 from tests.drawn_runs import HOT, STEPS, system
 from tests.recorded_run import Recorded, data, rates, record
 
 
-def observed(ns: list[int], warmup: int = 0) -> Observations:
+def observed(ns: list[int], warmup: int = 0) -> ObservationBatch:
     length = len(ns)
     starts = [0]
     for each in ns[:-1]:
         starts.append(starts[-1] + each)
-    return Observations(
+    return ObservationBatch(
         step="s", task="train", rank=0, units="items/s", end=100.0 + ns[0] / 1e9, t0_ns=starts, ns=ns, host_ns=ns,
         n=[32.0] * length, steps=[1] * length, warmup=[place < warmup for place in range(length)],
         epoch_end=[False] * length,
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_spike_of_one_step_survives_in_a_million() -> None:
     ns = [1_000_000] * 1_000_000
     ns[777_777] = 500_000_000

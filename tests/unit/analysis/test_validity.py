@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from milabench.analysis.measure import Window
 from milabench.analysis.summary import summarise
-from milabench.analysis.validity import overlap, reasons_of
-from milabench.checks.choose import checks_for
-from milabench.checks.names import NAMES
-from milabench.events.model import Data, Verdict
+from milabench.analysis.validity import overlap
+from milabench.checks.check import StepContext
+from milabench.checks.registry import NAMES, checks_for
+from milabench.events.model import Data
 from milabench.events.rundir import open_run
 from tests.recorded_run import Recorded, rates, record
 
@@ -39,27 +38,6 @@ def test_overlap_is_unknown_without_every_window() -> None:
     assert overlap([window(0, 1), None]) is None
     assert overlap([window(0, 1), window(None, None)]) is None
     assert overlap([window(0, 1)]) is None
-
-
-def verdict(check: str, said: Any) -> Verdict:
-    return Verdict(step="s", check=check, verdict=said, numbers={})
-
-
-@pytest.mark.parametrize(
-    ("check", "said", "reasons"),
-    [
-        ("throttle", "fail", {"throttled"}),
-        ("power", "warn", {"power-limited"}),
-        ("foreign", "fail", {"foreign-process"}),
-        ("sensor", "warn", {"sensor-lost"}),
-        ("energy", "warn", {"energy"}),
-        ("usage", "fail", {"validation"}),
-        ("usage", "warn", set()),
-        ("throttle", "pass", set()),
-    ],
-)
-def test_verdicts_become_reasons(check: str, said: str, reasons: set[str]) -> None:
-    assert reasons_of([verdict(check, said)]) == reasons
 
 
 def beside(start: float, stop: float) -> Data:
@@ -96,7 +74,7 @@ def test_instances_that_were_released_together_overlap_by_one_clock(
 def test_checks_see_the_records_and_are_told_step_by_step(tmp_path: Path) -> None:
     hot = Data(step="s", data={"gpudata": {"0": {"throttle": ["hw_thermal"]}}, "time": 5.0})
     run = record(tmp_path, Recorded(events=(*rates(5.0), hot)))
-    (bench,) = summarise(run, lambda step: checks_for(step, NAMES, {})).benchmarks
+    (bench,) = summarise(run, lambda step: checks_for(StepContext(step=step), NAMES, {})).benchmarks
     assert bench.reasons == ("throttled",)
     said = {one["check"]: one["verdict"] for one in bench.validations}
     assert said["throttle"] == "fail"

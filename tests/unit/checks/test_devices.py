@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from milabench.checks.choose import checks_for
-from milabench.checks.names import NAMES, parse_checks
+from milabench.checks.check import StepContext
+from milabench.checks.registry import NAMES, checks_for, parse_checks
 from milabench.errors import UsageError
 from milabench.events.model import Data, Event, Meta, Verdict
 
@@ -32,9 +32,10 @@ def found(
     devices: tuple[int, ...] = (0,),
     ranks: int | None = None,
 ) -> Verdict:
-    (check,) = checks_for("s", [name], {name: settings} if settings is not None else {}, devices=devices, ranks=ranks)
+    context = StepContext(step="s", devices=devices, ranks=ranks)
+    (check,) = checks_for(context, [name], {name: settings} if settings is not None else {})
     for event in events:
-        check.see(event)
+        check.observe(event)
     return check.verdict()
 
 
@@ -74,8 +75,8 @@ def test_devices_that_nobody_read_are_a_warning_where_there_should_be_some() -> 
 
 
 def test_usage_is_off_unless_the_suite_has_thresholds() -> None:
-    assert checks_for("s", ["usage"], {}) == ()
-    assert checks_for("s", ["throttle"], {"throttle": False}) == ()
+    assert checks_for(StepContext(step="s"), ["usage"], {}) == ()
+    assert checks_for(StepContext(step="s"), ["throttle"], {"throttle": False}) == ()
 
 
 def test_a_thermal_slowdown_fails_and_is_named() -> None:
@@ -206,7 +207,7 @@ def test_checks_are_chosen_by_name() -> None:
     assert parse_checks("all") == NAMES
     assert parse_checks("none") == ()
     assert parse_checks("usage, error") == ("error", "usage")
-    with pytest.raises(UsageError, match="no check 'usag'; known: all, none, error"):
+    with pytest.raises(UsageError, match="unknown check 'usag'; known: all, none, error"):
         parse_checks("usag")
 
 

@@ -59,15 +59,15 @@ def window(task: str, start: float, stop: float) -> Data:
 def test_the_window_is_that_of_training_and_holds_those_of_all_ranks() -> None:
     readings = Readings()
     for event in (window("validation", 0, 1), window("train", 10, 20), window("train", 11, 21)):
-        readings.see(event)
+        readings.observe(event)
     assert readings.window == (10, 21)
 
 
 def test_an_event_that_several_folds_show_is_taken_once() -> None:
     readings = Readings()
     event = Data(step="s", data={"gpudata": {"0": {"load": 1.0}}, "time": 1.0})
-    readings.see(event)
-    readings.see(event)
+    readings.observe(event)
+    readings.observe(event)
     assert len(readings.devices["0"].time) == 1
 
 
@@ -76,5 +76,5 @@ def test_an_event_that_several_folds_show_is_taken_once() -> None:
 )
 def test_readings_of_any_shape_are_survived(sample: Any) -> None:
     readings = Readings()
-    readings.see(Data(step="s", data={"gpudata": {"0": sample}, "time": 1.0}))
-    readings.see(Data(step="s", data={"gpudata": [], "time": "x", "window": 4}))
+    readings.observe(Data(step="s", data={"gpudata": {"0": sample}, "time": 1.0}))
+    readings.observe(Data(step="s", data={"gpudata": [], "time": "x", "window": 4}))

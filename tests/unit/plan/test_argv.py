@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.config.read import read_suite
 from milabench.config.schema import BenchmarkConfig
 from milabench.errors import ConfigError
 from milabench.plan.argv import AUTO_BATCH, AUTO_CPU, placeholders, render_argv, render_env, render_text
+from tests.examples import examples
 
 NAMES: dict[str, Any] = {
     "arch": "cuda",
@@ -193,7 +194,7 @@ TOKENS = [
 ]
 
 
-@settings(derandomize=True, max_examples=800, deadline=None)
+@examples(800)
 @given(st.one_of(st.lists(st.sampled_from(TOKENS), max_size=12).map("".join), st.text(max_size=20)))
 def test_no_text_crashes_the_rendering(text: str) -> None:
     try:
@@ -202,7 +203,7 @@ def test_no_text_crashes_the_rendering(text: str) -> None:
         assert str(error)
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(200)
 @given(st.text(alphabet="ab {}:[]\"'0", max_size=12))
 def test_doubled_braces_give_the_text_back(text: str) -> None:
     assert render_text(text.replace("{", "{{").replace("}", "}}"), {}) == text

@@ -1,0 +1,75 @@
+"""What a check is: a fold over one step's events that ends in a verdict."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from milabench.events.model import StepEvent, Verdict
+from milabench.events.readings import Readings
+
+VALIDATION = "validation"  # the reason word of a check that has none of its own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepContext:
+    """What the checks of one step share.
+
+    `readings` gathers what the monitor read; all checks of a step observe into the same one. `devices` are the step's
+    accelerators by number, empty when it runs on slots of a processor; `ranks` is how many processes should report, None
+    when that is not known.
+    """
+
+    step: str
+    readings: Readings = field(default_factory=Readings)
+    devices: tuple[int, ...] = ()
+    ranks: int | None = None
+
+
+class Check(ABC):
+    """Observes every event of one step, in order; its verdict may be asked for at any time.
+
+    `name` is what `--validations` calls it, `doc` what it looks at (a line of docs/reference/checks.md), `severities` what its
+    verdict may be besides `pass`. `reason` is the word with which it marks a number as suspect (docs/protocol.md, section 5).
+    """
+
+    name: ClassVar[str]
+    doc: ClassVar[str]
+    severities: ClassVar[tuple[str, ...]]
+    reason: ClassVar[str] = VALIDATION
+    needs_settings: ClassVar[bool] = False  # whether it is left out where the suite's `validation` has no entry for it
+
+    def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
+        self.context = context
+        self.settings = settings or {}
+
+    def observe(self, event: StepEvent) -> None:
+        """Take one event into account."""
+        self.context.readings.observe(event)
+
+    @abstractmethod
+    def verdict(self) -> Verdict:
+        """Return what the events observed so far come to."""
+
+    def reason_for(self, verdict: Verdict) -> str | None:
+        """Return why this check's verdict makes the step's number suspect, None when it does not.
+
+        A warning of a check without a reason word of its own is shown and does not mark the number.
+        """
+        if verdict.verdict == "fail" or (verdict.verdict == "warn" and self.reason != VALIDATION):
+            return self.reason
+        return None
+
+    def passed(self, numbers: Mapping[str, Any]) -> Verdict:
+        """Return the verdict of a step with which nothing is wrong."""
+        return Verdict(step=self.context.step, check=self.name, verdict="pass", numbers=numbers)
+
+    def warning(self, message: str, numbers: Mapping[str, Any]) -> Verdict:
+        """Return a warning, in one line."""
+        return Verdict(step=self.context.step, check=self.name, verdict="warn", numbers=numbers, message=message)
+
+    def failure(self, message: str, numbers: Mapping[str, Any]) -> Verdict:
+        """Return a failure, in one line."""
+        return Verdict(step=self.context.step, check=self.name, verdict="fail", numbers=numbers, message=message)

@@ -1,0 +1,64 @@
+"""The checks there are: adding one is a module of this package and a line in `CHECKS`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from milabench.checks.check import Check, StepContext
+from milabench.checks.energy import EnergyCheck
+from milabench.checks.error import ErrorCheck
+from milabench.checks.foreign import ForeignCheck
+from milabench.checks.loss import LossCheck
+from milabench.checks.placement import PlacementCheck
+from milabench.checks.power import PowerCheck
+from milabench.checks.rate import RateCheck
+from milabench.checks.sensor import SensorCheck
+from milabench.checks.throttle import ThrottleCheck
+from milabench.checks.usage import UsageCheck
+from milabench.checks.versions import VersionsCheck
+from milabench.errors import UsageError
+
+# In the order in which their verdicts are shown.
+CHECKS: tuple[type[Check], ...] = (
+    ErrorCheck,
+    RateCheck,
+    LossCheck,
+    PlacementCheck,
+    UsageCheck,
+    ThrottleCheck,
+    PowerCheck,
+    ForeignCheck,
+    SensorCheck,
+    EnergyCheck,
+    VersionsCheck,
+)
+NAMES = tuple(check.name for check in CHECKS)
+
+
+def parse_checks(text: str) -> tuple[str, ...]:
+    """Return the names of the checks that `all`, `none` or `name,...` stands for. Raises UsageError for an unknown one."""
+    if text == "all":
+        return NAMES
+    if text == "none":
+        return ()
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in NAMES:
+            raise UsageError(f"--validations: unknown check '{name}'; known: all, none, {', '.join(NAMES)}")
+    return tuple(name for name in NAMES if name in names)
+
+
+def checks_for(context: StepContext, names: Iterable[str], settings: Mapping[str, Any]) -> tuple[Check, ...]:
+    """Return the checks of a step by their names.
+
+    `settings` is the suite's `validation`, one entry per check; an entry that is `false` leaves its check out.
+    """
+    by_name = {check.name: check for check in CHECKS}
+    checks = []
+    for name in names:
+        check, own = by_name[name], settings.get(name)
+        if own is False or (check.needs_settings and not isinstance(own, Mapping)):
+            continue
+        checks.append(check(context, own if isinstance(own, Mapping) else {}))
+    return tuple(checks)

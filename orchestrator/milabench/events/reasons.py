@@ -1,0 +1,39 @@
+"""The words for why a number is suspect or invalid, besides those of checks; docs/protocol.md, section 5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+Reason = Literal[
+    "abort-at-exit",
+    "cases-differ",
+    "clocks-disagree",
+    "contended",
+    "cut-off",
+    "dropped",
+    "mixed",
+    "no-steady-state",
+    "overhead",
+    "overlap",
+    "short",
+    "unconverged",
+    "zeros",
+]
+
+# A program may give words of its own as a metric's `reasons`; these are the ones that milabench and its instruments give.
+REASONS: Mapping[Reason, str] = {
+    "abort-at-exit": "all ranks sent their final record and then aborted while exiting",
+    "cases-differ": "replicates are means over different cases",
+    "clocks-disagree": "items over the steps' seconds and items over the window's differ by more than 0.5 %",
+    "contended": "another process used the machine while an operator or a case was measured",
+    "cut-off": "the records end before the step did",
+    "dropped": "records were lost",
+    "mixed": "steps of one job measured in different units, or the run was resumed although something had changed",
+    "no-steady-state": "the rate still changes within the window, or it never left the warm-up",
+    "overhead": "observing took more than 0.5 % of the loops' time",
+    "overlap": "instances of a group measured together for less than 95 % of the time",
+    "short": "measured with the quick profile: an indication only",
+    "unconverged": "a metric's spread was still above its limit when measuring ended",
+    "zeros": "the inputs were zeros, with which devices use less power and may be faster",
+}

@@ -1,0 +1,97 @@
+"""The registry of checks, their reason words, and the page that is generated from both."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import milabench.checks
+from milabench.checks.check import Check, StepContext
+from milabench.checks.page import checks_page
+from milabench.checks.registry import CHECKS, NAMES, checks_for
+from milabench.events.model import Verdict
+from milabench.events.reasons import REASONS, Reason
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "reference" / "checks.md"
+
+
+def test_every_module_with_a_check_is_registered() -> None:
+    folder = Path(str(milabench.checks.__file__)).parent
+    defined = {
+        name for file in folder.glob("*.py") for name in re.findall(r"^class (\w+)\(Check\)", file.read_text(), re.M)
+    }
+    assert defined == {check.__name__ for check in CHECKS}
+    assert len(set(NAMES)) == len(NAMES)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=NAMES)
+def test_a_check_says_what_it_looks_at_and_what_its_verdict_may_be(check: type[Check]) -> None:
+    assert check.doc
+    assert check.severities in (("fail",), ("warn",), ("fail", "warn"))
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text() == checks_page(), "run `make docs`"
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "reason"),
+    [
+        ("throttle", "fail", "throttled"),
+        ("power", "warn", "power-limited"),
+        ("foreign", "fail", "foreign-process"),
+        ("sensor", "warn", "sensor-lost"),
+        ("energy", "warn", "energy"),
+        ("usage", "fail", "validation"),
+        ("usage", "warn", None),
+        ("throttle", "pass", None),
+    ],
+)
+def test_verdicts_become_reasons(name: str, severity: Any, reason: str | None) -> None:
+    (check,) = checks_for(StepContext(step="s"), [name], {"usage": {}})
+    assert check.reason_for(Verdict(step="s", check=name, verdict=severity, numbers={})) == reason
+
+
+def members(node: ast.AST) -> Iterator[str]:
+    """The string constants that are elements of a display; not those that are compared, looked up or passed to a call."""
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        yield from (part.value for part in node.elts if isinstance(part, ast.Constant) and isinstance(part.value, str))
+    if not isinstance(node, ast.Compare | ast.Subscript | ast.Call | ast.Dict):
+        for child in ast.iter_child_nodes(node):
+            yield from members(child)
+
+
+def emitted_words() -> Iterator[str]:
+    """The words that code puts into something called reasons or doubts."""
+    for package in (ROOT / "orchestrator" / "milabench", ROOT / "benchmate" / "src" / "benchmate"):
+        for file in package.rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text())):
+                match node:
+                    case ast.Assign(targets=[ast.Name(id="reasons" | "doubts")], value=value):
+                        yield from members(value)
+                    case ast.AugAssign(target=ast.Name(id="reasons" | "doubts"), value=value):
+                        yield from members(value)
+                    case ast.keyword(arg="reasons" | "doubts", value=value):
+                        yield from members(value)
+                    case ast.Call(
+                        func=ast.Attribute(value=ast.Name(id="reasons" | "doubts")),
+                        args=[ast.Constant(value=str(word))],
+                    ):
+                        yield word
+                    case _:
+                        pass
+
+
+def test_every_reason_word_is_on_the_page() -> None:
+    assert set(get_args(Reason)) == set(REASONS)
+    words = set(emitted_words())
+    assert {"abort-at-exit", "no-steady-state", "contended"} <= words
+    page = PAGE.read_text()
+    missing = {word for word in words | {check.reason for check in CHECKS} if f"| `{word}` |" not in page}
+    assert missing == set()
