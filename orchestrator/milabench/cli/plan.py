@@ -48,7 +48,7 @@ def command(
         raise click.UsageError(f"--ab goes with `plan run`; give each suite to `plan {phase}` with --config")
     context = read_context(options, session, extent, run_name=run_name, seed=seed)
     if phase == "prepare":
-        from milabench.workflow.prepare import pending_preparations
+        from milabench.workflow.preparations import pending_preparations
 
         preparations = pending_preparations(context)
         output = PlanOutput(value=preparations.to_json(), text=plan_text(preparations))

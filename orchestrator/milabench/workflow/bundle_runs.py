@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from milabench.bundle.create import RunParts
-    from milabench.bundle.manifest import Manifest
-    from milabench.events.rundir import Run
+from milabench.bundle.create import SUMMARY, RunParts, create_bundle
+from milabench.bundle.manifest import Manifest
+from milabench.events.rundir import Run
+from milabench.report import markdown
+from milabench.version import __version__
+from milabench.workflow.results import recompute_summary, resolve_runs
+from milabench.workflow.summaries import summary_of
 
 _COMPLETE = ".complete"
 _RENDERED = ".requirements.txt"
@@ -18,21 +20,12 @@ _RENDERED = ".requirements.txt"
 
 def bundle_runs(output: Path, base: Path | None, names: Sequence[str], *, key: Path | None = None) -> Manifest:
     """Write an archive of runs, signed with the SSH key `key`. Raises NothingSelected and RecordError."""
-    from milabench.bundle.create import create_bundle
-    from milabench.version import __version__
-    from milabench.workflow.results import resolve_runs
-
     parts = [bundle_parts(run) for run in resolve_runs(base, names)]
     return create_bundle(output, parts, version=__version__, key=key)
 
 
 def bundle_parts(run: Run) -> RunParts:
     """Return a run with its numbers, its report, and the locks of its environments as far as those still exist."""
-    from milabench.bundle.create import SUMMARY, RunParts
-    from milabench.report import markdown
-    from milabench.workflow.results import recompute_summary
-    from milabench.workflow.summaries import summary_of
-
     report = markdown.render([summary_of(run)])
     locks, notes = locks_of(run)
     return RunParts(

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from milabench.analysis.compare import Comparison, Per, System, compare
+from milabench.analysis.jobmix import costs_of
+from milabench.analysis.system_diff import Difference, system_differences
+from milabench.analysis.traces import Tracing
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, UsageError
 from milabench.report.registry import FORMATS
 from milabench.workflow.context import base_folder
+from milabench.workflow.report_inputs import (
+    ReportSource,
+    WeightProfile,
+    find_report_source,
+    read_costs,
+    read_profile,
+    require_known_names,
+)
 from milabench.workflow.report_runs import tracing_for
-
-if TYPE_CHECKING:
-    from milabench.analysis.compare import Comparison, Per
-    from milabench.analysis.system_diff import Difference
-    from milabench.analysis.traces import Tracing
-    from milabench.workflow.report_inputs import ReportSource
-    from milabench.workflow.session import Session
+from milabench.workflow.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +68,6 @@ def compare_runs(
 
     Raises UsageError for fewer than two, NothingSelected, RecordError, and ConfigError for bad weights or costs.
     """
-    from milabench.analysis.compare import System, compare
-    from milabench.analysis.jobmix import costs_of
-    from milabench.analysis.system_diff import system_differences
-    from milabench.workflow.report_inputs import (
-        WeightProfile,
-        find_report_source,
-        read_costs,
-        read_profile,
-        require_known_names,
-    )
-
     if len(names) < 2:
         raise UsageError(f"one run, '{names[0]}', cannot be compared; name two or more, the baseline first")
     weights = options.weights

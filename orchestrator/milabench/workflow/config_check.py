@@ -7,9 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from milabench.config.read import read_suite
+from milabench.config.schema import Suite
+from milabench.config.show import explain
 from milabench.errors import ConfigError, MilabenchError, Problem
+from milabench.facts.model import Node
+from milabench.plan.argv import placeholders, render_argv, render_env, render_text, texts
+from milabench.plan.container import container_of
+from milabench.plan.context import PlanContext
+from milabench.plan.launchers import launcher_words
+from milabench.plan.placeholders import names_for
+from milabench.plan.placement import placements, system_facts
+from milabench.plan.profile import PROFILES
+from milabench.plan.run import unmet_requirement
+from milabench.plan.sizing import sizer_options
 from milabench.workflow.context import (
     declared_options,
     max_jobs,
@@ -20,10 +32,7 @@ from milabench.workflow.context import (
     suite_file,
 )
 from milabench.workflow.options import SuiteOptions
-
-if TYPE_CHECKING:
-    from milabench.config.schema import Suite
-    from milabench.workflow.session import Session
+from milabench.workflow.session import Session
 
 
 def explain_key(options: SuiteOptions, key: str, session: Session) -> list[str]:
@@ -31,17 +40,12 @@ def explain_key(options: SuiteOptions, key: str, session: Session) -> list[str]:
 
     Raises ConfigError and NothingSelected.
     """
-    from milabench.config.show import explain
-
     suite, _ = read_suite_only(options)
     return [*explain(suite, key), *rendered_placeholders(suite, options, key, session)]
 
 
 def rendered_placeholders(suite: Suite, options: SuiteOptions, key: str, session: Session) -> list[str]:
     """Return what the placeholders in a value become on this machine; nothing where it has none."""
-    from milabench.plan.argv import placeholders, render_text, texts
-    from milabench.plan.placeholders import names_for
-
     name = max((bench for bench in suite.benchmarks if key.startswith(bench + ".")), key=len, default=None)
     if name is None:
         return []
@@ -65,8 +69,6 @@ def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) 
 
     Raises ConfigError when any of them cannot be used.
     """
-    from milabench.config.read import read_suite
-
     paths = [path for file in files or (suite_file(options.config_file),) for path in yaml_files(file)]
     broken = 0
     for path in paths:
@@ -93,17 +95,6 @@ def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) 
 
 def planning_problems(suite: Suite, options: SuiteOptions) -> list[Problem]:
     """Return what only planning would find: placeholders and expressions that cannot be resolved, each location once."""
-    from milabench.facts.model import Node
-    from milabench.plan.argv import render_argv, render_env
-    from milabench.plan.container import container_of
-    from milabench.plan.context import PlanContext
-    from milabench.plan.launchers import launcher_words
-    from milabench.plan.placeholders import names_for
-    from milabench.plan.placement import placements, system_facts
-    from milabench.plan.profile import PROFILES
-    from milabench.plan.run import unmet_requirement
-    from milabench.plan.sizing import sizer_options
-
     # Any machine does: which names exist does not depend on it.
     facts = system_facts(suite.system, Node(), suite.system.arch or "cpu")
     plan_context = PlanContext(

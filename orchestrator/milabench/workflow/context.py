@@ -134,9 +134,10 @@ def read_context(
         raise ConfigError(f"profile: unknown profile '{profile}'; known: {', '.join(PROFILES)}")
     remote: dict[str, Node] = {}
     if options.ask_nodes and suite.system.nodes:
-        from milabench.workflow.remote_nodes import ask_nodes
+        from milabench.workflow.node_query import ask_nodes
 
-        remote = ask_nodes(suite.system, machine, options, session)
+        base, accept_new = str(base_folder(options.base)), options.accept_new_host_keys
+        remote = ask_nodes(suite.system, machine, base, session, accept_new=accept_new)
     facts = system_facts(suite.system, machine, suite.system.arch or detected, remote)
     plan_context = PlanContext(
         facts=facts,

@@ -10,18 +10,15 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, UsageError
 from milabench.execute.interrupts import interrupts
+from milabench.plan.model import Step
 from milabench.workflow.context import ROOT, read_context
 from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.planning import plan_single_suite
 from milabench.workflow.preflight import require_installed
-
-if TYPE_CHECKING:
-    from milabench.plan.model import Step
-    from milabench.workflow.session import Session
+from milabench.workflow.session import Session
 
 OPS = ("python", "-m", "benchmate.ops")
 

@@ -45,8 +45,8 @@ from milabench.plan.model import Plan, Step
 from milabench.version import __version__
 from milabench.workflow.context import CommandContext
 from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
+from milabench.workflow.node_query import node_addresses
 from milabench.workflow.options import RetryPolicy
-from milabench.workflow.remote_nodes import node_addresses
 
 if TYPE_CHECKING:
     from milabench.execute.detach import DetachHandover

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from milabench.bundle import archive
 from milabench.errors import RecordError
+from milabench.history.importer import Imported, write_foreign_run
+from milabench.history.registry import read_foreign_runs
+from milabench.plan.environ import SECRET
 from milabench.workflow.context import base_folder
-
-if TYPE_CHECKING:
-    from milabench.history.importer import Imported
 
 
 def import_runs(
@@ -24,10 +24,6 @@ def import_runs(
 
     Raises RecordError for a file that cannot be read.
     """
-    from milabench.history.importer import write_foreign_run
-    from milabench.history.registry import read_foreign_runs
-    from milabench.plan.environ import SECRET
-
     imported, notes = [], []
     for source in sources:
         with unpacked(Path(source)) as path:
@@ -49,7 +45,6 @@ def unpacked(source: Path) -> Iterator[Path]:
             raise RecordError(f"{source}: is not a zip file")
         yield source
         return
-    from milabench.bundle import archive
 
     with archive.open_checked(source) as file, tempfile.TemporaryDirectory(prefix="milabench-import-") as scratch:
         folder = Path(scratch, source.stem)

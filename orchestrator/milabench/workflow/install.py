@@ -10,9 +10,19 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from milabench.bench.api import Git, Source
+from milabench.config.definition import GitDefinition, PyPIDefinition
 from milabench.errors import EnvironmentFailed
+from milabench.execute.base_lock import hold_base
+from milabench.execute.file_sync import RemoteFiles
+from milabench.execute.inventory import is_fetched, is_linked, store_folder
+from milabench.execute.remote_host import RemoteHost
+from milabench.execute.sources import SourceBroken, fetch_sources, release, require_fetched
+from milabench.execute.venv import InstallOptions, InstallProgress, VenvBroken, find_uv, install_venvs
+from milabench.facts.model import Node
+from milabench.plan.context import dirs_at
+from milabench.plan.install import InstallPlan
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.environments import (
     BENCHMATE,
@@ -25,15 +35,7 @@ from milabench.workflow.environments import (
 )
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.remote_nodes import is_needed_here, on_nodes, remote_nodes, require_healthy
-
-if TYPE_CHECKING:
-    from milabench.bench.api import Source
-    from milabench.execute.file_sync import RemoteFiles
-    from milabench.execute.remote_host import RemoteHost
-    from milabench.execute.venv import InstallProgress
-    from milabench.facts.model import Node
-    from milabench.plan.install import InstallPlan
-    from milabench.workflow.session import Session
+from milabench.workflow.session import Session
 
 
 def install(
@@ -63,11 +65,6 @@ def install(
 
 def fetch_definitions(context: CommandContext) -> None:
     """Fetch the benchmarks' folders that are missing. Raises EnvironmentFailed with a line for each that cannot be."""
-    from milabench.bench.api import Git
-    from milabench.config.definition import GitDefinition, PyPIDefinition
-    from milabench.execute.base_lock import hold_base
-    from milabench.execute.sources import fetch_sources, release, require_fetched
-
     environ = dict(os.environ)
     wanted: list[Source] = []
     for bench in context.benches:
@@ -101,8 +98,8 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
     wanted = images(context)
     if not wanted:
         return
+
     from milabench.execute.images import fetch_images, fetch_on_host
-    from milabench.plan.context import dirs_at
 
     session = context.session
     if any(node.local for node in context.nodes):
@@ -117,11 +114,6 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
 
 def install_locally(plan: InstallPlan, context: CommandContext, *, force: bool, update: bool, jobs: int) -> None:
     """Fetch and build what is missing on this machine. Raises EnvironmentFailed with a line for each thing that failed."""
-    from milabench.execute.base_lock import hold_base
-    from milabench.execute.inventory import is_fetched, is_linked
-    from milabench.execute.sources import SourceBroken, fetch_sources
-    from milabench.execute.venv import InstallOptions, VenvBroken, install_venvs
-
     dirs, session = context.dirs, context.session
     is_complete = all(is_fetched(dirs, source) for source in plan.sources) and all(
         is_linked(dirs, venv) for venv in plan.venvs
@@ -154,10 +146,8 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, *, force: bool,
     """Install on one node of every other file system, on all at once. Raises EnvironmentFailed and Unreachable."""
     if not remote_nodes(context):
         return
-    from milabench.execute.inventory import store_folder
+
     from milabench.execute.remote_install import RemoteInstallJob, install_remotely
-    from milabench.execute.venv import find_uv
-    from milabench.plan.context import dirs_at
 
     began = time.monotonic()
     dirs, session = context.dirs, context.session
@@ -209,7 +199,6 @@ def check_active_environment(context: CommandContext) -> None:
     Raises EnvironmentFailed with everything that is missing.
     """
     from milabench.execute.current_env import check_current_env
-    from milabench.execute.sources import SourceBroken, fetch_sources
 
     session = context.session
     require_files(context)

@@ -14,8 +14,8 @@ from milabench.facts.model import Node
 from milabench.facts.probe import this_machine
 from milabench.plan.placement import is_local
 from milabench.workflow.context import base_folder, read_suite_only
+from milabench.workflow.node_query import node_addresses, node_of, query_nodes
 from milabench.workflow.options import SuiteOptions
-from milabench.workflow.remote_nodes import node_addresses, node_of, query_nodes
 from milabench.workflow.session import Session
 
 
@@ -56,7 +56,8 @@ def check_nodes(options: SuiteOptions, session: Session, *, with_links: bool = T
     system = suite.system
     if not system.nodes:
         raise UsageError("no nodes: give a system file that has some with --system FILE or MILABENCH_SYSTEM")
-    reports = query_nodes(system, machine, options, session)
+    base = str(base_folder(options.base))
+    reports = query_nodes(system, machine, base, session, accept_new=options.accept_new_host_keys)
     local = [
         replace(machine, name=entry.name)
         for entry in system.nodes
@@ -72,7 +73,7 @@ def check_nodes(options: SuiteOptions, session: Session, *, with_links: bool = T
     return NodeCheck(
         system=system,
         reports=reports,
-        findings=(*silent, *compare_nodes(nodes, base=str(base_folder(options.base)), bases=bases)),
+        findings=(*silent, *compare_nodes(nodes, base=base, bases=bases)),
         links=measure_links(system, machine, reports, options, session) if with_links else {},
     )
 

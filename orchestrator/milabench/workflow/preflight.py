@@ -64,7 +64,7 @@ def _has_benchmate() -> bool:
 
 def missing_preparations(context: CommandContext, plan: Plan) -> tuple[str, ...]:
     """Return the benchmarks of the plan whose prepare.py has not passed with the arguments of this plan."""
-    from milabench.workflow.prepare import pending_preparations
+    from milabench.workflow.preparations import pending_preparations
 
     return _names(pending_preparations(context), context, plan)
 
@@ -90,7 +90,7 @@ def _require_none(what: str, missing: Sequence[str], verb: str, context: Command
 
 def require_ready(context: CommandContext, plan: Plan) -> None:
     """Raise EnvironmentFailed, with the command to give, unless everything that the plan needs exists on every node."""
-    from milabench.workflow.prepare import preparation_steps, remote_markers, unprepared
+    from milabench.workflow.preparations import preparation_steps, remote_markers, unprepared
     from milabench.workflow.remote_nodes import interpreters, remote_paths_exist, require_healthy
 
     require_healthy(context)

@@ -1,82 +1,26 @@
-"""The other machines of a system: what they are, the benchmarks' folders that they get, which paths exist on them."""
+"""Works on the other machines of a system: sends them folders, finds which paths exist there."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, MilabenchError, Unreachable
 from milabench.execute.file_sync import RemoteFiles
-from milabench.execute.host_pool import HostReport, connect_all, query_all, remote_files_of
+from milabench.execute.host_pool import connect_all, remote_files_of
 from milabench.execute.remote_host import RemoteHost
-from milabench.execute.ssh import Address
 from milabench.facts.compare import compare_nodes
 from milabench.facts.model import Node
-from milabench.facts.probe import parse_facts
 from milabench.plan.context import at_node, dirs_at
-from milabench.plan.placement import is_local
-from milabench.workflow.context import CommandContext, base_folder
+from milabench.workflow.context import CommandContext
+from milabench.workflow.node_query import node_addresses
 
 if TYPE_CHECKING:
-    from milabench.config.schema import SystemConfig
     from milabench.plan.model import Plan
-    from milabench.workflow.options import SuiteOptions
-    from milabench.workflow.session import Session
 
 OnNode = Callable[[Node, RemoteFiles, RemoteHost], Awaitable[None]]
-
-
-def node_addresses(system: SystemConfig, machine: Node, *, accept_new: bool = False) -> dict[str, Address]:
-    """Return how the nodes that are not this machine are reached, by name."""
-    return {
-        entry.name: Address(
-            name=entry.name,
-            host=entry.ip,
-            port=entry.port,
-            user=entry.user,
-            key=system.sshkey,
-            known_hosts=system.known_hosts,
-            transport=system.transport,
-            proxy_jump=entry.proxy_jump,
-            python=entry.python,
-            accept_new=accept_new,
-        )
-        for entry in system.nodes
-        if not is_local(entry, machine, alone=len(system.nodes) == 1)
-    }
-
-
-def query_nodes(system: SystemConfig, machine: Node, options: SuiteOptions, session: Session) -> dict[str, HostReport]:
-    """Return what every other node says of itself, or why it does not answer; all are asked at the same time."""
-    addresses = node_addresses(system, machine, accept_new=options.accept_new_host_keys)
-    base = str(base_folder(options.base))
-    bases = {entry.name: entry.base or base for entry in system.nodes}
-    pool = session.hosts
-
-    async def query() -> dict[str, HostReport]:
-        hosts, why = await connect_all([pool.machine(address) for address in addresses.values()])
-        reports = await query_all(hosts, bases, Path(base))
-        return {name: reports[name] if name in reports else HostReport(why=why[name]) for name in addresses}
-
-    return pool.run(query) if addresses else {}
-
-
-def node_of(name: str, report: HostReport) -> Node:
-    """Return the node that a machine's report describes."""
-    node = parse_facts(report.facts, name=name)
-    details = {**node.details, "behind_s": round(report.behind_s, 3)}
-    return replace(node, local=False, storage=report.storage, details=details)
-
-
-def ask_nodes(system: SystemConfig, machine: Node, options: SuiteOptions, session: Session) -> dict[str, Node]:
-    """Return the other nodes as they describe themselves. Raises Unreachable with a line for each that does not answer."""
-    reports = query_nodes(system, machine, options, session)
-    if why := [report.why for report in reports.values() if report.why]:
-        raise Unreachable("\nerror: ".join(why))
-    return {name: node_of(name, report) for name, report in reports.items()}
 
 
 def remote_nodes(context: CommandContext) -> tuple[Node, ...]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from milabench.display.selection import Display
-    from milabench.events.model import Event
-    from milabench.events.rundir import Run
-    from milabench.plan.model import Plan
-    from milabench.workflow.session import Reporter
+from milabench.analysis.steps import planned_steps
+from milabench.display.selection import Display
+from milabench.events.attempts import attempts, last_word
+from milabench.events.json_access import as_mapping
+from milabench.events.model import Data, End, Event, Line, Start
+from milabench.events.replay import replay
+from milabench.events.rundir import Run
+from milabench.events.wire import encode
+from milabench.plan.model import Plan, SkippedBench, Step
+from milabench.workflow.session import Reporter
 
 
 def replay_run(run: Run, reporter: Reporter, *, speed: float = 10.0, is_verbose: bool = False) -> None:
@@ -49,10 +53,6 @@ class ReplayClock:
 
 def play(run: Run, display: Display, reach: Callable[[float | None], None]) -> None:
     """Pass the events of a run to a display; last, the ends of steps without records."""
-    from milabench.events.attempts import attempts, last_word
-    from milabench.events.model import End
-    from milabench.events.replay import replay
-
     began = run.journal[0].get("t") if run.journal else None
     reach(began if isinstance(began, int | float) else None)
     display.on_plan(plan_of(run))
@@ -73,9 +73,6 @@ def play(run: Run, display: Display, reach: Callable[[float | None], None]) -> N
 
 def show_event(event: Event, display: Display) -> None:
     """Pass one event to a display."""
-    from milabench.events.model import Data, End, Line, Start
-    from milabench.events.wire import encode
-
     match event:
         case Start():
             display.on_start(event.step)
@@ -97,10 +94,6 @@ def observation_progress(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def plan_of(run: Run) -> Plan:
     """Return as much of a run's plan as a display needs."""
-    from milabench.analysis.steps import planned_steps
-    from milabench.events.json_access import as_mapping
-    from milabench.plan.model import Plan, SkippedBench, Step
-
     skipped = as_mapping(run.manifest.get("plan")).get("skipped")
     return Plan(
         phase="prepare" if run.phase == "prepare" else "install" if run.phase == "install" else "run",

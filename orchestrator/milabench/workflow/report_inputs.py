@@ -6,15 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from milabench.analysis.summary import Summary
+from milabench.analysis.summary_io import summary_from_json
+from milabench.analysis.traces import Tracing
+from milabench.config.source_map import SourceLocation, plain
+from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.errors import ConfigError, RecordError, UsageError
+from milabench.events.rundir import Run, find_run
+from milabench.events.wire import parse_object
 from milabench.workflow.files import read_file
-
-if TYPE_CHECKING:
-    from milabench.analysis.summary import Summary
-    from milabench.analysis.traces import Tracing
-    from milabench.events.rundir import Run
+from milabench.workflow.results import require_measured
+from milabench.workflow.summaries import summary_of
 
 _COSTS = ("price", "currency", "years", "power_W", "pue", "electricity")
 
@@ -75,10 +79,6 @@ def find_report_source(
 
     Raises NothingSelected or RecordError.
     """
-    from milabench.events.rundir import find_run
-    from milabench.workflow.results import require_measured
-    from milabench.workflow.summaries import summary_of
-
     path = Path(name)
     if path.is_file():
         return _json_report(path)
@@ -99,9 +99,6 @@ def require_known_names(profile: WeightProfile, summaries: Sequence[Summary]) ->
 
 
 def _json_report(path: Path) -> ReportSource:
-    from milabench.analysis.summary_io import summary_from_json
-    from milabench.events.wire import parse_object
-
     content = read_file(path, RecordError)
     try:
         summary = summary_from_json(parse_object(content))
@@ -111,9 +108,6 @@ def _json_report(path: Path) -> ReportSource:
 
 
 def _mapping(path: Path) -> dict[str, Any]:
-    from milabench.config.source_map import SourceLocation, plain
-    from milabench.config.yaml_reader import decode_text, parse_document
-
     text = decode_text(read_file(path), str(path))
     values = plain(parse_document(text, SourceLocation(str(path), str(path.parent))).root)
     if not isinstance(values, dict) or not values:

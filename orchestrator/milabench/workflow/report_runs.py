@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
+from milabench.analysis.summary import Summary
+from milabench.analysis.traces import Tracing
 from milabench.errors import NothingSelected, RecordError, UsageError
+from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS
 from milabench.workflow.context import base_folder
-
-if TYPE_CHECKING:
-    from milabench.analysis.summary import Summary
-    from milabench.analysis.traces import Tracing
-    from milabench.events.rundir import Run
-    from milabench.workflow.session import Session
+from milabench.workflow.report_inputs import find_report_source, read_profile, require_known_names
+from milabench.workflow.results_store import stored_summaries
+from milabench.workflow.session import Session
+from milabench.workflow.summaries import summary_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +41,6 @@ def render_report(names: Sequence[str], format_name: str, options: ReportOptions
     Raises NothingSelected, RecordError, ConfigError for a bad weights file, UsageError for options that contradict one
     another.
     """
-    from milabench.analysis.rescoring import milabench13_summary, reweighted
-    from milabench.events.rundir import find_run, latest_run
-    from milabench.workflow.report_inputs import read_profile, require_known_names
-    from milabench.workflow.results_store import stored_summaries
-    from milabench.workflow.summaries import summary_of
-
     if options.reference is not None and options.score == "compat":
         raise UsageError("--score compat is relative to no reference; leave out one of the two")
     profile = read_profile(options.weights)
@@ -79,7 +74,6 @@ def tracing_for(format_name: str, compared: int = 0) -> Tracing | None:
     form = FORMATS[format_name]
     if not form.draws or compared > form.most_drawn:
         return None
-    from milabench.analysis.traces import Tracing
 
     return Tracing()
 
@@ -111,8 +105,6 @@ class References:
         Raises RecordError or NothingSelected when the given run cannot be read; a name in a system file, which may be of
         another machine, is only warned of.
         """
-        from milabench.analysis.rescoring import relative_to
-
         recorded = run.manifest.get("reference")
         name = self._name or (recorded if isinstance(recorded, str) else None)
         if not name:
@@ -126,8 +118,6 @@ class References:
             return summary
 
     def _summary(self, name: str) -> Summary:
-        from milabench.workflow.report_inputs import find_report_source
-
         if name not in self._summaries:
             self._summaries[name] = find_report_source(self._base, name).summary
         return self._summaries[name]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from milabench.analysis.summary import Summary
+from milabench.analysis.summary_io import summary_from_json
 from milabench.errors import NothingSelected
+from milabench.events.wire import parse_object
+from milabench.history.rows import Row
+from milabench.history.store import Store, open_store
+from milabench.history.trend import Trend, trends
 from milabench.workflow.context import base_folder
-
-if TYPE_CHECKING:
-    from milabench.analysis.summary import Summary
-    from milabench.history.rows import Row
-    from milabench.history.store import Store
-    from milabench.history.trend import Trend
+from milabench.workflow.results import resolve_runs, run_rows
 
 STORE = "history.sqlite"
 # The numbers of a benchmark that have a trend, and their columns; all others are in the table of metrics.
@@ -31,9 +32,6 @@ def add_runs(location: str, base: Path | None, names: Sequence[str]) -> tuple[li
 
     Raises NothingSelected and RecordError.
     """
-    from milabench.history.store import open_store
-    from milabench.workflow.results import resolve_runs, run_rows
-
     runs = resolve_runs(base, names)
     with open_store(location, is_writing=True) as store:
         return [(run.name, store.add(run_rows(run))) for run in runs], store.count()
@@ -41,8 +39,6 @@ def add_runs(location: str, base: Path | None, names: Sequence[str]) -> tuple[li
 
 def query_store(location: str, sql: str) -> tuple[list[str], list[Row]]:
     """Return the columns and rows of a query. Raises RecordError."""
-    from milabench.history.store import open_store
-
     with open_store(location, is_writing=False) as store:
         return store.query(sql)
 
@@ -52,9 +48,6 @@ def stored_summaries(location: str, names: Sequence[str]) -> list[Summary]:
 
     Raises NothingSelected when there is none.
     """
-    from milabench.analysis.summary_io import summary_from_json
-    from milabench.events.wire import parse_object
-
     _, rows = query_store(location, "SELECT name, summary FROM runs ORDER BY created DESC, name DESC")
     summaries = []
     for wanted in names or (None,):
@@ -77,9 +70,6 @@ def benchmark_trends(location: str, bench: str, metric: str, *, last: int | None
 
     `last`: only the last runs of each. Raises NothingSelected when the store has none.
     """
-    from milabench.history.store import open_store
-    from milabench.history.trend import trends
-
     with open_store(location, is_writing=False) as store:
         rows = history_rows(store, bench, metric)
         if not rows:

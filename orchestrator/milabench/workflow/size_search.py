@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
+from milabench.execute.api import Failed, Passed
+from milabench.plan.sizing import Observation, largest_fitting
+from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.execution import RunDescription, execute_plan, failure_reason
 from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
-
-if TYPE_CHECKING:
-    from milabench.plan.sizing import Observation
-    from milabench.workflow.context import CommandContext
-    from milabench.workflow.session import Session
+from milabench.workflow.planning import plan_single_suite, suite_values
+from milabench.workflow.preflight import environment_records, require_ready
+from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
+from milabench.workflow.session import Session
 
 _ONE_QUICK_LAUNCH = Extent(repeat=1, profile="quick")
 
@@ -65,11 +68,6 @@ def find_batch_size(
 
     Raises UsageError unless `bench` selects one benchmark that has a batch size to choose, and what a run raises.
     """
-    from milabench.plan.sizing import largest_fitting
-    from milabench.workflow.context import read_context
-    from milabench.workflow.planning import plan_single_suite
-    from milabench.workflow.preflight import require_ready
-
     if most is not None and most < least:
         raise UsageError(f"--max {most} is less than --min {least}")
     options = replace(options, select=bench)
@@ -99,8 +97,6 @@ def find_batch_size(
         return SizeSearch(bench=name, tried=tried, failure=end.code)
     finally:
         if save is not None and (observed := [observation for observation in tried.values() if observation]):
-            from milabench.workflow.scaling_files import save_observations
-
             save_observations(save, {name: observed})
 
 
@@ -109,13 +105,6 @@ def try_size(context: CommandContext, size: int, *, wait: bool) -> Observation |
 
     Raises _SearchFailed for any other failure.
     """
-    from milabench.execute.api import Failed, Passed
-    from milabench.plan.sizing import Observation
-    from milabench.workflow.execution import RunDescription, execute_plan, failure_reason
-    from milabench.workflow.planning import plan_single_suite, suite_values
-    from milabench.workflow.preflight import environment_records
-    from milabench.workflow.scaling_files import observed_batch_sizes
-
     session = context.session
     plan = plan_single_suite(context)
     locks, packages = environment_records(context)

@@ -9,18 +9,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from milabench.errors import DONE, INTERRUPTED, UsageError
+from milabench.analysis.logs import LogFold, metrics_of
+from milabench.analysis.memory import MemoryFold, Usage
+from milabench.config.interpolate import escaped
+from milabench.config.read import read_tasks
+from milabench.config.schema import FILE_KEYS
+from milabench.config.tasks import WORKERS, ConfiguredTask, as_benchmark, edited, verbatim, workers_of
+from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, UsageError
+from milabench.events.model import Config, Line
+from milabench.events.rundir import open_run
 from milabench.workflow.context import base_folder
 from milabench.workflow.files import write_file
 from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
-
-if TYPE_CHECKING:
-    from milabench.analysis.memory import Usage
-    from milabench.config.tasks import ConfiguredTask
-    from milabench.workflow.session import Session
+from milabench.workflow.session import Session
 
 CONFIG = Path("task_config_template.cfg")
 RESULT = "dlbenchmark_result.json"
@@ -108,10 +112,6 @@ def run_task(options: TaskOptions, result: Path, base: Path | None, session: Ses
 
 def task_with_command(file: Path, section: str, options: TaskOptions) -> ConfiguredTask:
     """Return the task with the command that will be run. Raises ConfigError for what is wrong with file or options."""
-    from milabench.config.read import read_tasks
-    from milabench.config.tasks import WORKERS, as_benchmark, edited, workers_of
-    from milabench.errors import ConfigError, Problem
-
     task = read_tasks(file).task(section)
     if options.command_line is not None:
         num_gpus = task.num_gpus if options.num_gpus is None else options.num_gpus
@@ -126,10 +126,6 @@ def task_with_command(file: Path, section: str, options: TaskOptions) -> Configu
 
 def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, *, name: str, timeout_s: float) -> Path:
     """Write a suite of this one task under the base, so that the run can be resumed; the same file for the same task."""
-    from milabench.config.interpolate import escaped
-    from milabench.config.schema import FILE_KEYS
-    from milabench.config.tasks import verbatim
-
     bench = re.sub(r"[^\w .+-]", "_", name).lstrip(".")
     bench = bench if bench and not bench.startswith("_") and bench not in FILE_KEYS else f"driver.{bench}"
     benchmark = {
@@ -165,11 +161,6 @@ def metrics_of_run(path: Path, task: ConfiguredTask, name: MetricName, session: 
 
     Processor memory is in KiB, device memory in MiB, as readers of the file expect.
     """
-    from milabench.analysis.logs import LogFold, metrics_of
-    from milabench.analysis.memory import MemoryFold
-    from milabench.events.model import Config, Line
-    from milabench.events.rundir import open_run
-
     run = open_run(path)
     memory, log = MemoryFold(), LogFold(())
     for event in (event for step in run.files for event in run.batches(step)):

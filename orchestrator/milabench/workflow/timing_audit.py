@@ -6,15 +6,18 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from milabench.analysis.timing import TimingAudit, timing_audit
 from milabench.errors import ConfigError, RecordError
+from milabench.events.model import Data
+from milabench.events.replay import replay
+from milabench.events.rundir import find_run
 from milabench.workflow.context import ROOT, base_folder
+from milabench.workflow.install import install
 from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
-
-if TYPE_CHECKING:
-    from milabench.analysis.timing import TimingAudit
-    from milabench.workflow.session import Session
+from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
+from milabench.workflow.session import Session
 
 BENCHMARK = "timing_audit"
 FACTORS = ("model", "batch", "warmup", "sync", "clock", "processes", "seed", "calls", "seconds", "threads")
@@ -43,9 +46,6 @@ def run_audit(
 
     Raises what `install` and `run` raise.
     """
-    from milabench.workflow.install import install
-    from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
-
     options = SuiteOptions(
         config_file=audit_suite_file(), select=BENCHMARK, base=base, use_current_env=use_current_env, ask_nodes=True
     )
@@ -77,11 +77,6 @@ def audit_suite_file() -> Path:
 
 def read_audit(name: str, base: Path | None) -> TimingAudit:
     """Return what a run's records say. Raises RecordError when it is not an audit, NothingSelected when there is no run."""
-    from milabench.analysis.timing import timing_audit
-    from milabench.events.model import Data
-    from milabench.events.replay import replay
-    from milabench.events.rundir import find_run
-
     run = find_run(base_folder(base), name)
     audit = timing_audit(event.data for event in replay(run) if isinstance(event, Data) and "audit" in event.data)
     if audit is None:
