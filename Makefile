@@ -89,6 +89,7 @@ docs: $(VENV)/.installed
 	$(MILABENCH) config schema --markdown > docs/reference/suite-keys.md
 	$(MILABENCH) accept --schema > docs/reference/acceptance.schema.json
 	$(BIN)/python -m milabench.checks.page > docs/reference/checks.md
+	$(BIN)/python docs/api_page.py > docs/reference/api.md
 
 clean:
 	rm -rf $(VENV)

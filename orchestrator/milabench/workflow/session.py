@@ -16,13 +16,13 @@ Level = Literal["info", "note", "warning", "error"]
 
 
 class Reporter(Protocol):
-    """Who reads what a use case has to say. No method raises: a terminal that is gone ends no run."""
+    """Who reads the messages of a use case. No method raises: a terminal that is gone ends no run."""
 
     def report(self, level: Level, text: str) -> None:
         """Report one message of one or a few lines.
 
-        `info` is progress or a result, `note` needs no action, `warning` may need one, `error` is a failure that does not
-        end the use case at once.
+        Of the levels, `info` is progress or a result, `note` needs no action, `warning` may need one, `error` is a failure
+        that does not end the use case at once.
         """
 
     def open_display(self, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic) -> Display:
