@@ -158,7 +158,7 @@ def compare(
         NothingSelected: There is no such run.
         RecordError: The records of a run cannot be read.
 
-    Source: docs/methodology.md gives the estimators and tests with their papers.
+    Source: docs/explanation/methodology.md gives the estimators and tests with their papers.
     """
     from milabench.workflow.compare_runs import ComparisonOptions, compare_runs
 
@@ -188,7 +188,7 @@ def accept(
 
     Args:
         run: A run directory, or the name of a run below the base.
-        criteria: A YAML file; docs/acceptance.md shows one.
+        criteria: A YAML file; docs/how-to/acceptance.md shows one.
         reference: The run, as `load` takes it, that `x reference` in the criteria means.
         base: As in `load`.
 

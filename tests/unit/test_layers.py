@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,7 @@ def modules() -> Iterator[tuple[str, Path]]:
 MODULES = list(modules())
 
 
+@functools.cache  # every test asks of every module
 def imports(path: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(), str(path))):

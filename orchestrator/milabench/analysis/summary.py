@@ -33,7 +33,6 @@ SCHEMA = 1
 Validity = Literal["valid", "suspect", "invalid"]
 
 # Methods whose steps of one replicate are one job; the steps of the others are instances of their own.
-_ONE_JOB = ("multigpu", "multinode")
 _COUNTED = ("planned", "passed", "failed", "skipped", "missing", "cancelled")
 # The worst that happened to a step is what happened to its benchmark.
 _WORST_FIRST: tuple[OutcomeName, ...] = ("failed", "cancelled", "missing", "passed", "skipped")
@@ -436,7 +435,7 @@ def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
     jobs: dict[tuple[str, int], list[StepResult]] = {}
     for result in results:
         step = result.step
-        place = "" if step.method in _ONE_JOB else f"{step.node}/{step.tag}"
+        place = "" if step.one_job else f"{step.node}/{step.tag}"
         jobs.setdefault((place, step.repeat), []).append(result)
     for (place, repeat), members in jobs.items():
         if all(member.outcome == "passed" for member in members):
@@ -492,7 +491,7 @@ def _overlap(results: Sequence[StepResult], clocks: Mapping[str, tuple[str, floa
     """
     groups: dict[tuple[int, str], list[Window | None]] = {}
     for result in results:
-        if result.step.method in _ONE_JOB:
+        if result.step.one_job:
             continue
         together, ahead_s = clocks.get(result.step.id, (result.step.node, 0.0))
         window = result.measured.window

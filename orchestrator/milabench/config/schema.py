@@ -64,13 +64,19 @@ ArgumentList: TypeAlias = Annotated[tuple[Argument, ...], Arguments()]
 class PlanConfig:
     """How a benchmark is placed; `extra` holds the options of its launcher."""
 
-    method: Method = key("How its processes are placed on nodes and devices.", default="per_gpu")
+    method: Method = key(
+        "Placement. `per_gpu`: a process per device; `njobs`: `n` processes that see all devices of a node; `multigpu`: one"
+        " program over all devices of a node; `multinode`: the same over num_machines nodes.",
+        default="per_gpu",
+    )
     n: PositiveWhole = key("Number of processes, for the method `njobs`.", default=1)
     launcher: str | None = key(
-        "What starts one process per device: `none`, `torchrun`, `accelerate`, `ranks` or `mpirun`.", default=None
+        "What starts one process per device: `none`, `torchrun`, `accelerate`, `ranks` or `mpirun`; `torchrun` by default"
+        " for `multigpu` and `multinode`, else `none`. Other keys of `plan` are its options.",
+        default=None,
     )
     nodes: tuple[str, ...] = key(
-        "Names of the nodes that run it, or `all`; as many as num_machines says where it is absent.", default=()
+        "Names of the nodes that run it, or `all`; num_machines where it is absent.", default=()
     )
     extra: Mapping[str, Any] = extra_keys()
 
@@ -175,14 +181,19 @@ class BenchmarkConfig:
 
     name: str
     definition: Annotated[Definition, DefinitionKind()] | None = key(
-        "Folder with benchfile.py, or where to fetch it from.", default=None
+        "Folder with benchfile.py, or where to fetch it from; until it is fetched, plans skip the benchmark.",
+        default=None,
     )
     group: str = key("Name shared by benchmarks of one kind; the benchmark's own by default.", default="")
     install_group: str = key("Name of the virtual environment; the group by default.", default="")
-    install_variant: str = key("Suffix of the requirements file; `${system.arch}` by default.", default="")
-    inherits: str | None = key("Benchmark or template whose keys this one starts from.", default=None, compare=False)
+    install_variant: str = key(
+        "Suffix of the requirements file, `${system.arch}` by default; `unpinned` uses requirements.in.", default=""
+    )
+    inherits: str | None = key(
+        "Benchmark or template whose keys this one starts from; its own keys win.", default=None, compare=False
+    )
     enabled: bool = key("Whether it runs without being selected by its name.", default=True)
-    weight: NotNegative = key("Weight in the score.", default=0.0)
+    weight: NotNegative = key("Weight in the score; where all weights are zero the score is unweighted.", default=0.0)
     tags: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, unique=True)] = key(
         "Words for `--select`; those of the parent are added.", default=()
     )
@@ -200,22 +211,28 @@ class BenchmarkConfig:
     command: Annotated[tuple[str, ...], ListOf(item=Text(), lone=True, expected="a command")] = key(
         "Any program; it is measured by its log lines.", default=()
     )
-    shell: bool = key("Whether the command is one line for the shell.", default=False)
+    shell: bool = key("Whether the command is one line for /bin/sh, whose parameters are `argv`.", default=False)
     cwd: Path | None = key(
-        "Where a command is started; the folder of the driver's file, else `data/<benchmark>`.", default=None
+        "Where a command is started, relative to this file; the folder of the driver's file, else `data/<benchmark>`.",
+        default=None,
     )
     metrics: Mapping[str, MetricConfig] = key("Numbers to find in the log lines.", default={})
     env: Mapping[str, str] = key("Environment variables of the process.", default={})
-    matrix: Mapping[str, Any] = key("Lists of values; with `job`, one benchmark per combination.", default={})
+    matrix: Mapping[str, Any] = key(
+        "Lists of values; with `job`, one benchmark per combination. A value that is no list is one value.", default={}
+    )
     requires_capabilities: tuple[Annotated[str, Expression()], ...] = key(
         "Conditions; where one is false the benchmark is skipped.", default=()
     )
-    num_machines: PositiveWhole = key("Number of nodes used.", default=1)
+    num_machines: PositiveWhole = key(
+        "Number of nodes used, the main node first: all by default, 1 for `multinode`. With fewer nodes it is skipped.",
+        default=1,
+    )
     docker_image: str | None = key("Container image; wins over the system's.", default=None)
     container: ContainerConfig = key("Container, where it differs from the system's.", default=ContainerConfig())
     pip: Mapping[str, Any] = key("Overrides for the installation.", default={})
     venv: Mapping[str, Any] = key("Overrides for the virtual environment.", default={})
-    dirs: Mapping[str, str] = key("Overrides for the folders.", default={})
+    dirs: Mapping[str, str] = key("Overrides for the folders `data`, `cache` and `extra`.", default={})
     options: Mapping[str, Any] = field(default_factory=dict)
     origin: Origins = field(compare=False, repr=False)
 

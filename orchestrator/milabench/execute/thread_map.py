@@ -42,8 +42,10 @@ def thread_map(
                 failed.result()
             return tuple(future.result() for future in futures)
         except BaseException:
+            # What waits goes first: `stop` ends calls, after which the threads would take the next items.
+            pool.shutdown(wait=False, cancel_futures=True)
             stop()
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.shutdown(wait=True)
             raise
 
 

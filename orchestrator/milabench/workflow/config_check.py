@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from milabench.config.read import read_suite
 from milabench.config.schema import Suite
 from milabench.config.show import explain
-from milabench.errors import ConfigError, MilabenchError, Problem
-from milabench.facts.model import Node
-from milabench.plan.argv import placeholders, render_argv, render_env, render_text, texts
-from milabench.plan.container import container_of
-from milabench.plan.context import PlanContext
-from milabench.plan.launchers import launcher_words
+from milabench.errors import ConfigError, MilabenchError
+from milabench.plan.check import planning_problems
+from milabench.plan.context import benchmark_on
 from milabench.plan.placeholders import names_for
-from milabench.plan.placement import placements, system_facts
-from milabench.plan.profile import PROFILES
-from milabench.plan.run import unmet_requirement
-from milabench.plan.sizing import sizer_options
+from milabench.plan.render import placeholders, render_text, texts
 from milabench.workflow.context import (
     declared_options,
     max_jobs,
@@ -56,7 +49,7 @@ def rendered_placeholders(suite: Suite, options: SuiteOptions, key: str, session
     context = read_context(replace(options, select=f"{quote}{name}{quote}"), session)
     (bench,) = context.benches
     plan_context = context.plan_context
-    names = names_for(bench.config, bench.folder, plan_context, plan_context.facts.main)
+    names = names_for(benchmark_on(plan_context.facts.main, bench, plan_context))
     wanted = [text for text in found if text.startswith("{")]
     if len(wanted) < len(found):
         # A function is evaluated in the whole value that it stands in.
@@ -83,7 +76,7 @@ def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) 
             )
             for warning in suite.warnings:
                 session.warn(str(warning))
-            if problems := planning_problems(suite, options):
+            if problems := planning_problems(suite, suite_dirs(options, suite)):
                 raise ConfigError(problems)
         except MilabenchError as error:
             broken += 1
@@ -91,36 +84,6 @@ def check_files(files: Sequence[Path], options: SuiteOptions, session: Session) 
     if broken:
         raise ConfigError(f"{broken} of {len(paths)} files cannot be used")
     return len(paths)
-
-
-def planning_problems(suite: Suite, options: SuiteOptions) -> list[Problem]:
-    """Return what only planning would find: placeholders and expressions that cannot be resolved, each location once."""
-    # Any machine does: which names exist does not depend on it.
-    facts = system_facts(suite.system, Node(), suite.system.arch or "cpu")
-    plan_context = PlanContext(
-        facts=facts, system=suite.system, dirs=suite_dirs(options, suite), profile=PROFILES[suite.profile]
-    )
-    problems: dict[tuple[str, str], Problem] = {}
-
-    def attempt(what: Callable[[], object]) -> None:
-        try:
-            what()
-        except ConfigError as error:
-            for problem in error.problems:
-                problems.setdefault((problem.where, problem.what), problem)
-
-    attempt(lambda: sizer_options(suite.system.options.get("sizer"), suite.system.origin.where))
-    for bench in suite.benchmarks.values():
-        attempt(partial(names_for, bench, "", plan_context, facts.main))
-        names = names_for(replace(bench, dirs={}), "", plan_context, facts.main)
-        for key in ("argv", "server.argv", "client.argv", "command"):
-            attempt(partial(render_argv, bench, names, key=key))
-        attempt(partial(render_env, bench, names))
-        attempt(partial(unmet_requirement, bench, names))
-        attempt(partial(container_of, bench, suite.system))
-        for placement in placements(bench, facts)[:1]:
-            attempt(partial(launcher_words, bench, placement, facts, suite.system.options, names))
-    return list(problems.values())
 
 
 def yaml_files(path: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from milabench.execute.host_pool import HostReport, connect_all, query_all
 from milabench.execute.ssh import Address
 from milabench.facts.model import Node
 from milabench.facts.probe import parse_facts
-from milabench.plan.placement import is_local
+from milabench.plan.system import is_local
 from milabench.workflow.session import Session
 
 

@@ -7,11 +7,11 @@ from pathlib import Path, PurePath
 
 from milabench.errors import EnvironmentFailed
 from milabench.facts.model import Node
-from milabench.plan.context import ResolvedBenchmark, at_node
+from milabench.plan.context import ResolvedBenchmark, benchmark_on
+from milabench.plan.method import nodes_of
 from milabench.plan.model import Plan
-from milabench.plan.placement import nodes_of
 from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
-from milabench.plan.run import containerized, describe, preparation_of
+from milabench.plan.run import describe_system
 from milabench.workflow.context import CommandContext
 from milabench.workflow.environments import decide_install, not_fetched
 from milabench.workflow.remote_nodes import remote_paths_exist
@@ -41,7 +41,7 @@ def unprepared(
         markers=local | set(remote),
         force=force,
         skipped=not_fetched(context),
-        system=describe(context.plan_context.facts),
+        system=describe_system(context.plan_context.facts),
     )
 
 
@@ -92,25 +92,10 @@ def _preparation(
 ) -> Preparation:
     """Return what prepares a benchmark on a node."""
     assert bench.declared is not None
-    argv, env, cwd, venv, config = preparation_of(bench, context.plan_context, node)
-    node_bench, plan_context = at_node(bench, context.plan_context, node)
-    step = prepare_step(
-        bench.config.name,
-        bench.declared,
-        PurePath(node_bench.folder),
-        argv=argv,
-        env=env,
-        venv=venv,
-        cwd=cwd,
-        python=context.plan_context.current_python,
-        config=config,
-        timeout_s=bench.config.max_duration,
-        node=node.name,
-        rank=rank,
-    )
+    node_bench = benchmark_on(node, bench, context.plan_context)
+    step = prepare_step(node_bench, rank=rank)
     assert step is not None
-    step = containerized(step, node_bench, plan_context, ())
     source = bench.declared.source.folder if bench.declared.source is not None else ""
     digest = prepare_digest(step, files, venv=digests.get(bench.config.name, ""), source=source)
-    marker = PurePath(plan_context.dirs.data, marker_name(bench.config.name, digest))
+    marker = PurePath(node_bench.context.dirs.data, marker_name(bench.config.name, digest))
     return Preparation(step=step, marker=str(marker))

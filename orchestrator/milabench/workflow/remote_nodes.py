@@ -13,7 +13,7 @@ from milabench.execute.host_pool import connect_all, remote_files_of
 from milabench.execute.remote_host import RemoteHost
 from milabench.facts.compare import compare_nodes
 from milabench.facts.model import Node
-from milabench.plan.context import at_node, dirs_at
+from milabench.plan.context import dirs_at, folder_on
 from milabench.workflow.context import CommandContext
 from milabench.workflow.node_query import node_addresses
 
@@ -104,14 +104,14 @@ async def upload_definitions(context: CommandContext, node: Node, files: RemoteF
     """Send a node the folders of the selected benchmarks. Raises Unreachable, ConfigError for two of one remote name."""
     folders: dict[str, str] = {}
     for bench in context.benches:
-        remote, _ = at_node(bench, context.plan_context, node)
-        if remote.folder == bench.folder or not isinstance(bench.config.definition, Path):
+        remote = folder_on(node, bench, context.plan_context)
+        if remote == bench.folder or not isinstance(bench.config.definition, Path):
             continue
-        if folders.setdefault(remote.folder, bench.folder) != bench.folder:
-            what = f"{bench.folder} and {folders[remote.folder]} would be one folder on {node.name}"
-            raise ConfigError(f"{bench.config.name}: {what}: {remote.folder}; rename one of them")
-    for remote_folder, folder in folders.items():
-        await files.send(Path(folder), remote_folder)
+        if folders.setdefault(remote, bench.folder) != bench.folder:
+            what = f"{bench.folder} and {folders[remote]} would be one folder on {node.name}"
+            raise ConfigError(f"{bench.config.name}: {what}: {remote}; rename one of them")
+    for remote, folder in folders.items():
+        await files.send(Path(folder), remote)
 
 
 def copy_folders(context: CommandContext) -> None:
