@@ -72,7 +72,7 @@ class ComparisonResult(_Rendered):
 
     Attributes:
         comparison: `comparison.rows` has one entry per benchmark, with a contrast for each system after the first: ratio
-            (above 1 is better), interval and verdict; `comparison.indices` compares the systems as a whole.
+            (> 1 means better), interval and verdict; `comparison.indices` compares the systems as a whole.
     """
 
     comparison: Comparison

@@ -17,7 +17,7 @@ BENCHFILE = "benchfile.py"
 WORKING_FOLDERS = ("data", "source", "definition")
 
 
-def load(folder: Path) -> Benchmark:
+def load_benchfile(folder: Path) -> Benchmark:
     """Return the `benchmark` that `folder/benchfile.py` defines; what the benchfile prints is dropped.
 
     Raises ConfigError when the folder, the file or the name is missing, when

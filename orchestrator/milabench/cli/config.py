@@ -23,7 +23,7 @@ def command() -> None:
 @command.command("show")
 @suite_options(selection=False)
 @click.argument("benches", nargs=-1, shell_complete=benchmark_names)
-def show(options: SuiteOptions, benches: tuple[str, ...]) -> int:
+def show_suite(options: SuiteOptions, benches: tuple[str, ...]) -> int:
     """Show the suite, or some of its benchmarks, as YAML in which everything is resolved."""
     from milabench.config.select import select
     from milabench.config.show import to_yaml
@@ -37,7 +37,7 @@ def show(options: SuiteOptions, benches: tuple[str, ...]) -> int:
 @command.command("explain")
 @suite_options(selection=False)
 @click.argument("keys", nargs=-1, required=True, metavar="BENCH.KEY...", shell_complete=benchmark_names)
-def explain(options: SuiteOptions, keys: tuple[str, ...]) -> int:
+def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> int:
     """Show a value, where it comes from, what it replaced, and what it becomes in a command line."""
     from milabench.workflow.config_check import explain_key
 
@@ -51,7 +51,7 @@ def explain(options: SuiteOptions, keys: tuple[str, ...]) -> int:
 @command.command("check")
 @suite_options(selection=False)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-def check(options: SuiteOptions, files: tuple[Path, ...]) -> int:
+def check_config(options: SuiteOptions, files: tuple[Path, ...]) -> int:
     """Report everything that is wrong with suite and system files, or with those in folders. Default: the suite."""
     from milabench.workflow.config_check import check_files
 
@@ -63,7 +63,7 @@ def check(options: SuiteOptions, files: tuple[Path, ...]) -> int:
 
 @command.command("schema")
 @click.option("--markdown", is_flag=True, help="Print the reference page of all keys instead.")
-def schema(markdown: bool) -> int:
+def print_schema(markdown: bool) -> int:
     """Print the JSON Schema (draft 2020-12) of suite and system files, for editors."""
     from milabench.config.schema_docs import json_schema, reference_page
 

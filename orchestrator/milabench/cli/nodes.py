@@ -26,7 +26,7 @@ def command() -> None:
 @suite_options(selection=False, nodes=True)
 @click.option("--no-links", is_flag=True, help="Do not measure the connections between nodes, one by one.")
 @json_option
-def check(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
+def check_system(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
     """Check that every node of the system file can be reached and is fit for a run."""
     from milabench.workflow.node_check import check_nodes
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from milabench.analysis.compare import Comparison, Per, System, compare
+from milabench.analysis.compare import Comparison, Per, System, compare_systems
 from milabench.analysis.jobmix import costs_of
 from milabench.analysis.system_diff import Difference, system_differences
 from milabench.analysis.traces import Tracing
@@ -90,7 +90,9 @@ def compare_runs(
         for name, source in zip(system_names, sources, strict=True)
     ]
     require_known_names(profile, [source.summary for source in sources])
-    comparison = compare(systems, margin=options.margin, per=options.per, weights=profile.weights, work=profile.work)
+    comparison = compare_systems(
+        systems, margin=options.margin, per=options.per, weights=profile.weights, work=profile.work
+    )
     differences = system_differences(systems, comparison) if options.why else None
     return RunComparison(comparison=comparison, sources=sources, differences=differences, tracing=tracing)
 

@@ -204,21 +204,23 @@ def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:
 
 def declared_options(folder: Path) -> frozenset[str] | None:
     """Return the extra suite keys that the benchmark in `folder` understands; None, unknown, while it is not fetched."""
-    from milabench.bench.load import load
+    from milabench.bench.load import load_benchfile
 
-    return frozenset(load(folder).options) if folder.is_dir() else None
+    return frozenset(load_benchfile(folder).options) if folder.is_dir() else None
 
 
 def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
     """Return a selected benchmark with what its folder declares. Raises ConfigError."""
-    from milabench.bench.load import load
+    from milabench.bench.load import load_benchfile
     from milabench.plan.context import COMMAND, ResolvedBenchmark
 
     if isinstance(bench.definition, Path):
-        return ResolvedBenchmark(config=bench, folder=str(bench.definition), declared=load(bench.definition))
+        return ResolvedBenchmark(config=bench, folder=str(bench.definition), declared=load_benchfile(bench.definition))
     if bench.definition is None and bench.command:
         return ResolvedBenchmark(config=bench, folder=str(Path.cwd()), declared=COMMAND)
     if bench.definition is None:
         raise ConfigError(f"{bench.name}: has no definition; give the folder with its benchfile.py, or a command")
     folder = Path(dirs.code, bench.definition.folder)
-    return ResolvedBenchmark(config=bench, folder=str(folder), declared=load(folder) if folder.is_dir() else None)
+    return ResolvedBenchmark(
+        config=bench, folder=str(folder), declared=load_benchfile(folder) if folder.is_dir() else None
+    )

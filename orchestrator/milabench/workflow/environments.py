@@ -38,11 +38,11 @@ def decide_install(context: CommandContext) -> InstallPlan:
         platform=f"{sys.platform}-{platform.machine()}",
         selected={bench.config.name for bench in context.benches},
         images=images(context),
-        skipped=not_fetched(context),
+        skipped=unfetched_benches(context),
     )
 
 
-def not_fetched(context: CommandContext) -> list[SkippedBench]:
+def unfetched_benches(context: CommandContext) -> list[SkippedBench]:
     """Return the selected benchmarks whose definition has yet to be fetched."""
     return [
         SkippedBench(bench=bench.config.name, why="not fetched") for bench in context.benches if bench.declared is None
@@ -150,7 +150,7 @@ def warn_of_unknown_requirements(context: CommandContext) -> None:
 def requirement_file(folder: Path, variant: str) -> RequirementFile | None:
     """Return a benchmark's requirement file for a variant; None when there is none."""
     path = folder / requirements_name(variant)
-    return read_file(path) if path.is_file() else None
+    return read_requirements(path) if path.is_file() else None
 
 
 def constraints_for(context: CommandContext, variant: str) -> RequirementFile | None:
@@ -158,10 +158,10 @@ def constraints_for(context: CommandContext, variant: str) -> RequirementFile | 
     from milabench.plan.venvs import UNPINNED
 
     path = CONSTRAINTS / f"{context.plan_context.facts.arch if variant == UNPINNED else variant}.txt"
-    return read_file(path) if path.is_file() else None
+    return read_requirements(path) if path.is_file() else None
 
 
-def read_file(path: Path) -> RequirementFile:
+def read_requirements(path: Path) -> RequirementFile:
     """Read a requirement file. Raises EnvironmentFailed when it cannot be read."""
     from milabench.plan.requirements import RequirementFile
 

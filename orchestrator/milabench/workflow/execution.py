@@ -74,7 +74,7 @@ NO_RETRIES = RetryPolicy()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanExtension:
-    """A longer plan, which begins with the steps of the executed one; what the manifest and a person are told of it."""
+    """A longer plan, which begins with the steps of the executed one; what the manifest holds of it, and messages on it."""
 
     plan: Plan
     manifest: Mapping[str, Any] = field(default_factory=dict)

@@ -44,7 +44,7 @@ def _addresses(entry: Mapping[str, Any]) -> tuple[Address, ...]:
         return ()
 
 
-def remote_markers(dead: Iterable[tuple[Orchestrator, Sequence[Address]]]) -> Markers:
+def remote_process_markers(dead: Iterable[tuple[Orchestrator, Sequence[Address]]]) -> Markers:
     """Return the markers to look for on other machines."""
     markers: Markers = {}
     for orchestrator, addresses in dead:
@@ -85,7 +85,7 @@ def _on_each(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphans:
-    """The processes that dead runs left, on this machine and on others; `unknown` are machines that do not answer."""
+    """Leftover processes of crashed runs, on this machine and on others; `unknown` are machines that do not answer."""
 
     local: Processes
     remote: Mapping[Address, Processes]
@@ -100,11 +100,11 @@ class Orphans:
 
 
 def find_orphans(base: Path | None, session: Session, *, is_local_only: bool = False) -> Orphans:
-    """Return what the dead runs below a base left."""
+    """Return the leftover processes of the crashed runs below a base."""
     dead = [orphan for handle in all_runs(base) for orphan in dead_orchestrators(handle.run)]
     # Nothing outlives a restart of this machine.
     local_markers = tuple(orchestrator.marker for orchestrator, _ in dead if orchestrator.is_of_this_boot)
-    markers = {} if is_local_only else remote_markers(dead)
+    markers = {} if is_local_only else remote_process_markers(dead)
     answers = find_remote(markers, session)
     return Orphans(
         local=_find_local(local_markers),

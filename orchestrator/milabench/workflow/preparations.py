@@ -13,7 +13,7 @@ from milabench.plan.model import Plan
 from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
 from milabench.plan.run import describe_system
 from milabench.workflow.context import CommandContext
-from milabench.workflow.environments import decide_install, not_fetched
+from milabench.workflow.environments import decide_install, unfetched_benches
 from milabench.workflow.remote_nodes import remote_paths_exist
 
 
@@ -40,7 +40,7 @@ def unprepared(
         preparations,
         markers=local | set(remote),
         force=force,
-        skipped=not_fetched(context),
+        skipped=unfetched_benches(context),
         system=describe_system(context.plan_context.facts),
     )
 

@@ -19,7 +19,7 @@ from milabench.workflow.session import Reporter
 
 
 def replay_run(run: Run, reporter: Reporter, *, speed: float = 10.0, is_verbose: bool = False) -> None:
-    """Show a run from its records, `speed` times as fast as it was; 0: without delay."""
+    """Show a run from its records; `speed` is the playback speed, 0 for no delay."""
     clock = ReplayClock(speed)
     display = reporter.open_display(is_verbose=is_verbose, clock=clock.now)
     try:

@@ -1,4 +1,4 @@
-"""What one run is asked for: a suite, or two in turn; how often, or how precisely within which budget."""
+"""The request for one run: a suite, or two in turn; how often, or how precisely within which budget."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRECISION_OF_RIGOROUS = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What one run is asked for: its name, one suite or the two of an A/B run, how precisely.
+    """The request for one run: its name, one suite or the two of an A/B run, its precision and budget.
 
     `values` are those of a multirun's combination.
     """
@@ -64,7 +64,7 @@ def expand_requests(
     seed: int,
     is_part: bool = False,
 ) -> tuple[Request, ...]:
-    """Return what is asked for, a request for each run: several where the system file has a `multirun`.
+    """Return the requests of a command, one for each run: several where the system file has a `multirun`.
 
     `stamp` stands for `{time}` in names; `is_part`: only a part of the plan will be run. Raises what `read_context` raises,
     and UsageError for options that contradict one another.
@@ -176,7 +176,7 @@ def _devices(context: CommandContext) -> object:
 
 
 def request_of(run: Run, session: Session, environ: Mapping[str, str] = os.environ) -> Request:
-    """Return what a run was asked for, read again, with the numbers of replicates that were decided.
+    """Return the request of a recorded run, read again, with the numbers of replicates that were decided.
 
     Raises RecordError for a run whose options were not saved.
     """

@@ -19,7 +19,7 @@ from milabench.plan.subset import remaining_plan
 from milabench.workflow.adaptive_replicates import after_pilot
 from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems
 from milabench.workflow.options import RetryPolicy
-from milabench.workflow.orphans import dead_orchestrators, kill_remote, remote_markers
+from milabench.workflow.orphans import dead_orchestrators, kill_remote, remote_process_markers
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, require_request_ready
 from milabench.workflow.request import request_of
 from milabench.workflow.run_suite import finish_run, passed_steps, write_summary
@@ -143,7 +143,7 @@ def sweep_run(run: Run, session: Session) -> None:
         results = {}
         if orchestrator.is_of_this_boot:
             results[""] = run_deferring_signals(partial(sweep_here, orchestrator.marker))
-        remote = kill_remote(remote_markers([(orchestrator, addresses)]), session)
+        remote = kill_remote(remote_process_markers([(orchestrator, addresses)]), session)
         results |= {f", on {address.name}": str(result) for address, result in remote.items()}
         for where, result in results.items():
             if result != NOTHING_LEFT:

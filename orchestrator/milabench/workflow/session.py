@@ -84,6 +84,6 @@ class Session:
             self.reporter.report("warning", text)
 
     def close(self) -> None:
-        """End the connections; what is asked of a machine afterwards opens a new one."""
+        """End the connections; a later use of a machine opens a new one."""
         if self._hosts is not None:
             self._hosts.close()

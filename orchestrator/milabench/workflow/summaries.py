@@ -1,4 +1,4 @@
-"""The summary of a run: read from beside its records while those are unchanged, else computed anew and stored there."""
+"""The summary of a run: read from beside its records while those are unchanged, else computed and stored there."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def summary_of(run: Run, validations: str | None = None, course: CourseOf | None
 
 
 def store_summary(run: Run, summary: Summary, stat: str) -> None:
-    """Write the summary beside its records; where that fails, it is computed anew every time.
+    """Write the summary beside its records; where that fails, it is computed every time.
 
     `stat` is the digest of the files before they were read.
     """

@@ -76,7 +76,7 @@ def test_cancel_ends_the_run_that_is_going_on_and_waits_for_it(
         assert process.wait(CEILING_S) == 130
     (run,) = runs(environ["MILABENCH_BASE"])
     said = milabench("cancel", run.name)
-    assert (said.code, "is not going on (interrupted)" in said.err) == (0, True)
+    assert (said.code, "is not active (interrupted)" in said.err) == (0, True)
 
 
 def test_cancel_now_does_not_wait_for_those_that_do_not_heed(
