@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from milabench import __version__
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison
 from milabench.analysis.summary import Summary
@@ -18,6 +17,7 @@ from milabench.report.html.details import fineness
 from milabench.report.html.markup import el
 from milabench.report.html.page import document
 from milabench.report.html.tables import html_table, text_rows
+from milabench.version import __version__
 
 
 def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
