@@ -38,7 +38,7 @@ class Plain:
     def on_plan(self, plan: Plan) -> None:
         """Say how much there is to do."""
         self._tally.planned = len(plan.steps)
-        benches = len({each.bench for each in plan.steps})
+        benches = len({step.bench for step in plan.steps})
         self._say(f"{plan.phase}: {len(plan.steps)} steps of {benches} benchmarks")
         for skipped in plan.skipped:
             self._say(f"{skipped.bench}: skipped: {skipped.why}")
@@ -55,11 +55,11 @@ class Plain:
         last_printed = self._last_printed.get(step)
         if last_printed is not None and now - last_printed < self._every_s:
             return
-        known = ", ".join(part for part in (progress_text(self._last[step]), rate_text(self._last[step])) if part)
-        if known:
+        text = ", ".join(part for part in (progress_text(self._last[step]), rate_text(self._last[step])) if part)
+        if text:
             self._last_printed[step] = now
             first = "" if last_printed is not None else "first observation, "
-            self._say(f"{self._place()} {step}: {first}{known}")
+            self._say(f"{self._place()} {step}: {first}{text}")
 
     def on_line(self, step: str, payload: bytes) -> None:
         """Show it, when asked to."""

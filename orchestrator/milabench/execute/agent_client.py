@@ -204,9 +204,9 @@ class AgentLink:
                 if future is not None and not future.done():
                     future.set_result(reply)
             case "waiting":
-                told = json.loads(payload)
-                if told["id"] in self._waiting:
-                    self._waiting[told["id"]](told["holders"])
+                message = json.loads(payload)
+                if message["id"] in self._waiting:
+                    self._waiting[message["id"]](message["holders"])
             case "hello":
                 self.hello = json.loads(payload)
                 if not self._greeted.done():
@@ -268,8 +268,8 @@ class AgentNode:
             if not reply.get("ok"):
                 return self._refused(order, emit, str(reply.get("error")))
             if reply.get("pid") is not None:
-                known = {key: reply.get(key) for key in ("pid", "pgid", "pid_start")}
-                emit(Started(step=step, node=self._name, **known))
+                identity = {key: reply.get(key) for key in ("pid", "pgid", "pid_start")}
+                emit(Started(step=step, node=self._name, **identity))
             try:
                 ended = await asyncio.shield(watched.ended)
             except asyncio.CancelledError:
@@ -499,9 +499,9 @@ def _ending(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-def _request(order: StepRequest, there: Mapping[str, str | None]) -> dict[str, object]:
+def _request(order: StepRequest, node_values: Mapping[str, str | None]) -> dict[str, object]:
     step = order.step
-    values = {name: value for name, value in {**order.values, **there}.items() if value is not None}
+    values = {name: value for name, value in {**order.values, **node_values}.items() if value is not None}
     return {
         "argv": list(step.argv),
         "env": {**step.env, **order.env},
@@ -560,12 +560,12 @@ def _outcome(order: StepRequest, ended: Mapping[str, Any]) -> Outcome:
             return Failed(step=step, why=why, detail=detail, attempt=attempt, exit=seen)
 
 
-def _holder(said: Mapping[str, Any]) -> Holder:
+def _holder(entry: Mapping[str, Any]) -> Holder:
     return Holder(
-        name=str(said.get("name") or ""),
-        run=str(said.get("run") or ""),
-        pid=int(said.get("pid") or 0),
-        host=str(said.get("host") or ""),
-        user=str(said.get("user") or ""),
-        since=float(said.get("since") or 0.0),
+        name=str(entry.get("name") or ""),
+        run=str(entry.get("run") or ""),
+        pid=int(entry.get("pid") or 0),
+        host=str(entry.get("host") or ""),
+        user=str(entry.get("user") or ""),
+        since=float(entry.get("since") or 0.0),
     )

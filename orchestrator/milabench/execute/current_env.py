@@ -29,7 +29,7 @@ def check_current_env(
 
     `installed` maps normalised names to versions; None looks.
     """
-    here = installed_packages() if installed is None else installed
-    wanted = merge_locks([parse_requirements("benchmate"), *(parse_requirements(file.text) for file in files)])
+    versions = installed_packages() if installed is None else installed
+    required = merge_locks([parse_requirements("benchmate"), *(parse_requirements(file.text) for file in files)])
     environment = {name: str(value) for name, value in default_environment().items()}
-    return tuple(Lacking(requirement=pin.line, found=found) for pin, found in lacking(wanted, here, environment))
+    return tuple(Lacking(requirement=pin.line, found=found) for pin, found in lacking(required, versions, environment))

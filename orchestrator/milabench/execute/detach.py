@@ -134,10 +134,10 @@ def _end_threads() -> None:
 
 def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:
     """Tell what the other process says until it lets go or ends; waits for its end when it was asked to end meanwhile."""
-    asked: list[None] = []
+    interrupts_seen: list[None] = []
 
     def pass_on() -> None:
-        asked.append(None)
+        interrupts_seen.append(None)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
@@ -153,7 +153,7 @@ def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:
             pass
         run = os.read(word, _PIECE)
         where = Path(os.fsdecode(run)) if run else None
-        if where is not None and not asked:
+        if where is not None and not interrupts_seen:
             return DetachedProcess(run=where, code=None)
         return DetachedProcess(run=where, code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
@@ -178,6 +178,6 @@ def _put(fd: int, *places: int) -> None:
 
 
 def _write(end: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(end, rest) :]
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[os.write(end, remaining) :]

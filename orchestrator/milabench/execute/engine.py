@@ -197,10 +197,10 @@ class Engine:
         )
         outcomes = {step.id: self._outcomes[step.id] for step in self._plan.steps}
         is_cut = self._interrupts > 0 and (self._has_cancelled() or not self._is_whole)
-        done = ExecutionResult(outcomes=outcomes, interrupted=self._interrupts > 0, is_cut=is_cut, overhead=overhead)
-        verdict = "interrupted" if is_cut else "passed" if done.all_passed else "failed"
+        result = ExecutionResult(outcomes=outcomes, interrupted=self._interrupts > 0, is_cut=is_cut, overhead=overhead)
+        verdict = "interrupted" if is_cut else "passed" if result.all_passed else "failed"
         self._journal({"run": "ended", "verdict": verdict, "overhead": overhead.to_json()})
-        return done
+        return result
 
     def _more(self) -> Plan | None:
         """Return what is to be done beyond the plan, by what has been recorded; it belongs to the plan from now on."""
@@ -291,7 +291,7 @@ class Engine:
         ports: dict[str, dict[str, str]] = {}
         for step in group:
             job = step.job
-            if job and job not in ports and any(other.job == job and asks_for_port(other) for other in group):
+            if job and job not in ports and any(member.job == job and asks_for_port(member) for member in group):
                 port = await self._executors[step.node].port()
                 ports[job] = {} if port is None else {"port": str(port)}
         return ports
@@ -385,20 +385,20 @@ class Engine:
         """Release a group on all its nodes at the same time, and notes within what time, by our clock, that happened."""
 
         async def release(node: str) -> tuple[str, dict[str, float]]:
-            asked = time.monotonic(), time.time()
-            there = await self._executors[node].release(group.group)
-            took = time.monotonic() - asked[0]
-            if there is None:
+            sent = time.monotonic(), time.time()
+            node_clock = await self._executors[node].release(group.group)
+            took = time.monotonic() - sent[0]
+            if node_clock is None:
                 return node, {}
             # Its clock was read between question and answer: in the middle, give or take half of that.
-            return node, {"ahead_s": round(there - asked[1] - took / 2, 6), "give_or_take_s": round(took / 2, 6)}
+            return node, {"ahead_s": round(node_clock - sent[1] - took / 2, 6), "give_or_take_s": round(took / 2, 6)}
 
         began = time.monotonic()
-        told = dict(
+        clocks = dict(
             await asyncio.gather(*(release(node) for node in sorted({group.nodes[step] for step in group.live})))
         )
         within = round(time.monotonic() - began, 6)
-        entry = {"group": group.group, "state": "released", "within_s": within, "clocks": told}
+        entry = {"group": group.group, "state": "released", "within_s": within, "clocks": clocks}
         self._journal({**entry, "steps": {step: group.nodes[step] for step in group.live}})
 
     def _fail_late(self, group: GroupBarrier) -> None:
@@ -533,8 +533,8 @@ class Engine:
         return Failed(step=step.id, why=why, detail=f"cannot record: {_reason(error)}", attempt=outcome.attempt)
 
     def _journal_step(self, step: Step, **entry: object) -> None:
-        known = {key: value for key, value in entry.items() if value is not None}
-        whole = {"step": step.id, "attempt": self._attempts[step.id], "node": step.node, **known}
+        fields = {key: value for key, value in entry.items() if value is not None}
+        whole = {"step": step.id, "attempt": self._attempts[step.id], "node": step.node, **fields}
         try:
             self._recorder.journal(whole)
         except OSError as error:

@@ -88,23 +88,23 @@ class RemoteFiles:
             with contextlib.suppress(BrokenPipeError, ConnectionError):  # why, stands in the answer
                 for number, offset in answer["need"]:
                     sent += await self._send_file(folder / files[number][0], files[number][3], offset)
-            done = await self._answer()
-        return Sent(files=done["taken"], bytes=sent, removed=done["removed"])
+            result = await self._answer()
+        return Sent(files=result["taken"], bytes=sent, removed=result["removed"])
 
     async def _send_file(self, path: Path, size: int, offset: int) -> int:
         """Send a file from an offset on, and the digest of all of it; how many bytes."""
         digest = hashlib.sha256()
-        left = size
+        remaining = size
         with path.open("rb") as file:
-            while left:
-                piece = await asyncio.to_thread(file.read, min(left, PIECE_BYTES))
+            while remaining:
+                piece = await asyncio.to_thread(file.read, min(remaining, PIECE_BYTES))
                 if not piece:
                     raise Unreachable(f"{self.name}: {path} became shorter while it was sent; try again")
                 digest.update(piece)
-                done = size - left
-                left -= len(piece)
-                if done + len(piece) > offset:
-                    self._channel.writer.write(piece[max(0, offset - done) :])
+                sent = size - remaining
+                remaining -= len(piece)
+                if sent + len(piece) > offset:
+                    self._channel.writer.write(piece[max(0, offset - sent) :])
                     await self._channel.writer.drain()
         self._channel.writer.write(digest.digest())
         await self._channel.writer.drain()
@@ -188,7 +188,7 @@ async def storages(
             *(_looked(desks[name], bases[name], token, list(marks.values())) for name in usable)
         )
         await asyncio.gather(*(desks[name].forget([f"{bases[name]}/{marks[name]}"]) for name in usable))
-        return {name: ["", *names][found.index(True)] for name, found in zip(usable, looked, strict=True)}, why
+        return {name: ["", *names][exists.index(True)] for name, exists in zip(usable, looked, strict=True)}, why
     finally:
         ours.unlink(missing_ok=True)
 

@@ -45,8 +45,8 @@ class HostPool:
 
     def machine(self, address: Address) -> RemoteHost:
         """Return the machine at an address, the same one whenever it is asked for."""
-        known = replace(address, accept_new=False)  # whether its key may be recorded makes it no other machine
-        return self._machines.setdefault(known, RemoteHost(address))
+        key = replace(address, accept_new=False)  # whether its key may be recorded makes it no other machine
+        return self._machines.setdefault(key, RemoteHost(address))
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Return what `main()` returns; see `ReusableLoop.run`."""
@@ -86,8 +86,8 @@ async def query_all(
 ) -> dict[str, HostReport]:
     """Return what every machine says of itself; all are asked at the same time."""
     async with remote_files_of(list(machines.values())) as (desks, closed):
-        asked = await asyncio.gather(*(_ask(desk, bases[name], clock) for name, desk in desks.items()))
-        reports = dict(zip(desks, asked, strict=True))
+        answers = await asyncio.gather(*(_ask(desk, bases[name], clock) for name, desk in desks.items()))
+        reports = dict(zip(desks, answers, strict=True))
         shared, unusable = await storages({name: desks[name] for name in desks if not reports[name].why}, bases, here)
     why = {**closed, **unusable}
     return {

@@ -42,13 +42,13 @@ def fetch_images(images: Iterable[Image], *, anew: bool, say: Callable[[str], ob
             failed.append(image.absence)
             continue
         say(f"{image.name}: fetching with {image.engine}")
-        done = subprocess.run(image.fetch, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
+        process = subprocess.run(image.fetch, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if process.returncode == 0:
             fetched += 1
         elif is_there:
-            say(f"{image.name}: kept as it is; {not_fetched(image, done.stderr)}")
+            say(f"{image.name}: kept as it is; {not_fetched(image, process.stderr)}")
         else:
-            failed.append(not_fetched(image, done.stderr))
+            failed.append(not_fetched(image, process.stderr))
     if failed:
         raise EnvironmentFailed("\nerror: ".join(failed))
     return fetched
@@ -89,5 +89,5 @@ def not_fetched(image: Image, output: str) -> str:
 
 
 def _succeeds(command: tuple[str, ...]) -> bool:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    return done.returncode == 0
+    process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return process.returncode == 0

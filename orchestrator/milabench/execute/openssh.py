@@ -32,8 +32,8 @@ class OpensshChannel:
         """Return how the command ended; ssh's own code says that the connection was lost."""
         code = await self._process.wait()
         if code == FAILED:
-            said = self.said()
-            return f"the connection was lost{': ' if said else ''}{said}"
+            stderr = self.said()
+            return f"the connection was lost{': ' if stderr else ''}{stderr}"
         return f"the agent ended with exit code {code}" if code >= 0 else "the connection was lost: ssh was killed"
 
     def said(self) -> str:

@@ -67,8 +67,10 @@ class RemoteHost:
         except TimeoutError:
             raise Unreachable(f"{self.name}: no answer to '{words[0]}' within {within_s:g} s") from None
         except ValueError:
-            how, said = await channel.how_it_ended(), channel.said()
-            raise Unreachable(f"{self.name}: no answer to '{words[0]}': {how}{': ' if said else ''}{said}") from None
+            how, stderr = await channel.how_it_ended(), channel.said()
+            raise Unreachable(
+                f"{self.name}: no answer to '{words[0]}': {how}{': ' if stderr else ''}{stderr}"
+            ) from None
         finally:
             channel.writer.close()
 
@@ -126,8 +128,8 @@ def remote_node(
         try:
             return await machine.sweep(own, grace_s=grace_s)
         except Unreachable as error:
-            said = str(error).removeprefix(f"{machine.name}: ")
-            return f"what it left could not be looked for ({said}); its agent ends it within {lease_s + grace_s:g} s"
+            reason = str(error).removeprefix(f"{machine.name}: ")
+            return f"what it left could not be looked for ({reason}); its agent ends it within {lease_s + grace_s:g} s"
 
     return AgentNode(machine.name, open_link, sweep, values={"path": None, **(values or {})})
 

@@ -87,8 +87,8 @@ def orchestrator_of(entry: Mapping[str, Any]) -> Orchestrator | None:
     """Return the orchestrator that a journal's entry or a lock file names; None when it names none."""
     kinds = {"pid": int, "pid_start": int, "boot": str, "host": str, "user": str, "marker": str, "since": float}
     try:
-        known = {name: kind(entry[name]) for name, kind in kinds.items()}
-        return Orchestrator(**known, detached=entry.get("detached") is True)
+        fields = {name: kind(entry[name]) for name, kind in kinds.items()}
+        return Orchestrator(**fields, detached=entry.get("detached") is True)
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -157,12 +157,12 @@ def wait_for_release(path: Path) -> None:
 
 
 def _lock(fd: int, how: int) -> bool:
-    for left in range(TRIES, 0, -1):
+    for tries in range(TRIES, 0, -1):
         try:
             fcntl.flock(fd, how | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = _holder(fd)
-            if left == 1 or (holder is not None and (holder.is_alive or not holder.is_here)):
+            if tries == 1 or (holder is not None and (holder.is_alive or not holder.is_here)):
                 return False
             time.sleep(PAUSE_S)
         else:

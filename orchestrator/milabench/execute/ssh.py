@@ -287,9 +287,9 @@ def _client(address: Address) -> Any:
         def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
             file = address.known_hosts_file
             print_ = key.get_fingerprint()
-            known = _keys_in(file).match(host, addr, port) if file.exists() else ()
+            matches = _keys_in(file).match(host, addr, port) if file.exists() else ()
             shown = host if port == 22 else f"[{host}]:{port}"
-            if any(known):
+            if any(matches):
                 self.refusal = (
                     f"the host key of {shown} is {print_}, another one than {file} has: somebody may stand in"
                     f" between; if the machine was set up anew, remove the old key with `ssh-keygen -f {file} -R '{shown}'`"

@@ -304,30 +304,30 @@ class _Work:
     def _interpreter(self, spec: VenvSpec, shell: _Shell) -> tuple[str, tuple[str, ...]]:
         """Return the interpreter that the locks were made for, else the one that runs us, which is said."""
         running = f"{sys.version_info.major}.{sys.version_info.minor}"
-        wanted = ".".join(spec.python.split(".")[:2])
-        if wanted == running:
+        version = ".".join(spec.python.split(".")[:2])
+        if version == running:
             return sys.executable, ()
-        interpreter = self._python(wanted, shell)
+        interpreter = self._python(version, shell)
         if interpreter is None and self.options.uv:
-            self._say(spec, "fetching", f"python {wanted}, which its locks are made for")
+            self._say(spec, "fetching", f"python {version}, which its locks are made for")
             with self._fetching:  # several environments may want the same one
-                shell.answer((self.options.uv, "python", "install", wanted, "--no-bin"))
-            interpreter = self._python(wanted, shell)
+                shell.answer((self.options.uv, "python", "install", version, "--no-bin"))
+            interpreter = self._python(version, shell)
         if interpreter is not None:
             return interpreter, ()
-        note = f"the locks of {spec.group} are made for python {wanted}, which was not found; python {running} is used"
+        note = f"the locks of {spec.group} are made for python {version}, which was not found; python {running} is used"
         self._say(spec, "note", note)
         return sys.executable, (note,)
 
-    def _python(self, wanted: str, shell: _Shell) -> str | None:
+    def _python(self, version: str, shell: _Shell) -> str | None:
         """Return an interpreter of this version: on PATH, or where uv finds one."""
-        candidates = [shutil.which(f"python{wanted}", path=shell.environ.get("PATH"))]
+        candidates = [shutil.which(f"python{version}", path=shell.environ.get("PATH"))]
         if self.options.uv:
-            find = (self.options.uv, "python", "find", wanted, "--no-project", "--no-python-downloads")
+            find = (self.options.uv, "python", "find", version, "--no-project", "--no-python-downloads")
             candidates.append((shell.answer(find) or "").strip() or None)
         for candidate in candidates:
             ask = "import sys; print('%d.%d' % sys.version_info[:2])"
-            if candidate and (shell.answer((candidate, "-I", "-c", ask)) or "").strip() == wanted:
+            if candidate and (shell.answer((candidate, "-I", "-c", ask)) or "").strip() == version:
                 return candidate
         return None
 

@@ -64,9 +64,9 @@ class Imported:
 def write_foreign_run(arrival: ForeignRun, base: Path, is_secret: IsSecret) -> Imported:
     """Make the run directory; the values of secret variables are masked. Raises RecordError when it cannot be written."""
     benches = len({step.bench for step in arrival.steps})
-    known = _imported_before(base, arrival.digest)
-    if known is not None:
-        return Imported(path=known, is_new=False, benchmarks=benches)
+    existing = _imported_before(base, arrival.digest)
+    if existing is not None:
+        return Imported(path=existing, is_new=False, benchmarks=benches)
     writer = create_run(base, arrival.name, arrival.when, clock=arrival.when.timestamp)
     try:
         masked = _write(writer, arrival, is_secret)

@@ -68,10 +68,10 @@ def read_milabench13_run(folder: Path, origin: str) -> tuple[ForeignRun | None, 
     return (
         ForeignRun(
             name=_STAMP.sub("", folder.name),
-            when=at(min((t for one in measured if (t := _began(one.start, one.meta)) is not None), default=None)),
+            when=at(min((t for pack in measured if (t := _began(pack.start, pack.meta)) is not None), default=None)),
             format=FORMAT,
             origin=origin,
-            version=next((v for one in measured if (v := _version(one.meta))), FORMAT),
+            version=next((v for pack in measured if (v := _version(pack.meta))), FORMAT),
             system=_system(described_system({}, measured), results),
             steps=[_step(run, result) for result in results],
             digest=digest_of((path.name, path.read_bytes()) for path in folder.glob("*.data")),

@@ -97,7 +97,7 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
     events: list[Event] = [
         Meta(step=identity, data={"nccl": value.get("nccl_version"), "config": dict(as_mapping(value.get("config")))}),
         Start(step=identity, data={"command": list(value.get("args") or ()), "time": None}),
-        *(Data(step=identity, data=one) for one in _measurements(value)),
+        *(Data(step=identity, data=measurement) for measurement in _measurements(value)),
         *(Message(step=identity, text=error) for error in errors),
         End(step=identity, outcome=outcome, why=why or None, detail=detail, return_code=None),  # type: ignore[arg-type]
     ]

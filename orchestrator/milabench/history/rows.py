@@ -152,7 +152,7 @@ def _metrics(run: str, bench: BenchSummary) -> list[Row]:
         (
             run,
             bench.bench,
-            place,
+            position,
             str(metric.get("step", "")),
             str(metric.get("metric", "")),
             metric.get("value"),
@@ -163,5 +163,5 @@ def _metrics(run: str, bench: BenchSummary) -> list[Row]:
             " ".join(str(metric[key]) for key in ("case", "part") if metric.get(key)),
             json.dumps(metric["params"], sort_keys=True) if metric.get("params") else "",
         )
-        for place, metric in enumerate(bench.metrics)
+        for position, metric in enumerate(bench.metrics)
     ]

@@ -49,15 +49,15 @@ class Store:
     def add(self, rows: RunRows) -> Literal["added", "updated", "known"]:
         """Put a run in; one that is there is left as it is, or replaced when its results are others now."""
         with self._writing():
-            known = self._execute("SELECT digest FROM runs WHERE run = ?", (rows.run,)).fetchone()
-            if known is not None and known[0] == rows.digest:
+            row = self._execute("SELECT digest FROM runs WHERE run = ?", (rows.run,)).fetchone()
+            if row is not None and row[0] == rows.digest:
                 return "known"
             for table, columns in TABLES.items():
                 self._execute(f"DELETE FROM {table} WHERE run = ?", (rows.run,))
                 marks = ", ".join("?" * len(columns))
                 for row in rows.tables[table]:
                     self._execute(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", row)
-        return "added" if known is None else "updated"
+        return "added" if row is None else "updated"
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
         """Return (columns, rows) of a statement that only reads. Raises UsageError when the database does not understand it."""

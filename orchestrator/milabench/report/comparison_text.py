@@ -44,8 +44,8 @@ def interval_text(interval: Interval | None) -> str:
 
 def title(comparison: Comparison) -> str:
     """Return what is compared with what."""
-    first, *others = (system.name for system in comparison.systems)
-    return f"{', '.join(others)} compared with {first}"
+    first, *names = (system.name for system in comparison.systems)
+    return f"{', '.join(names)} compared with {first}"
 
 
 def side_text(side: SystemResult) -> str:
@@ -61,10 +61,10 @@ def verdict_text(contrast: Contrast | None) -> str:
     """Return the verdict, and what would decide it where it does not."""
     if contrast is None:
         return "excluded"
-    more = (
+    needed = (
         f" (about {contrast.needed} launches a side)" if contrast.needed and contrast.verdict == "INCONCLUSIVE" else ""
     )
-    return contrast.verdict + more
+    return contrast.verdict + needed
 
 
 def main_table(comparison: Comparison) -> Table:
@@ -84,14 +84,14 @@ def main_table(comparison: Comparison) -> Table:
     )
     rows = []
     for row in by_ratio(comparison.rows):
-        for place, contrast in enumerate(row.contrasts):
-            sides = [side_text(side) for side in row.sides] if place == 0 else [""] * len(names)
+        for position, contrast in enumerate(row.contrasts):
+            sides = [side_text(side) for side in row.sides] if position == 0 else [""] * len(names)
             rows.append(
                 (
-                    *((row.bench, row.units) if place == 0 else ("", "")),
+                    *((row.bench, row.units) if position == 0 else ("", "")),
                     *sides,
-                    *((names[place + 1],) if several else ()),
-                    f"{len(row.sides[0].values)}/{len(row.sides[place + 1].values)}",
+                    *((names[position + 1],) if several else ()),
+                    f"{len(row.sides[0].values)}/{len(row.sides[position + 1].values)}",
                     ratio_text(contrast.ratio if contrast else None),
                     interval_text(contrast.ci95 if contrast else None),
                     p_text(contrast),
@@ -187,9 +187,9 @@ def _job_row(mix: JobMix) -> tuple[str, ...]:
 def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
     """Return what should have passed and did not, system by system."""
     return [
-        (f"{system.name}: {one.step}", ": ".join(part for part in (one.why, one.detail) if part))
+        (f"{system.name}: {failure.step}", ": ".join(part for part in (failure.why, failure.detail) if part))
         for system in comparison.systems
-        for one in system.failures
+        for failure in system.failures
     ]
 
 
@@ -217,13 +217,13 @@ def differences_table(comparison: Comparison, differences: Sequence[Difference])
     names = tuple(system.name for system in comparison.systems)
     rows = [
         (
-            "*" if one.is_near else "",
-            one.area,
-            one.name,
-            *("-" if value is None else value for value in one.values),
-            ", ".join(one.benches) if len(one.benches) < len(comparison.rows) else "",
+            "*" if difference.is_near else "",
+            difference.area,
+            difference.name,
+            *("-" if value is None else value for value in difference.values),
+            ", ".join(difference.benches) if len(difference.benches) < len(comparison.rows) else "",
         )
-        for one in differences
+        for difference in differences
     ]
     return Table(
         title="what differs, nearest to what changed first",

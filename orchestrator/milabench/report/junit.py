@@ -71,7 +71,7 @@ def _bench(suite: ET.Element, summary: Summary, bench: BenchSummary) -> None:
     if bench.outcome == "skipped":
         _add_result(case, "skipped", "skipped", "; ".join(skip.detail for skip in bench.skipped))
     elif bench.outcome != "passed":
-        lines = [f"{one.step}: {model.step_reason(one)}" for one in bench.failures]
+        lines = [f"{failure.step}: {model.step_reason(failure)}" for failure in bench.failures]
         _add_result(case, "failure", bench.outcome, "\n".join(lines) or bench.outcome)
     elif bench.validity == "invalid":
         _add_result(case, "failure", "invalid", model.validity_text(bench))
@@ -83,12 +83,12 @@ def _bench(suite: ET.Element, summary: Summary, bench: BenchSummary) -> None:
 
 
 def _row(suite: ET.Element, row: ComparisonRow, position: int) -> None:
-    first, other, contrast = row.sides[0], row.sides[position + 1], row.contrasts[position]
-    case = _case(suite, row.bench, other.system)
+    first, side, contrast = row.sides[0], row.sides[position + 1], row.contrasts[position]
+    case = _case(suite, row.bench, side.system)
     if contrast is None:
-        why = other.why_not or first.why_not or "its units differ"
-        is_failure = first.counts and other.outcome not in ("passed", "skipped", "absent")
-        _add_result(case, "failure" if is_failure else "skipped", other.outcome, why)
+        why = side.why_not or first.why_not or "its units differ"
+        is_failure = first.counts and side.outcome not in ("passed", "skipped", "absent")
+        _add_result(case, "failure" if is_failure else "skipped", side.outcome, why)
         return
     text = f"{comparison_text.ratio_text(contrast.ratio)} {comparison_text.interval_text(contrast.ci95)}"
     if contrast.verdict == "SLOWER":

@@ -239,10 +239,10 @@ def flaky(summary: Summary) -> list[tuple[str, str, str | None]]:
     rows = []
     for bench in ordered(summary.benchmarks):
         for step in bench.flaky:
-            for other in step.others:
-                ending = ": ".join(part for part in (other.why, other.detail) if part) or other.outcome
+            for attempt in step.others:
+                ending = ": ".join(part for part in (attempt.why, attempt.detail) if part) or attempt.outcome
                 rows.append(
-                    (step.step, f"passed at attempt {step.attempt}; attempt {other.number}: {ending}", other.log)
+                    (step.step, f"passed at attempt {step.attempt}; attempt {attempt.number}: {ending}", attempt.log)
                 )
     return rows
 
@@ -252,14 +252,16 @@ def validations(summary: Summary) -> list[tuple[str, str]]:
     rows = []
     for bench in ordered(summary.benchmarks):
         steps: dict[str, list[Mapping[str, Any]]] = {}
-        for one in bench.validations:
-            steps.setdefault(one["step"], []).append(one)
+        for check in bench.validations:
+            steps.setdefault(check["step"], []).append(check)
         for step, verdicts in steps.items():
-            passed = [one["check"] for one in verdicts if one["verdict"] == "pass"]
-            others = [
-                f"{one['verdict']} {one['check']} ({one['message']})" for one in verdicts if one["verdict"] != "pass"
+            passed = [check["check"] for check in verdicts if check["verdict"] == "pass"]
+            not_passed = [
+                f"{check['verdict']} {check['check']} ({check['message']})"
+                for check in verdicts
+                if check["verdict"] != "pass"
             ]
-            rows.append((step, "; ".join([*others, *([f"pass {', '.join(passed)}"] if passed else [])])))
+            rows.append((step, "; ".join([*not_passed, *([f"pass {', '.join(passed)}"] if passed else [])])))
         if bench.overlap is not None:
             rows.append((bench.bench, f"overlap of the instances' windows {bench.overlap:.1%}"))
     return rows

@@ -26,8 +26,8 @@ def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | Non
     how = fineness(traced)
     several = len(summaries) > 1
     bodies, nav = [], []
-    for place, (summary, steps) in enumerate(zip(summaries, traced, strict=True)):
-        key = f"r{place}-" if several else ""
+    for position, (summary, steps) in enumerate(zip(summaries, traced, strict=True)):
+        key = f"r{position}-" if several else ""
         body, sections = run.run_article(summary, steps, how, key)
         bodies.append(body)
         nav += [(f"{key}top", summary.run)] if several else sections
@@ -42,7 +42,7 @@ def render_comparison(
 ) -> str:
     """Return the page of a comparison; `traces` is what the steps of each system did over time, None where that is not known."""
     traced = traces if traces is not None else [None] * len(comparison.systems)
-    how = fineness([one for one in traced if one is not None])
+    how = fineness([system_traces for system_traces in traced if system_traces is not None])
     body, nav = compared.comparison_article(comparison, differences, traced, how)
     return document(comparison_text.title(comparison)[:200], nav, body, __version__)
 

@@ -63,19 +63,19 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     step = 10 ** math.floor(math.log10((high - low) / about))
     step *= next(times for times in (1, 2, 5, 10) if (high - low) / (step * times) <= about)
     first = math.ceil(low / step - 1e-9)
-    return [place * step for place in range(first, math.floor(high / step + 1e-9) + 1)]
+    return [multiple * step for multiple in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
     """Return round ratios from low to high, 1 among them: at even distances where they are near to 1, else the usual ones."""
-    ratios = ticks(low, high, 6) if high / low < 1.6 else [each for each in _RATIOS if low <= each <= high]
-    return sorted({round(each, 10) for each in ratios} | {1.0})
+    ratios = ticks(low, high, 6) if high / low < 1.6 else [ratio for ratio in _RATIOS if low <= ratio <= high]
+    return sorted({round(ratio, 10) for ratio in ratios} | {1.0})
 
 
 def padded(values: Iterable[float], share: float = 0.06) -> tuple[float, float]:
     """Return the range of some values with room around them; never empty."""
-    known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
-    low, high = min(known), max(known)
+    finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+    low, high = min(finite), max(finite)
     room = (high - low) * share or abs(high) * 0.05 or 1.0
     return low - room, high + room
 

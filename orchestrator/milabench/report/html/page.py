@@ -26,7 +26,7 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: s
         el("title", title),
         el("style", Markup(style)),
     )
-    links = el("ul", [el("li", el("a", name, href=f"#{place}")) for place, name in nav])
+    links = el("ul", [el("li", el("a", name, href=f"#{section_id}")) for section_id, name in nav])
     controls = el(
         "div",
         el("button", "Open all details", type="button", id="all", hidden=True),

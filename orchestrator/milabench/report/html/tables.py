@@ -34,10 +34,10 @@ def without_empty(
     headings: Sequence[str], is_text: Sequence[bool], rows: Sequence[Sequence[str]]
 ) -> tuple[list[str], list[bool], list[TableRow], list[str]]:
     """Return headings, kinds and rows less the columns in which nothing stands, and the headings of those."""
-    kept = [place for place in range(len(headings)) if any(row[place] for row in rows)]
-    empty = [heading for place, heading in enumerate(headings) if place not in kept]
-    shown = text_rows([[row[place] for place in kept] for row in rows])
-    return [headings[place] for place in kept], [is_text[place] for place in kept], shown, empty
+    kept = [column for column in range(len(headings)) if any(row[column] for row in rows)]
+    empty = [heading for column, heading in enumerate(headings) if column not in kept]
+    shown = text_rows([[row[column] for column in kept] for row in rows])
+    return [headings[column] for column in kept], [is_text[column] for column in kept], shown, empty
 
 
 def html_table(
@@ -74,10 +74,10 @@ def html_table(
 
 def _cells(row: TableRow, is_text: Sequence[bool]) -> list[Markup]:
     cells = []
-    for place, (cell, text) in enumerate(zip(row.cells, is_text, strict=True)):
+    for position, (cell, text) in enumerate(zip(row.cells, is_text, strict=True)):
         kinds = " ".join(kind for kind in ("" if text else "num", cell.kind) if kind)
         value = None if cell.value is None else repr(cell.value)
-        if place == 0:
+        if position == 0:
             cells.append(el("th", cell.shown, scope="row", class_=kinds or None, data_v=value))
         else:
             cells.append(el("td", cell.shown, class_=kinds or None, data_v=value))
