@@ -29,7 +29,7 @@ def sign(content: bytes, key: Path) -> bytes:
 
 
 def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[bool, str]:
-    """Return (whether the signature is good, who made it or what is wrong).
+    """Return whether the signature is good, and its signer or what is wrong.
 
     Without a file of allowed signers it says only that the content is as some key signed it. Raises UsageError when that
     file is not there, EnvironmentFailed without ssh-keygen.

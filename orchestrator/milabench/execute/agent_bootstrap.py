@@ -29,7 +29,7 @@ class Channel(Protocol):
     writer: Writer
 
     async def how_it_ended(self) -> str:
-        """Return how the command ended, in words; waits for it. A connection that was lost is no end of the command."""
+        """Wait for the end of the command and describe it. A lost connection is not the end of the command."""
 
     def said(self) -> str:
         """Return the last line on its standard error."""
@@ -83,7 +83,7 @@ def boot_line(words: Sequence[str], *, marker: str = "", python: str = "") -> st
 async def start_agent(
     name: str, connection: Connection, words: Sequence[str], *, marker: str = "", python: str = ""
 ) -> Channel:
-    """Return the agent of the node `name`, started with these arguments. Raises Unreachable with what is missing there."""
+    """Start the agent of the node `name` with these arguments. Raises Unreachable with what is missing there."""
     channel = await connection.start(boot_line(words, marker=marker, python=python))
     try:
         await asyncio.wait_for(_greet(name, channel, python), BOOT_S)

@@ -87,7 +87,7 @@ class OpensshConnection:
 
 
 async def connect_openssh(address: Address) -> OpensshConnection:
-    """Return a master connection to a machine. Raises Unreachable, with the node's name and what ssh said."""
+    """Open a master connection to a machine. Raises Unreachable, with the node's name and ssh's message."""
     if shutil.which("ssh") is None:
         raise Unreachable(f"{address.name}: no ssh on PATH; transport: asyncssh needs none")
     if address.key and not (key := Path(address.key).expanduser()).exists():  # ssh itself would go on with others

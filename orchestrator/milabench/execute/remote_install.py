@@ -48,7 +48,7 @@ class RemoteInstallJob:
 
 @cache
 def packed_installer() -> bytes:
-    """Return this package, as far as building environments needs it, and what it imports, in one file that Python runs."""
+    """Return one file that Python runs: the part of this package that builds environments, and its dependencies."""
     return deterministic_zip(_files())
 
 
@@ -75,7 +75,7 @@ async def install_remotely(
     uv: Path | None,
     say: Callable[[str], object],
 ) -> None:
-    """Build the job's environments on a machine; `scratch` is a folder here, `uv` our program when it runs there too.
+    """Build the job's environments on a machine; `scratch` is a local folder, `uv` our program when it runs there too.
 
     Raises EnvironmentFailed with why not.
     """
@@ -116,7 +116,7 @@ async def install_remotely(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Return there: builds what the job says, and ends with the exit code that says how that went."""
+    """Build what the job lists; runs on the remote machine and exits with the matching exit code."""
     path = (argv or sys.argv[1:])[0]
     with open(path, "rb") as file:  # noqa: PTH123
         job = pickle.loads(file.read())  # written by the same code, into a folder of the same user

@@ -163,7 +163,7 @@ def cache_home(environ: Mapping[str, str]) -> Path:
 
 
 def sha256_of(file: Path) -> str:
-    """Return sha256 of a file's content, in hexadecimal."""
+    """Return the SHA-256 of a file's content, in hexadecimal."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
@@ -236,7 +236,7 @@ def release_files(project: str, where: Indexes) -> tuple[tuple[str, str], ...]:
 
 
 def release(project: str, version: str, *, environ: Mapping[str, str], pip: Mapping[str, str] | None = None) -> PyPI:
-    """Return the file of a release that holds its source: the sdist, else a wheel for any platform, with the index's own sha256.
+    """Return the source file of a release: the sdist, else a wheel for any platform, with the index's own sha256.
 
     Raises EnvironmentFailed when no index lists such a file.
     """
@@ -265,7 +265,7 @@ def _client(where: Indexes) -> PyPIClient:
 
 
 def _links(project: str, where: Indexes, client: PyPIClient) -> Iterator[tuple[str, Link | Exception]]:
-    """Return what each place lists for a project, or why it did not answer; a place that fails does not hide the others."""
+    """Yield the links each index lists for a project, or its error: one failing index does not hide the others."""
     import httpx2
     from unearth import PackageFinder
 
@@ -292,7 +292,7 @@ def _listed(finder: PackageFinder, project: str) -> list[Package]:
 
 
 def _patiently(ask: Callable[[], _T]) -> _T:
-    """Return the answer, asked for again when the network fails for a moment."""
+    """Retry the request when the network fails for a moment."""
     import httpx2
 
     for pause_s in _PAUSES_S:

@@ -67,7 +67,7 @@ class Trend:
         return len(self.points) >= LEAST_HISTORY
 
     def to_json(self) -> dict[str, Any]:
-        """Return for `history --json`."""
+        """Return the value of `history --json`."""
         return {
             "bench": self.bench,
             "metric": self.metric,

@@ -18,7 +18,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
-    """Return a suite for each run; a benchmark that did not pass is a failure, an invalid number too, a skipped one is skipped."""
+    """Return a test suite for each run: benchmarks that did not pass and invalid numbers are failures."""
     suites = []
     for summary in summaries:
         suite = ET.Element("testsuite", name=_clean(summary.run), timestamp=_clean(summary.created))
@@ -33,7 +33,7 @@ def render_comparison(
     differences: Sequence[Difference] | None = None,
     traces: Sequence[Sequence[Trace] | None] | None = None,
 ) -> str:
-    """Return a suite for each system but the first; SLOWER is a failure, and so is what failed on this system and not on the first."""
+    """Return a test suite for each system but the first: SLOWER is a failure, and so is what failed only on this system."""
     suites = []
     for position, index in enumerate(comparison.indices):
         suite = ET.Element("testsuite", name=_clean(f"{index.system} compared with {comparison.systems[0].name}"))
@@ -49,7 +49,7 @@ def render_comparison(
 
 
 def render_acceptance(acceptance: Acceptance) -> str:
-    """Return a suite with a case for each criterion; an undecided one is an error: it was not shown to hold."""
+    """Return a suite with a test case for each criterion; an undecided one is an error: it was not shown to hold."""
     suite = ET.Element("testsuite", name=_clean(acceptance.title or "acceptance"))
     for check in acceptance.checks:
         case = _case(suite, check.criterion, check.bench or "run")

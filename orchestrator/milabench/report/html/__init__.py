@@ -21,7 +21,7 @@ from milabench.report.html.tables import html_table, text_rows
 
 
 def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
-    """Return the page of some runs, one after the other; `traces` is what their steps did over time."""
+    """Return one page with all runs, one after the other; `traces` are the time series of their steps."""
     traced = traces if traces is not None else [()] * len(summaries)
     how = fineness(traced)
     several = len(summaries) > 1
@@ -40,7 +40,7 @@ def render_comparison(
     differences: Sequence[Difference] | None = None,
     traces: Sequence[Sequence[Trace] | None] | None = None,
 ) -> str:
-    """Return the page of a comparison; `traces` is what the steps of each system did over time, None where that is not known."""
+    """Return the page of a comparison; `traces` are the time series of each system's steps, None where unknown."""
     traced = traces if traces is not None else [None] * len(comparison.systems)
     how = fineness([system_traces for system_traces in traced if system_traces is not None])
     body, nav = compared.comparison_article(comparison, differences, traced, how)

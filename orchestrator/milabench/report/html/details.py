@@ -32,7 +32,7 @@ class Fineness:
 
 
 def fineness(traced: Iterable[Sequence[Trace]]) -> Fineness:
-    """Return how finely the steps of some runs can be drawn in one page."""
+    """Return the finest level of detail at which all steps of these runs fit in one page."""
     groups = [group for run in traced for group in by_bench(run).values()]
     for steps, buckets in _FINENESS:
         curves = sum(curves_of(trace) for group in groups for trace in group[:steps])
@@ -52,7 +52,7 @@ def by_bench(traced: Sequence[Trace]) -> dict[str, list[Trace]]:
 
 
 def selected_steps(traced: Sequence[Trace], most: int) -> list[Trace]:
-    """Return at most so many of a benchmark's steps: where a device was throttled, the slowest, the fastest, some between; in order."""
+    """Return at most `most` steps of a benchmark: throttled ones, the slowest, the fastest, some between; in order."""
     if len(traced) <= most:
         return list(traced)
     if most == 0:
@@ -72,7 +72,7 @@ def middle_rate(trace: Trace) -> float:
 
 
 def step_timelines(traced: Sequence[Trace], how: Fineness, name: str = "") -> list[Markup]:
-    """Return a drawing for each chosen step, with what has to be said of it; `name` is the system's where there are several."""
+    """Return a drawing with its notes for each selected step; `name` is the system's where there are several."""
     drawn = selected_steps(traced, how.steps)
     if not drawn:
         what = (
@@ -126,7 +126,7 @@ def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> M
 
 
 def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
-    """Return the rates at each place (device, job), launch by launch."""
+    """Return the rates at each location (device, job), launch by launch."""
     rates: dict[str, list[float]] = {}
     for process in bench.processes:
         rates.setdefault(process.place, []).append(process.throughput.value)
@@ -144,7 +144,7 @@ def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
 
 
 def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) -> Markup:
-    """Return how far devices and launches of a benchmark are apart: (system or empty, one of SERIES, benchmark)."""
+    """Draw the spread over devices and launches of a benchmark: (system or empty, one of SERIES, benchmark)."""
     rows = [row for name, mark, bench in benches for row in places(bench, mark, name)]
     if sum(len(row.values) for row in rows) < 2:
         return el("p", "One process only: nothing is known of how launches or devices differ.", class_="note")
@@ -167,7 +167,7 @@ def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) 
 
 
 def process_table(bench: BenchSummary) -> Markup | None:
-    """Return every process with its rate and what is known of it."""
+    """Return a table of all processes with their rates."""
     if not bench.processes:
         return None
     headings = ("step", "place", "launch", "rate", "obs.", "within%", "p50 ms", "p99 ms", "drift%", "basis", "doubts")

@@ -68,7 +68,7 @@ class DistributionLine:
 
 
 def svg(title: str, describe: str, width: float, height: float, *children: Child) -> Markup:
-    """Return a drawing with a name and a description for those who do not see it."""
+    """Return a drawing with a name and a description for screen readers."""
     return el(
         "svg",
         el("title", title),
@@ -92,7 +92,7 @@ def figure(caption: Child, drawing: Child, note: Child = None) -> Markup:
 
 
 def patterns() -> Markup:
-    """Return what areas are filled with, wherever on the page they are."""
+    """Return the fill patterns of the page."""
     line = el("path", d="M0,6 6,0", class_="hatchline")
     cross = el("path", d="M0,0 6,6M0,6 6,0", class_="crossline")
     return el(
@@ -110,7 +110,7 @@ def patterns() -> Markup:
 
 
 def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> Markup:
-    """Return text, shortened to what fits unless its kind says `whole`; all of it is shown where a pointer rests on it."""
+    """Return text, shortened to fit unless its kind says `whole`; the full text is its tooltip."""
     cut = text if len(text) <= _LETTERS or "whole" in kind else f"{text[: _LETTERS - 1]}…"
     whole = el("title", text) if cut != text else None
     return el(
@@ -122,7 +122,7 @@ def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") 
 
 
 def forest(title: str, ratios: Sequence[Ratio]) -> Markup:
-    """Return ratios with their intervals on a logarithmic axis, the band in which nothing is called faster or slower behind."""
+    """Draw ratios and intervals on a logarithmic axis, over the band of the margin."""
     left, right, row, top = 232, _WIDTH - 330, 26, 24
     low, high = _ratio_range(ratios)
     scale = Scale(low=low, high=high, start=left, stop=right, is_log=True)
@@ -154,7 +154,7 @@ def _ratio_range(ratios: Sequence[Ratio]) -> Interval:
 
 
 def _band(ratio: Ratio, scale: Scale, y: float, height: float) -> Markup:
-    """Return where nothing is called faster or slower."""
+    """Return the band of the margin, in which nothing is called faster or slower."""
     start, stop = scale(1 / (1 + ratio.margin)), scale(1 + ratio.margin)
     return el("rect", x=_at(start), y=_at(y), width=_at(stop - start), height=_at(height), class_="band")
 
@@ -230,7 +230,7 @@ def _whisker(interval: Interval, scale: Scale, y: float) -> Markup:
 
 
 def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = False) -> Markup:
-    """Return every value of each row, its mean as a bar and the interval of the mean as a whisker."""
+    """Draw every value of each row, its mean as a bar and the interval of the mean as a whisker."""
     left, right, row, top = 232, _WIDTH - 190, 24, 10
     values = [value for entry in rows for value in (*entry.values, *(entry.interval or ()))]
     low, high = padded([*values, *([0.0] if is_relative else [])])
@@ -256,7 +256,7 @@ def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = Fa
 
 
 def _dot(x: float, y: float, mark: str) -> Markup:
-    """Return a shape for each of SERIES."""
+    """Return the shape of one of SERIES."""
     shapes = {
         "b": f"M{_at(x - 4)},{_at(y - 4)}h8v8h-8z",
         "c": f"M{_at(x - 5)},{_at(y + 4)}h10l-5,-9z",
@@ -273,7 +273,7 @@ def _dot(x: float, y: float, mark: str) -> Markup:
 
 
 def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = None) -> Markup:
-    """Return a bar for each value from zero on, with the value beside it; what it can be at most as a frame around it."""
+    """Draw a bar for each value from zero on, with the value beside it and its maximum as a frame around it."""
     left, right, row, top = 232, _WIDTH - 220, 22, 8
     high = max((value for bar in rows for value in (bar.value, bar.most or 0.0)), default=1.0) or 1.0
     scale = Scale(low=0.0, high=high, start=left, stop=right)
@@ -302,7 +302,7 @@ def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = N
 def distribution(
     title: str, lines: Sequence[DistributionLine], shares: Sequence[float], *, units: str
 ) -> tuple[Markup, str]:
-    """Return the share of observations at or below each value, a stepless line for each; and what of it is off the axis, if any."""
+    """Draw the share of observations at or below each value, a line each; return it with a note on clipped values."""
     left, right, top, bottom = 60, _WIDTH - 250, 10, max(210, 10 + 22 * len(lines))
     inner = [value for line in lines for share, value in zip(shares, line.values, strict=True) if 0.01 <= share <= 0.99]
     low, high = padded(inner)
@@ -337,7 +337,7 @@ def distribution(
 def _grid(
     scale: Scale, at: Sequence[float], top: float, bottom: float, *, ratio: bool = False, sign: str = ""
 ) -> Markup:
-    """Return lines through a drawing at round numbers, which are written below."""
+    """Draw lines at round numbers, with the numbers below."""
     drawn: list[Child] = []
     apart = -math.inf
     for tick in at:
@@ -357,12 +357,12 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _at(value: float) -> str:
-    """Return a place on paper, to a tenth."""
+    """Format a coordinate to a tenth."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def plot_legend(entries: Sequence[tuple[str, str]]) -> Markup:
-    """Return which shape stands for which name: (name, one of SERIES)."""
+    """Return the legend of shapes and names: (name, one of SERIES)."""
     return el(
         "ul",
         [
@@ -387,5 +387,5 @@ def plot_legend(entries: Sequence[tuple[str, str]]) -> Markup:
 
 
 def marks(names: Sequence[str]) -> dict[str, str]:
-    """Return one of SERIES for each name, over again where there are more."""
+    """Assign one of SERIES to each name, repeating when there are more names."""
     return {name: SERIES[position % len(SERIES)] for position, name in enumerate(names)}

@@ -37,12 +37,12 @@ class _Panel:
 
 
 def curves_of(trace: Trace) -> int:
-    """Return how many curves a step has."""
+    """Return the number of curves of a step."""
     return len(_ranks(trace)) + sum(len(device.curves) for device in _devices(trace)) + len(trace.host)
 
 
 def step_timeline(trace: Trace, buckets: int) -> Markup:
-    """Return the drawing of one step, every curve in at most so many buckets."""
+    """Draw one step, every curve in at most `buckets` buckets."""
     is_timed = all(rank.rate.is_timed for rank in trace.ranks)
     panels = [panel for panel in _panels(trace, buckets) if is_timed or panel.name == "rate"]
     last = max(1e-9, *(time for panel in panels for curve in panel.curves for time in curve.time), 0.0)
@@ -61,7 +61,7 @@ def step_timeline(trace: Trace, buckets: int) -> Markup:
 
 
 def timeline_notes(trace: Trace) -> list[str]:
-    """Return what has to be said beside the drawing: throttling, and what is not there."""
+    """Return the notes beside the drawing: throttling, and missing data."""
     notes = []
     for device in trace.devices:
         name = f"device {device.key}"
@@ -122,7 +122,7 @@ def _devices(trace: Trace) -> Sequence[DeviceTrace]:
 
 
 def thinned(curve: Curve, buckets: int) -> Curve:
-    """Return the curve in at most so many buckets, the least and the most of each kept."""
+    """Return the curve in at most `buckets` buckets, keeping the minimum and maximum of each."""
     length = len(curve.time)
     if length <= buckets:
         return curve
@@ -159,7 +159,7 @@ def _panel(panel: _Panel, x: Scale, top: float, trace: Trace) -> Markup:
 
 
 def _range(panel: _Panel, warmup: float) -> tuple[float, float]:
-    """Return what a panel shows: all of it, but of a rate neither the warm-up nor what single observations reach beyond the rest."""
+    """Return the range of a panel: all of it, but of a rate neither the warm-up nor single outliers."""
     if panel.unit == "%":
         return 0.0, max(100.0, *(value for curve in panel.curves for value in curve.high))
     is_rate = panel.height == _RATE
@@ -177,7 +177,7 @@ def _range(panel: _Panel, warmup: float) -> tuple[float, float]:
 
 
 def _area(curve: Curve, x: Scale, y: Scale) -> str:
-    """Return forth along the most values and back along the least; a line where each bucket holds one reading."""
+    """Trace the maxima forth and the minima back; a line where each bucket holds one reading."""
     places = [_n(x(time)) for time in curve.time]
     upper = [f"{position},{_n(y(value))}" for position, value in zip(places, curve.high, strict=True)]
     if curve.low == curve.high:
