@@ -108,7 +108,7 @@ def fork_detached() -> DetachHandover | DetachedProcess:
     sys.stdout.flush()
     sys.stderr.flush()
     with interrupts().held():
-        # Before the fork: a terminal that goes away between the two would otherwise end the half that stays, and with it the other.
+        # Before the fork: a terminal that goes away in between would end the half that stays, and with it the other.
         interrupts().outlive_the_terminal()
         pid = os.fork()
         if pid:
