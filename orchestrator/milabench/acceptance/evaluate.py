@@ -17,7 +17,7 @@ from milabench.analysis.cases import cases_of, differing
 from milabench.analysis.efficiency import energies, item_of, joules_per_item
 from milabench.analysis.series import finite_number
 from milabench.analysis.spread import geometric_mean
-from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, Summary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,73 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from milabench.analysis.cases import cases_of, differing
-from milabench.analysis.pairs import Paired, paired_ratio, paired_verdicts
+from milabench.analysis.pairs import AB, Pair, paired_ratio, paired_verdicts
 from milabench.analysis.spread import geometric_mean
-from milabench.analysis.verdict import MARGIN
+from milabench.analysis.summary_model import BenchSummary
 from milabench.events.json_access import as_mapping
-
-if TYPE_CHECKING:
-    from milabench.analysis.summary import BenchSummary
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """One benchmark on both sides.
-
-    `a` and `b` are the benchmark's names on the two sides. `result` is None, and `why` says why, when no pair has a number
-    on both sides. `is_same`: both sides plan the same steps, so that what differs is noise. `reasons` are why a side is suspect.
-    """
-
-    bench: str
-    a: str
-    b: str
-    result: Paired | None
-    why: str = ""
-    units: str = ""
-    is_same: bool = False
-    reasons: tuple[str, ...] = ()
-
-    @property
-    def noise(self) -> float | None:
-        """Of the same on both sides: the smallest relative difference that may be called one; docs/methodology.md, 1.0."""
-        if not self.is_same or self.result is None or self.result.ci95 is None:
-            return None
-        return max(MARGIN, *(math.exp(abs(math.log(bound))) - 1 for bound in self.result.ci95))
-
-    def to_json(self) -> dict[str, Any]:
-        """One of `ab.pairs`; docs/protocol.md, section 6."""
-        found = self.result
-        return {
-            "bench": self.bench,
-            "pairs": 0 if found is None else found.pairs,
-            "ratio": None if found is None else found.ratio,
-            "ci95": None if found is None or found.ci95 is None else list(found.ci95),
-            "verdict": "INCONCLUSIVE" if found is None else found.verdict,
-            "units": self.units,
-            "why": self.why,
-            "same_steps": self.is_same,
-            "noise": self.noise,
-            "p_holm": None if found is None else found.p_holm,
-            "reasons": list(self.reasons),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AB:
-    """What an A/B run came to: the suite of each side, and every benchmark that both have."""
-
-    suites: tuple[str, ...]
-    pairs: tuple[Pair, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """`ab` of a summary; docs/protocol.md, section 6."""
-        return {"suites": list(self.suites), "pairs": [each.to_json() for each in self.pairs]}
 
 
 def ab_of(manifest: Mapping[str, Any], benches: Iterable[BenchSummary]) -> AB | None:

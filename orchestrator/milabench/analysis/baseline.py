@@ -15,7 +15,7 @@ from typing import Any, Literal
 from milabench.analysis.efficiency import energies, item_of, joules_per_item
 from milabench.analysis.intervals import t_quantile
 from milabench.analysis.spread import MAD_TO_SD, geometric_mean, median, median_absolute_deviation
-from milabench.analysis.summary import BenchSummary, ReplicateResult, Summary
+from milabench.analysis.summary_model import BenchSummary, ReplicateResult, Summary
 from milabench.errors import RecordError
 from milabench.events.json_access import as_mapping
 from milabench.events.numbers import finite_number

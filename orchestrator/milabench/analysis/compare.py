@@ -19,7 +19,7 @@ from milabench.analysis.measure import Direction
 from milabench.analysis.replicates import MOST, processes_for_ratio
 from milabench.analysis.score import Entry, counted_entries, log_index_estimate, score, weights_that_turn
 from milabench.analysis.spread import geometric_mean, log_stdev, mean
-from milabench.analysis.summary import BenchSummary, Failure, Summary, Validity
+from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
 from milabench.analysis.two_samples import Estimate, fieller, hodges_lehmann, least_p, mann_whitney_p, welch
 from milabench.analysis.verdict import (
     MARGIN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from milabench.analysis.summary import BenchSummary, ReplicateResult
+from milabench.analysis.summary_model import BenchSummary, ReplicateResult
 from milabench.events.numbers import finite_number
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from milabench.analysis.json_codec import json_key
 from milabench.analysis.logs import LogFold, LogSeries, metrics_of
 from milabench.analysis.series import Growing, Series
 from milabench.analysis.spread import geometric_mean, lag1, variation, variation_and_lag1
@@ -101,14 +102,14 @@ class Throughput:
     """
 
     value: float
-    units: str
-    direction: Direction = "higher"
-    basis: Basis = "ratio-of-totals"
+    units: str = ""
+    direction: Direction = field(default="higher", metadata=json_key(fallback="none"))
+    basis: Basis = field(default="ratio-of-totals", metadata=json_key(fallback="ratio-of-totals"))
     observations: int = 0
     totals: tuple[Totals, ...] = ()
     spread_within: float | None = None
     lag1: float | None = None
-    steady: Steadiness | None = None
+    steady: Steadiness | None = field(default=None, metadata=json_key(is_read=False))
     latency: Mapping[str, float] = field(default_factory=dict)
     left_out: float = 0.0
     doubts: tuple[str, ...] = ()

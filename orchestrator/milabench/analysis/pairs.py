@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from milabench.analysis import two_samples
 from milabench.analysis.intervals import Interval
@@ -30,6 +31,60 @@ class Paired:
     estimate: Estimate | None = None
     p_holm: float | None = None
     p_equal_holm: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One benchmark on both sides.
+
+    `a` and `b` are the benchmark's names on the two sides. `result` is None, and `why` says why, when no pair has a number
+    on both sides. `is_same`: both sides plan the same steps, so that what differs is noise. `reasons` are why a side is suspect.
+    """
+
+    bench: str
+    a: str
+    b: str
+    result: Paired | None
+    why: str = ""
+    units: str = ""
+    is_same: bool = False
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def noise(self) -> float | None:
+        """Of the same on both sides: the smallest relative difference that may be called one; docs/methodology.md, 1.0."""
+        if not self.is_same or self.result is None or self.result.ci95 is None:
+            return None
+        return max(MARGIN, *(math.exp(abs(math.log(bound))) - 1 for bound in self.result.ci95))
+
+    def to_json(self) -> dict[str, Any]:
+        """One of `ab.pairs`; docs/protocol.md, section 6."""
+        found = self.result
+        return {
+            "bench": self.bench,
+            "pairs": 0 if found is None else found.pairs,
+            "ratio": None if found is None else found.ratio,
+            "ci95": None if found is None or found.ci95 is None else list(found.ci95),
+            "verdict": "INCONCLUSIVE" if found is None else found.verdict,
+            "units": self.units,
+            "why": self.why,
+            "same_steps": self.is_same,
+            "noise": self.noise,
+            "p_holm": None if found is None else found.p_holm,
+            "reasons": list(self.reasons),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AB:
+    """What an A/B run came to: the suite of each side, and every benchmark that both have."""
+
+    suites: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """`ab` of a summary; docs/protocol.md, section 6."""
+        return {"suites": list(self.suites), "pairs": [each.to_json() for each in self.pairs]}
 
 
 def paired_ratio(

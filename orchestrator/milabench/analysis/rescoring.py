@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from milabench.analysis.compare import System, compare
 from milabench.analysis.score import Score, compat_score
-from milabench.analysis.summary import Summary, scored
+from milabench.analysis.summary import scored
+from milabench.analysis.summary_model import Summary
 
 
 def reweighted(summary: Summary, weights: Mapping[str, float]) -> Summary:

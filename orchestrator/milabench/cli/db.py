@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from milabench.analysis.summary import Summary
+    from milabench.analysis.summary_model import Summary
     from milabench.history.rows import Row
 
 STORE = "history.sqlite"

@@ -13,7 +13,7 @@ from milabench.errors import RecordError, UsageError
 
 if TYPE_CHECKING:
     from milabench.analysis.compare import Comparison
-    from milabench.analysis.summary import Summary
+    from milabench.analysis.summary_model import Summary
     from milabench.analysis.system_diff import Difference
     from milabench.analysis.traces import Tracing
     from milabench.events.rundir import Run

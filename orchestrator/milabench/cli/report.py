@@ -15,7 +15,7 @@ from milabench.errors import DONE, NothingSelected, RecordError, UsageError
 from milabench.workflow.context import base_folder
 
 if TYPE_CHECKING:
-    from milabench.analysis.summary import Summary
+    from milabench.analysis.summary_model import Summary
     from milabench.events.rundir import Run
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from milabench.analysis.compare import Comparison, ComparisonRow
-from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.report.model import ordered
 

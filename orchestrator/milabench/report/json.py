@@ -9,7 +9,7 @@ from typing import Any
 
 from milabench.analysis.compare import Comparison, Facts
 from milabench.analysis.series import strict
-from milabench.analysis.summary import SCHEMA, Summary
+from milabench.analysis.summary_model import SCHEMA, Summary
 from milabench.analysis.system_diff import Difference
 
 

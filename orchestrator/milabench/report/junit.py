@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
 from milabench.analysis.compare import Comparison, ComparisonRow
-from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.report import comparison_text, model
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milabench.analysis.compare import Comparison
-from milabench.analysis.summary import Summary
+from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Difference
 from milabench.report import comparison_text, model
 

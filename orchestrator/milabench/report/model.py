@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.ab import AB
+from milabench.analysis.pairs import AB
 from milabench.analysis.spread import median
-from milabench.analysis.summary import BenchSummary, Failure, Summary
+from milabench.analysis.summary_model import BenchSummary, Failure, Summary
 from milabench.report.labels import aim_text, percents, replicates_text
 
 # Options of `run` that say which benchmarks and how often; a line that reruns one benchmark says the first anew.

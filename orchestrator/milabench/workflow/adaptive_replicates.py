@@ -14,7 +14,7 @@ from milabench.workflow.planning import plan_request
 from milabench.workflow.request import Request
 
 if TYPE_CHECKING:
-    from milabench.analysis.summary import Summary
+    from milabench.analysis.summary_model import Summary
 
 
 def after_pilot(request: Request) -> More | None:

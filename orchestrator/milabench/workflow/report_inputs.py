@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
 
 if TYPE_CHECKING:
-    from milabench.analysis.summary import Summary
+    from milabench.analysis.summary_model import Summary
     from milabench.analysis.traces import Tracing
     from milabench.events.rundir import Run
 

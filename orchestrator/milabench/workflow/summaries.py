@@ -13,7 +13,7 @@ from milabench.errors import RecordError
 
 if TYPE_CHECKING:
     from milabench.analysis.steps import CourseOf
-    from milabench.analysis.summary import Summary
+    from milabench.analysis.summary_model import Summary
     from milabench.events.rundir import Run
 
 # Raised whenever a summary of the same records would say something else: summaries of before are then made again.

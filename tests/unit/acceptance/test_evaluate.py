@@ -13,7 +13,8 @@ import pytest
 from milabench.acceptance.criteria import parse_criteria
 from milabench.acceptance.evaluate import Acceptance, CriterionResult, evaluate_criteria, replicate_values
 from milabench.acceptance.render import render
-from milabench.analysis.summary import Summary, summarise
+from milabench.analysis.summary import summarise
+from milabench.analysis.summary_model import Summary
 from tests.recorded_run import Recorded, data, rates, record
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from milabench.analysis.baseline import Baseline, Expected, baseline, baseline_from_json, outliers, robust, samples
-from milabench.analysis.summary import Summary, summarise
+from milabench.analysis.summary import summarise
+from milabench.analysis.summary_model import Summary
 from milabench.errors import RecordError
 from tests.recorded_run import SYSTEM, Recorded, data, rates, record
 

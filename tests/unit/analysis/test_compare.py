@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.ab import AB, Pair
 from milabench.analysis.compare import Comparison, Contrast, System, compare
 from milabench.analysis.jobmix import Costs, costs_of
 from milabench.analysis.measure import Throughput, Totals
-from milabench.analysis.pairs import paired_ratio
+from milabench.analysis.pairs import AB, Pair, paired_ratio
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
 from milabench.analysis.score import Score
 from milabench.analysis.spread import geometric_mean, log_stdev
-from milabench.analysis.summary import BenchSummary, Failure, ReplicateResult, Summary, scored, summarise
+from milabench.analysis.summary import scored, summarise
+from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary
 from milabench.analysis.system_diff import system_differences
 from milabench.report.comparison_text import index_table
 from tests.recorded_run import Recorded, rates, record

@@ -15,7 +15,8 @@ import pytest
 from milabench.analysis.compare import System, compare
 from milabench.analysis.measure import Throughput
 from milabench.analysis.score import score
-from milabench.analysis.summary import BenchSummary, ReplicateResult, Summary, summarise
+from milabench.analysis.summary import summarise
+from milabench.analysis.summary_model import BenchSummary, ReplicateResult, Summary
 from milabench.analysis.system_diff import system_differences
 from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace, traces
 from milabench.events.rundir import Run

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from milabench.analysis.compare import Comparison, Contrast, Facts
 from milabench.analysis.compare import ComparisonRow as BenchRow
-from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report import comparison_text, model

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from milabench.analysis.spread import mean
-from milabench.analysis.summary import BenchSummary
+from milabench.analysis.summary_model import BenchSummary
 from milabench.analysis.traces import QUANTILES, Trace
 from milabench.report import model
 from milabench.report.html.markup import Child, Markup, el
