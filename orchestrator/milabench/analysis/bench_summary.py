@@ -136,14 +136,14 @@ def _rate(processes: Sequence[ReplicateResult]) -> _Rate:
     first = processes[0].throughput
     alike = [process for process in processes if process.throughput.units == first.units]
     rates = [process.throughput.value for process in alike]
-    by_launch, by_unit = _grouped(alike, lambda p: p.repeat), _grouped(alike, lambda p: p.place)
+    by_launch, by_slot = _grouped(alike, lambda p: p.repeat), _grouped(alike, lambda p: p.slot)
     # The instances of a launch share whatever that launch had: they are one value.
     launches = [geometric_mean(members) for members in by_launch]
     rate = _Rate(
         units=first.units,
         direction=first.direction,
         has_mixed_units=len(alike) < len(processes),
-        instances=len({process.place for process in processes}),
+        instances=len({process.slot for process in processes}),
         launches=len(launches),
     )
     if rate.has_mixed_units:
@@ -153,8 +153,8 @@ def _rate(processes: Sequence[ReplicateResult]) -> _Rate:
         perf=geometric_mean(rates),
         ci95=log_t_interval(launches),
         spread=log_stdev(rates),
-        spread_devices=log_stdev([geometric_mean(members) for members in by_unit]),
-        spread_processes=pooled_log_stdev(by_unit),
+        spread_devices=log_stdev([geometric_mean(members) for members in by_slot]),
+        spread_processes=pooled_log_stdev(by_slot),
         spread_replicates=log_stdev(launches),
     )
 
@@ -226,14 +226,14 @@ def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
     jobs: dict[tuple[str, int], list[StepResult]] = {}
     for result in results:
         step = result.step
-        place = "" if step.method in _ONE_JOB else f"{step.node}/{step.tag}"
-        jobs.setdefault((place, step.repeat), []).append(result)
-    for (place, repeat), members in jobs.items():
+        slot = "" if step.method in _ONE_JOB else f"{step.node}/{step.tag}"
+        jobs.setdefault((slot, step.repeat), []).append(result)
+    for (slot, repeat), members in jobs.items():
         if all(member.outcome == "passed" for member in members):
             throughput = _job_throughput([member.measured for member in members])
             if throughput is not None and throughput.value >= SMALLEST:
                 steps = tuple(member.step.id for member in members)
-                yield ReplicateResult(steps=steps, place=place, repeat=repeat, throughput=throughput)
+                yield ReplicateResult(steps=steps, slot=slot, repeat=repeat, throughput=throughput)
 
 
 def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:

@@ -21,15 +21,7 @@ from milabench.analysis.score import Entry, counted_entries, log_index_estimate,
 from milabench.analysis.spread import geometric_mean, log_stdev, mean
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
 from milabench.analysis.two_samples import Estimate, fieller, hodges_lehmann, least_p, mann_whitney_p, welch
-from milabench.analysis.verdict import (
-    MARGIN,
-    Verdict,
-    benjamini_hochberg,
-    difference_p,
-    equivalence_p,
-    holm,
-    verdict_of,
-)
+from milabench.analysis.verdict import MARGIN, Judgement, Verdict, judge_family
 
 Per = Literal["system", "instance"]
 
@@ -210,24 +202,15 @@ def compare(
     """
     if len(systems) < 2:
         raise ValueError("one system cannot be compared")
-    found = {system.name: {bench.bench: bench for bench in system.summary.benchmarks} for system in systems}
-    names = sorted({bench for benches in found.values() for bench in benches})
-    rows = [
-        _row(
-            name,
-            _of_the_same_cases(
-                [_side(system.name, found[system.name].get(name), per) for system in systems],
-                [found[system.name].get(name) for system in systems],
-            ),
-            _weight(name, [found[system.name].get(name) for system in systems], weights),
-            max(margin, *(_noise(system.summary, name) for system in systems)),
-        )
-        for name in names
-    ]
-    rows = _judged(rows)
-    indices = _judged_indices(
-        [_index(place, system.name, rows, margin) for place, system in enumerate(systems[1:])], rows
+    benches = {system.name: {bench.bench: bench for bench in system.summary.benchmarks} for system in systems}
+    rows = _with_verdicts(
+        [
+            _row(name, systems, [benches[system.name].get(name) for system in systems], margin, per, weights)
+            for name in sorted({name for by_name in benches.values() for name in by_name})
+        ]
     )
+    indices = [_index(column, system.name, rows, margin) for column, system in enumerate(systems[1:])]
+    indices = _with_index_verdicts(indices, rows)
     mixes = _job_mixes(systems, rows, indices, work)
     comparison = Comparison(
         systems=tuple(_facts(system) for system in systems),
@@ -292,8 +275,8 @@ def _by_device(bench: BenchSummary) -> tuple[float, ...]:
     """What each accelerator reached; nothing where a job spans several, or slots share a processor."""
     places: dict[str, list[float]] = {}
     for process in bench.processes:
-        if process.place.partition("/")[2].startswith("D"):
-            places.setdefault(process.place, []).append(process.throughput.value)
+        if process.slot.partition("/")[2].startswith("D"):
+            places.setdefault(process.slot, []).append(process.throughput.value)
     is_one_each = bench.perf is not None and 0 < bench.ngpu == len(places)
     return tuple(geometric_mean(values) for values in places.values()) if is_one_each else ()
 
@@ -339,62 +322,69 @@ def _joules(bench: BenchSummary) -> float | None:
     return mean(known) if known and len(known) == len(found) else None
 
 
-def _row(name: str, sides: Sequence[SystemResult], weight: float | None, margin: float) -> ComparisonRow:
+def _row(
+    name: str,
+    systems: Sequence[System],
+    benches: Sequence[BenchSummary | None],
+    margin: float,
+    per: Per,
+    weights: Mapping[str, float] | None,
+) -> ComparisonRow:
+    sides = _of_the_same_cases(
+        [_side(system.name, bench, per) for system, bench in zip(systems, benches, strict=True)], benches
+    )
     first = sides[0]
-    told = next((side for side in sides if side.units), first)
+    named = next((side for side in sides if side.units), first)
     return ComparisonRow(
         bench=name,
-        units=told.units,
-        direction=told.direction,
-        weight=weight,
-        margin=margin,
+        units=named.units,
+        direction=named.direction,
+        weight=_weight(name, benches, weights),
+        margin=max(margin, *(_noise(system.summary, name) for system in systems)),
         sides=tuple(sides),
         contrasts=tuple(_contrast(first, side) for side in sides[1:]),
     )
 
 
 def _contrast(first: SystemResult, other: SystemResult) -> Contrast | None:
-    """The ratio of two sides with its intervals; the verdict is given when all contrasts are known."""
+    """Return the ratio of two sides with its intervals; the verdict is given when all contrasts are known."""
     if not (first.counts and other.counts) or first.units != other.units or first.direction != other.direction:
         return None
     assert first.value is not None and other.value is not None
     sign = -1.0 if first.direction == "lower" else 1.0
-    found = Contrast(
+    contrast = Contrast(
         system=other.system,
         ratio=math.exp(sign * math.log(other.value / first.value)),
         is_suspect="suspect" in (first.validity, other.validity),
         efficiency=_efficiency(first, other, sign),
     )
-    least = min(len(first.values), len(other.values))
-    if least < _LEAST:
-        return replace(
-            found, note=f"{least} on a side; there is no interval below {_LEAST} launches on each", needed=_LEAST
-        )
+    fewest = min(len(first.values), len(other.values))
+    if fewest < _LEAST:
+        note = f"{fewest} on a side; there is no interval below {_LEAST} launches on each"
+        return replace(contrast, note=note, needed=_LEAST)
     a, b = ([sign * math.log(value) for value in side.values] for side in (first, other))
-    told = welch(a, b)
+    estimate, is_constant = welch(a, b), len({*a}) == len({*b}) == 1
     return replace(
-        found,
-        ci95=_exp(told.interval(0.95)),
-        ci90=_exp(told.interval(0.90)),
-        ci95_devices=_for_other_devices(first, other, sign, told.d),
-        freedom=told.freedom,
+        contrast,
+        ci95=_exp(estimate.interval(0.95)),
+        ci90=_exp(estimate.interval(0.90)),
+        ci95_devices=_for_other_devices(first, other, estimate.d),
+        freedom=estimate.freedom,
         cross_check=fieller([math.exp(value) for value in a], [math.exp(value) for value in b]),
         shift=math.exp(hodges_lehmann(a, b)),
         rank_p=mann_whitney_p(a, b),
         least_rank_p=least_p(len(a), len(b)),
-        note=""
-        if len({*a}) > 1 or len({*b}) > 1
-        else "every launch gave the same number: its digits are too few to see a spread",
+        note="every launch gave the same number: its digits are too few to see a spread" if is_constant else "",
     )
 
 
-def _for_other_devices(first: SystemResult, other: SystemResult, sign: float, d: float) -> Interval | None:
-    """The interval of the ratio when the devices are a sample of their kind; as wide as Welch's on the devices' means."""
+def _for_other_devices(first: SystemResult, other: SystemResult, d: float) -> Interval | None:
+    """Return the interval when the devices are a sample of their kind: as wide as Welch's on the devices' means."""
     if min(len(first.by_device), len(other.by_device)) < _LEAST:
         return None
-    told = welch(*([sign * math.log(value) for value in side.by_device] for side in (first, other)))
-    low, high = told.interval()
-    return _exp((d + low - told.d, d + high - told.d))
+    estimate = _log_difference(first.by_device, other.by_device, first.direction)
+    low, high = estimate.interval()
+    return _exp((d + low - estimate.d, d + high - estimate.d))
 
 
 def _exp(interval: Interval) -> Interval:
@@ -409,42 +399,51 @@ def _efficiency(first: SystemResult, other: SystemResult, sign: float) -> float 
     return math.exp(sign * math.log(other.value / first.value)) * first.devices / other.devices
 
 
-def _judged(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
-    """The rows with verdicts, all contrasts of all systems being one family."""
-    places = [
-        (at, column)
-        for at, row in enumerate(rows)
+def _with_verdicts(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
+    """Return the rows with verdicts, all contrasts of all systems being one family."""
+    cells = [
+        (index, column)
+        for index, row in enumerate(rows)
         for column, contrast in enumerate(row.contrasts)
         if contrast is not None and contrast.ci95 is not None
     ]
-    told = [_logs(rows[at], column) for at, column in places]
-    margins = [rows[at].margin for at, _ in places]
-    differences = [difference_p(*one, margin) for one, margin in zip(told, margins, strict=True)]
-    corrected, screened = holm(differences), benjamini_hochberg(differences)
-    equal = holm([equivalence_p(*one, margin) for one, margin in zip(told, margins, strict=True)])
-    judged: dict[tuple[int, int], Contrast] = {}
-    for place, one, p, p_holm, p_bh, p_equal in zip(places, told, differences, corrected, screened, equal, strict=True):
-        contrast = rows[place[0]].contrasts[place[1]]
-        assert contrast is not None
-        verdict = verdict_of(*one, p_difference=p_holm, p_equivalence=p_equal)
-        known = replace(contrast, p=p, p_holm=p_holm, p_bh=p_bh, p_equal_holm=p_equal, verdict=verdict)
-        judged[place] = (
-            _of_these_devices(known)
-            if verdict != "INCONCLUSIVE"
-            else _undecided(known, rows[place[0]], place[1], len(told))
-        )
+    judgements = judge_family(
+        [_estimate(rows[index], column) for index, column in cells], [rows[i].margin for i, _ in cells]
+    )
+    contrasts = {
+        (index, column): _judged_contrast(rows[index], column, judgement, len(cells))
+        for (index, column), judgement in zip(cells, judgements, strict=True)
+    }
     return [
-        replace(row, contrasts=tuple(judged.get((at, column), one) for column, one in enumerate(row.contrasts)))
-        for at, row in enumerate(rows)
+        replace(row, contrasts=tuple(contrasts.get((index, column), own) for column, own in enumerate(row.contrasts)))
+        for index, row in enumerate(rows)
     ]
 
 
-def _logs(row: ComparisonRow, column: int) -> tuple[float, float, float]:
-    """(logarithm of the ratio, its standard error, degrees of freedom)."""
-    sign = -1.0 if row.direction == "lower" else 1.0
-    a, b = ([sign * math.log(value) for value in side.values] for side in (row.sides[0], row.sides[column + 1]))
-    told = welch(a, b)
-    return told.d, told.error, told.freedom
+def _judged_contrast(row: ComparisonRow, column: int, judgement: Judgement, family: int) -> Contrast:
+    contrast = row.contrasts[column]
+    assert contrast is not None
+    contrast = replace(
+        contrast,
+        p=judgement.p,
+        p_holm=judgement.p_holm,
+        p_bh=judgement.p_bh,
+        p_equal_holm=judgement.p_equal_holm,
+        verdict=judgement.verdict,
+    )
+    if judgement.verdict == "INCONCLUSIVE":
+        return _undecided(contrast, row, column, family)
+    return _of_these_devices(contrast)
+
+
+def _estimate(row: ComparisonRow, column: int) -> Estimate:
+    """Return the logarithm of the ratio with its error, after Welch."""
+    return _log_difference(row.sides[0].values, row.sides[column + 1].values, row.direction)
+
+
+def _log_difference(first: Sequence[float], other: Sequence[float], direction: Direction) -> Estimate:
+    sign = -1.0 if direction == "lower" else 1.0
+    return welch(*([sign * math.log(value) for value in values] for values in (first, other)))
 
 
 def _of_these_devices(contrast: Contrast) -> Contrast:
@@ -537,20 +536,17 @@ def _holds(turn: float | None, counted: int) -> str:
     return f"the ranking turns when weights change by more than {least} %"
 
 
-def _judged_indices(indices: Sequence[Index], rows: Sequence[ComparisonRow]) -> list[Index]:
-    """The indices with verdicts; several systems are one family."""
-    told = [log_index_estimate(counted_entries(_entries(rows, column))[0]) for column in range(len(indices))]
-    known = [(one, index.margin) for one, index in zip(told, indices, strict=True) if one is not None]
-    differences = iter(holm([difference_p(one.d, one.error, one.freedom, margin) for one, margin in known]))
-    equal = iter(holm([equivalence_p(one.d, one.error, one.freedom, margin) for one, margin in known]))
-    return [
-        index if one is None else replace(index, verdict=_index_verdict(one, next(differences), next(equal)))
-        for index, one in zip(indices, told, strict=True)
+def _with_index_verdicts(indices: Sequence[Index], rows: Sequence[ComparisonRow]) -> list[Index]:
+    """Return the indices with verdicts; several systems are one family."""
+    estimates = [log_index_estimate(counted_entries(_entries(rows, column))[0]) for column in range(len(indices))]
+    known = [
+        (estimate, index.margin) for estimate, index in zip(estimates, indices, strict=True) if estimate is not None
     ]
-
-
-def _index_verdict(one: Estimate, p_difference: float, p_equivalence: float) -> Verdict:
-    return verdict_of(one.d, one.error, one.freedom, p_difference=p_difference, p_equivalence=p_equivalence)
+    judgements = iter(judge_family([estimate for estimate, _ in known], [margin for _, margin in known]))
+    return [
+        index if estimate is None else replace(index, verdict=next(judgements).verdict)
+        for index, estimate in zip(indices, estimates, strict=True)
+    ]
 
 
 def _job_mixes(
@@ -626,20 +622,7 @@ def _excluded(rows: Iterable[ComparisonRow]) -> Iterable[tuple[str, str]]:
 
 def _warnings(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Iterable[str]:
     for system in systems:
-        summary = system.summary
-        if not summary.is_ended:
-            yield f"{system.name}: the run was cut off, or is still going: what is said of it is what is known so far"
-        if not summary.benchmarks:
-            yield f"{system.name}: has no benchmark at all"
-        if summary.profile == "quick":
-            yield f"{system.name}: measured with the quick profile: every number is an indication only"
-        sides = [side for row in rows for side in row.sides if side.system == system.name and side.counts]
-        if sides and max(len(side.values) for side in sides) < _LEAST:
-            yield f"{system.name}: fewer than {_LEAST} launches of every benchmark: nothing is known about its spread"
-        devices = max((side.devices for side in sides), default=0)
-        if devices in (1, 2):
-            known = "one device: nothing" if devices == 1 else "two devices: hardly anything"
-            yield f"{system.name}: {known} is known about how such devices differ from each other"
+        yield from _system_warnings(system, [side for row in rows for side in row.sides if side.system == system.name])
     for what, values in (
         ("profiles", [system.summary.profile for system in systems]),
         ("versions of milabench", [system.summary.version for system in systems]),
@@ -651,6 +634,23 @@ def _warnings(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Itera
     lacking = [row.bench for row in rows if any(side.outcome == "absent" for side in row.sides)]
     if lacking:
         yield f"the suites differ: {len(lacking)} of {len(rows)} benchmarks are not in every run"
+
+
+def _system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[str]:
+    summary = system.summary
+    if not summary.is_ended:
+        yield f"{system.name}: the run was cut off, or is still going: what is said of it is what is known so far"
+    if not summary.benchmarks:
+        yield f"{system.name}: has no benchmark at all"
+    if summary.profile == "quick":
+        yield f"{system.name}: measured with the quick profile: every number is an indication only"
+    counting = [side for side in sides if side.counts]
+    if counting and max(len(side.values) for side in counting) < _LEAST:
+        yield f"{system.name}: fewer than {_LEAST} launches of every benchmark: nothing is known about its spread"
+    devices = max((side.devices for side in counting), default=0)
+    if devices in (1, 2):
+        known = "one device: nothing" if devices == 1 else "two devices: hardly anything"
+        yield f"{system.name}: {known} is known about how such devices differ from each other"
 
 
 def _sentence(comparison: Comparison) -> str:

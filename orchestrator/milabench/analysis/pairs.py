@@ -11,7 +11,7 @@ from milabench.analysis import two_samples
 from milabench.analysis.intervals import Interval
 from milabench.analysis.spread import mean
 from milabench.analysis.two_samples import Estimate
-from milabench.analysis.verdict import MARGIN, Verdict, difference_p, equivalence_p, holm, verdict_of
+from milabench.analysis.verdict import MARGIN, Judgement, Verdict, judge_family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,29 +99,25 @@ def paired_ratio(
     if len(blocks) < 3:
         ratio = math.exp(mean(after) - mean(before))
         return Paired(bench=bench, pairs=len(blocks), ratio=ratio, ci95=None, verdict="INCONCLUSIVE")
-    told = two_samples.paired_difference(before, after)
-    low, high = told.interval()
+    estimate = two_samples.paired_difference(before, after)
+    low, high = estimate.interval()
     alone = Paired(
         bench=bench,
         pairs=len(blocks),
-        ratio=math.exp(told.d),
+        ratio=math.exp(estimate.d),
         ci95=(math.exp(low), math.exp(high)),
         verdict="INCONCLUSIVE",
-        estimate=told,
+        estimate=estimate,
     )
     return paired_verdicts([alone])[0]
 
 
 def paired_verdicts(family: Sequence[Paired]) -> list[Paired]:
-    """What pairs say with verdicts, all benchmarks of a run being one family (Holm's correction)."""
-    told = [one.estimate for one in family if one.estimate is not None]
-    differences = iter(holm([difference_p(one.d, one.error, one.freedom, MARGIN) for one in told]))
-    equal = iter(holm([equivalence_p(one.d, one.error, one.freedom, MARGIN) for one in told]))
-    return [
-        one if one.estimate is None else _judged(one, one.estimate, next(differences), next(equal)) for one in family
-    ]
+    """Return pairs with verdicts, all benchmarks of a run being one family."""
+    estimates = [paired.estimate for paired in family if paired.estimate is not None]
+    judgements = iter(judge_family(estimates, [MARGIN] * len(estimates)))
+    return [paired if paired.estimate is None else _with_judgement(paired, next(judgements)) for paired in family]
 
 
-def _judged(one: Paired, told: Estimate, p_difference: float, p_equivalence: float) -> Paired:
-    verdict = verdict_of(told.d, told.error, told.freedom, p_difference=p_difference, p_equivalence=p_equivalence)
-    return replace(one, verdict=verdict, p_holm=p_difference, p_equal_holm=p_equivalence)
+def _with_judgement(paired: Paired, judgement: Judgement) -> Paired:
+    return replace(paired, verdict=judgement.verdict, p_holm=judgement.p_holm, p_equal_holm=judgement.p_equal_holm)

@@ -41,7 +41,7 @@ def _with_processes(bench: BenchSummary, encoded: Mapping[str, Any]) -> BenchSum
         bench,
         processes=processes,
         # Earlier versions did not write these two.
-        instances=bench.instances if "instances" in encoded else len({process.place for process in processes}),
+        instances=bench.instances if "instances" in encoded else len({process.slot for process in processes}),
         replicates=bench.replicates if "replicates" in encoded else len({process.repeat for process in processes}),
     )
 
@@ -58,7 +58,7 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
         "units": rate.units,
         "direction": rate.direction,
         "basis": rate.basis,
-        "place": process.place,
+        "place": process.slot,
         "repeat": process.repeat,
         "observations": rate.observations,
         "spread_within": rate.spread_within,
@@ -95,7 +95,7 @@ def _process_from_json(rate: Mapping[str, Any]) -> ReplicateResult:
         throughput = replace(throughput, steady=steady)
     return ReplicateResult(
         steps=tuple(map(str, rate.get("steps") or (rate["step"],))),
-        place=str(rate.get("place", "")),
+        slot=str(rate.get("place", "")),
         repeat=int(rate["repeat"]),
         throughput=throughput,
     )

@@ -27,10 +27,10 @@ COUNTED_OUTCOMES = ("passed", "failed", "skipped", "missing", "cancelled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateResult:
-    """One replicate that passed: the steps it consists of, where it ran, its rate."""
+    """One replicate that passed: its steps, where it ran (`node/tag`, empty for a job that spans devices), its rate."""
 
     steps: tuple[str, ...]
-    place: str
+    slot: str
     repeat: int
     throughput: Throughput
 
@@ -69,8 +69,8 @@ class BenchSummary:
     `perf` is the rate of one instance, the geometric mean over `processes`: one device for `per_gpu`, one of the n for
     `njobs`, the whole job for `multigpu` and `multinode`. `score` is perf times the `instances` that ran side by side:
     what the system did; None unless everything planned passed. `counts` are steps. Spreads are relative: `within` a
-    process (between its observations), between `devices` (the means of the places), between `processes` at the same
-    place; `spread` between all processes; `ci95` stands on `replicates` launches, the
+    process (between its observations), between `devices` (the means of the slots), between `processes` on the same
+    slot; `spread` between all processes; `ci95` stands on `replicates` launches, the
     instances of each averaged. `overlap` is the share of the time in which all
     instances of a group measured, of that in which any did, 0 to 1. `validations` are the verdicts of checks, step by step.
     `ratio` is to a reference run, where there is one: above 1 is better.

@@ -30,9 +30,9 @@ def command(runs: tuple[str, ...], base: Path | None, output: Path, as_json: boo
     write_output(text, output)
     if as_json:
         click.echo(text, nl=False)
-    places = {place for one in made.expected for place in one.places}
+    places = {name for expected in made.expected for name in expected.values}
     click.echo(f"metrics: {len(made.expected)}, places: {len(places)}", err=True)
-    few = sorted({one.bench for one in made.expected if len(one.places) < LEAST_PLACES})
+    few = sorted({expected.bench for expected in made.expected if expected.n < LEAST_PLACES})
     if few:
         click.echo(
             f"warning: fewer than {LEAST_PLACES} places measured {', '.join(few)}: nothing can be told to fall out there",

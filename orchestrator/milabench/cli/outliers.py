@@ -79,7 +79,7 @@ def outlier_lines(found: Findings) -> str:
         headings = ["place", "side", "benchmark", "metric", "value", "expected", "differs", "rule"]
         rows = [_row(one) for one in found.outliers]
         lines = [*text_table(headings, rows, [True, True, True, True, False, False, False, True]), ""]
-    places = len({str(one.place) for one in found.outliers})
+    places = len({str(one.location) for one in found.outliers})
     lines.append(
         f"numbers that fall out: {len(found.outliers)} of {found.judged}, places: {places}; "
         f"of a good fleet's numbers about {found.by_chance:.2g} would by chance"
@@ -93,7 +93,7 @@ def _row(one: Outlier) -> list[str]:
     value = "none" if one.value is None else f"{one.value:.6g} {one.units}"
     differs = "" if one.deviation is None else f"{one.deviation:+.1%}"
     return [
-        str(one.place),
+        str(one.location),
         one.side,
         one.bench,
         one.metric,

@@ -202,7 +202,7 @@ def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
     rates: dict[str, dict[str, list[float]]] = {}
     for bench in ordered(summary.benchmarks):
         for process in bench.processes:
-            node, slash, _ = process.place.partition("/")
+            node, slash, _ = process.slot.partition("/")
             if slash:
                 rates.setdefault(bench.bench, {}).setdefault(node, []).append(process.throughput.value)
     nodes = sorted({node for by_node in rates.values() for node in by_node})

@@ -32,7 +32,7 @@ def bench(name: str = "digits", level: float = 100.0, shape: Sequence[float] = S
     processes = tuple(
         ReplicateResult(
             steps=(f"{name}.R{place}",),
-            place="local/D0",
+            slot="local/D0",
             repeat=place,
             throughput=Throughput(
                 value=value,
@@ -284,7 +284,7 @@ def test_whole_systems_are_compared_or_single_instances_and_more_devices_have_an
     b = replace(
         b,
         instances=2,
-        processes=tuple(replace(one, place=f"local/D{d}") for one in b.processes for d in range(2)),
+        processes=tuple(replace(one, slot=f"local/D{d}") for one in b.processes for d in range(2)),
     )
     whole, single = (only(compare([system("a", a), system("b", b)], per=per)) for per in ("system", "instance"))
     assert (whole.ratio, single.ratio) == (pytest.approx(1.8), pytest.approx(0.9))

@@ -289,7 +289,7 @@ def large(benches: int, devices: int, repeats: int) -> tuple[Summary, tuple[Trac
                 traced.append(Trace(step=step, bench=name, begin=0.0, ranks=(rank,), devices=(read,), host={}))
                 rate = Throughput(value=1000.0 + device + repeat, units="items/s", observations=1_000_000)
                 processes.append(
-                    ReplicateResult(steps=(step,), place=f"local/D{device}", repeat=repeat, throughput=rate)
+                    ReplicateResult(steps=(step,), slot=f"local/D{device}", repeat=repeat, throughput=rate)
                 )
         steps = dict.fromkeys(("planned", "passed"), devices * repeats)
         counts = {**dict.fromkeys(("failed", "skipped", "missing", "cancelled"), 0), **steps}

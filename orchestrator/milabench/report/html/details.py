@@ -129,7 +129,7 @@ def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
     """The rates at each place (device, job), launch by launch."""
     found: dict[str, list[float]] = {}
     for one in bench.processes:
-        found.setdefault(one.place, []).append(one.throughput.value)
+        found.setdefault(one.slot, []).append(one.throughput.value)
     suffix = f" on {name}" if name else ""
     return [
         Dots(
@@ -179,7 +179,7 @@ def process_table(bench: BenchSummary) -> Markup | None:
         drift = rate.steady.drift if rate.steady is not None else None
         cells: tuple[Child, ...] = (
             one.steps[0] + (f" and {len(one.steps) - 1} more" if len(one.steps) > 1 else ""),
-            one.place or "job",
+            one.slot or "job",
             one.repeat,
             model.format_number(rate.value),
             rate.observations,
