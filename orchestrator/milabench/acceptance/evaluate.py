@@ -15,7 +15,7 @@ from milabench.acceptance.bounds import BoundTarget, Verdict, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
 from milabench.analysis.cases import cases_of, differing
 from milabench.analysis.efficiency import energies, item_of, joules_per_item
-from milabench.analysis.series import finite_number
+from milabench.analysis.json_codec import finite_number
 from milabench.analysis.spread import geometric_mean
 from milabench.analysis.summary_model import BenchSummary, Summary
 

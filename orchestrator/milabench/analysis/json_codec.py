@@ -13,7 +13,10 @@ from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from milabench.events.json_access import as_mapping
-from milabench.events.numbers import finite_number
+from milabench.events.numbers import finite_number, strict
+
+# The layers above reach the numbers of JSON through this module.
+__all__ = ["decode", "encode", "finite_number", "json_key", "strict"]
 
 T = TypeVar("T")
 _NO_FALLBACK = object()

@@ -32,6 +32,7 @@ from milabench.events.model import (
 )
 from milabench.events.numbers import SMALLEST, finite_number, whole
 from milabench.events.readings import Readings, energy_of
+from milabench.events.reasons import Reason
 from milabench.events.sanitize import one_line
 
 Direction = Literal["higher", "lower", "none"]
@@ -191,7 +192,7 @@ class Measurement:
 
 def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
     """Everything that one step's events say, in one pass over them."""
-    fold = _Fold()
+    fold = MeasurementFold()
     for event in events:
         fold.observe(event)
     return fold.result(step)
@@ -207,29 +208,37 @@ def main_task(tasks: Iterable[str]) -> str:
 
 
 def step_throughput(ranks: Sequence[Series], window: Window | None) -> Throughput | None:
-    """The throughput of a job from its ranks' observations; None when none of them lies in the window."""
+    """Return the throughput of a job from its ranks' observations; None when none of them lies in the window."""
     if not all(series.has_totals for series in ranks):
         return _compat_rate(ranks)
-    chosen = [part for series in ranks if len(part := part_of(series, window))]
-    basis: Basis = "ratio-of-totals"
-    if not chosen:
-        chosen = [part for series in ranks if len(part := later_half(series))]
-        basis = "warm-up"
-    if not chosen:
-        return None
-    steady = _steadiness(chosen) if basis == "ratio-of-totals" else None
-    left_out = 0.0
+    in_window = [part for series in ranks if len(part := part_of(series, window))]
+    if not in_window:
+        return _warmup_throughput(ranks)
+    steady, parts, left_out = _steadiness(in_window), in_window, 0.0
     if steady is not None and steady.settled_at and steady.is_steady:
-        whole_window, chosen = chosen, [part.after(steady.settled_at) for part in chosen]
-        left_out = math.fsum([*(part.items() for part in whole_window), *(-part.items() for part in chosen)])
-    found = combined_throughput([_totals(part) for part in chosen], chosen, units=ranks[0].units, basis=basis)
-    if found is None:
+        parts = [part.after(steady.settled_at) for part in in_window]
+        left_out = math.fsum([*(part.items() for part in in_window), *(-part.items() for part in parts)])
+    throughput = combined_throughput(parts, units=ranks[0].units)
+    if throughput is None:
         return None
-    is_unsteady = basis == "warm-up" or (steady is not None and not steady.is_steady)
-    doubts = ["no-steady-state"] if is_unsteady else []
-    if not all(_clocks_agree(part) for part in chosen):
+    doubts: list[Reason] = []
+    if steady is not None and not steady.is_steady:
+        doubts.append("no-steady-state")
+    if not all(_clocks_agree(part) for part in parts):
         doubts.append("clocks-disagree")
-    return replace(found, steady=steady, left_out=left_out, doubts=tuple(doubts))
+    return replace(throughput, steady=steady, left_out=left_out, doubts=tuple(doubts))
+
+
+def _warmup_throughput(ranks: Sequence[Series]) -> Throughput | None:
+    """Return the throughput of a job that never left its warm-up: shown, as a number that is not steady."""
+    parts = [part for series in ranks if len(part := later_half(series))]
+    throughput = combined_throughput(parts, units=ranks[0].units, basis="warm-up") if parts else None
+    if throughput is None:
+        return None
+    doubts: list[Reason] = ["no-steady-state"]
+    if not all(_clocks_agree(part) for part in parts):
+        doubts.append("clocks-disagree")
+    return replace(throughput, doubts=tuple(doubts))
 
 
 def _steadiness(parts: Sequence[Part]) -> Steadiness | None:
@@ -270,18 +279,17 @@ def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Through
         yield Metric(name="between_epochs", value=1 - busy_s / wall_s, direction="lower")
 
 
-def combined_throughput(
-    totals: Sequence[Totals], parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals"
-) -> Throughput | None:
-    """The throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
+def combined_throughput(parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals") -> Throughput | None:
+    """Return the throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
+    totals = [_totals(part) for part in parts]
     items = math.fsum(total.items for total in totals)
-    slowest = max(range(len(totals)), key=lambda place: totals[place].seconds)
     if items <= 0:
         return None
-    slow = totals[slowest]
-    spread, correlation = variation_and_lag1(parts[slowest].rates(), slow.items / slow.seconds)
+    slowest = max(range(len(totals)), key=lambda index: totals[index].seconds)
+    seconds = totals[slowest].seconds
+    spread, correlation = variation_and_lag1(parts[slowest].rates(), totals[slowest].items / seconds)
     return Throughput(
-        value=items / totals[slowest].seconds,
+        value=items / seconds,
         units=units,
         basis=basis,
         observations=sum(total.observations for total in totals),
@@ -356,13 +364,13 @@ def _reasons(data: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*reasons, *(["unconverged"] if data.get("converged") is False else [])]))
 
 
-def _of_log(one: LogSeries) -> Metric:
+def _log_metric(one: LogSeries) -> Metric:
     assert one.value is not None
     about = one.metric
     return Metric(name=about.name, value=one.value, units=about.units, direction=about.direction)
 
 
-def _main_of_log(logs: Sequence[LogSeries]) -> Throughput | None:
+def _main_log_metric(logs: Sequence[LogSeries]) -> Throughput | None:
     """The first number of the log for which one direction is better, with the spread of what it was made of."""
     for one in logs:
         if one.metric.direction != "none" and one.value is not None:
@@ -384,11 +392,11 @@ def _union(one: Window, other: Window) -> Window:
     return replace(last, start_ns=first.start_ns, start=first.start)
 
 
-class _Fold:
-    """What has been seen so far."""
+class MeasurementFold:
+    """What has been observed so far of a step."""
 
     def __init__(self) -> None:
-        self.columns: dict[tuple[str, int], Growing] = {}
+        self.growing: dict[tuple[str, int], Growing] = {}
         self.windows: dict[str, Window] = {}
         self.metrics: dict[tuple[Any, ...], Metric] = {}
         self.device_memory: dict[str, float] = {}
@@ -454,18 +462,19 @@ class _Fold:
             self.readings.take(data)
 
     def _growing(self, key: tuple[str, int]) -> Growing:
-        found = self.columns.get(key)
+        found = self.growing.get(key)
         if found is None:
-            found = self.columns[key] = Growing()
+            found = self.growing[key] = Growing()
         return found
 
-    def _waiting(self, task: str) -> Metric | None:
-        """The share of the time after warm-up in which the ranks of a task waited for data, where they told."""
-        told = [growing.waiting for (name, _), growing in self.columns.items() if name == task]
-        worked = math.fsum(seconds for _, seconds in told)
-        if not worked:
-            return None
-        return Metric(name="data_wait", value=math.fsum(wait for wait, _ in told) / worked, direction="lower")
+    def _waiting(self, task: str) -> Iterable[Metric]:
+        """Return the share of the time after warm-up in which the ranks of a task waited for data, where they report it."""
+        waiting = [growing.waiting for (name, _), growing in self.growing.items() if name == task]
+        worked_s = math.fsum(seconds for _, seconds in waiting)
+        if worked_s:
+            yield Metric(
+                name="data_wait", value=math.fsum(wait_s for wait_s, _ in waiting) / worked_s, direction="lower"
+            )
 
     def _loss(self, loss: float | None) -> None:
         seen = self.losses
@@ -526,44 +535,54 @@ class _Fold:
         if self.cost_s > MOST_OVERHEAD * observed_s > 0:
             yield "overhead"
 
-    def _energy(self) -> Metric | None:
-        """Joules of all the step's devices within the window, by their counters, else by their power; board sensors, no wall."""
-        found = []
-        for device in self.readings.devices.values():
-            energy = energy_of(device, self.readings.window)
-            joules = energy.integral_j if energy.counter_j is None else energy.counter_j
-            if joules is None:
-                return None
-            found.append(joules)
-        return Metric(name="energy", value=math.fsum(found), units="J", direction="lower") if found else None
+    def _energy(self) -> Iterable[Metric]:
+        """Return the joules of all the step's devices within the window, by their counters, else by their power.
 
-    def result(self, step: str) -> Measurement:
-        told = (columns.series(task, rank) for (task, rank), columns in self.columns.items())
-        series = tuple(one for one in told if one is not None)
-        task = main_task(one.task for one in series)
-        window = self.windows.get(task) or self.windows.get("")
-        metrics = [*self.metrics.values()]
+        By the boards' sensors, not at the wall; nothing unless all devices have readings.
+        """
+        devices = [energy_of(device, self.readings.window) for device in self.readings.devices.values()]
+        joules = [energy.integral_j if energy.counter_j is None else energy.counter_j for energy in devices]
+        known = [value for value in joules if value is not None]
+        if known and len(known) == len(joules):
+            yield Metric(name="energy", value=math.fsum(known), units="J", direction="lower")
+
+    def series(self) -> tuple[Series, ...]:
+        """Return the observations of each task and rank of which anything can be used."""
+        grown = (growing.series(task, rank) for (task, rank), growing in self.growing.items())
+        return tuple(series for series in grown if series is not None)
+
+    def window(self, task: str) -> Window | None:
+        """Return the window of a task, or the one that was declared for no task."""
+        return self.windows.get(task) or self.windows.get("")
+
+    def _derived_metrics(self, task: str) -> Iterable[Metric]:
+        """Return what is computed from samples and observations, besides the rate."""
         if self.device_memory:
             peak = max(self.device_memory.values())
-            metrics.append(Metric(name="device_memory_peak", value=peak, units="MiB", direction="lower"))
-        energy = self._energy()
-        if energy is not None and all(metric.name != "energy" for metric in metrics):
-            metrics.append(energy)
-        waiting = self._waiting(task)
-        if waiting is not None:
-            metrics.append(waiting)
+            yield Metric(name="device_memory_peak", value=peak, units="MiB", direction="lower")
+        if all(metric.name != "energy" for metric in self.metrics.values()):
+            yield from self._energy()
+        yield from self._waiting(task)
+
+    def result(self, step: str) -> Measurement:
+        """Return what was measured."""
+        series = self.series()
+        task = main_task(one.task for one in series)
+        window, ranks = self.window(task), [one for one in series if one.task == task]
         logs = self.log.series() if self.log is not None else ()
-        metrics += [_of_log(one) for one in logs if one.value is not None]
-        ranks = [one for one in series if one.task == task]
-        rate = step_throughput(ranks, window) if ranks else None
-        metrics += about_the_loop(ranks, window, rate) if rate is not None else ()
-        found = rate if ranks else _main_metric(metrics) or _main_of_log(logs)
-        if found is not None:
-            found = replace(found, doubts=(*found.doubts, *self._doubts(series)))
+        metrics = [*self.metrics.values(), *self._derived_metrics(task)]
+        metrics += [_log_metric(one) for one in logs if one.value is not None]
+        if ranks:
+            throughput = step_throughput(ranks, window)
+            metrics += about_the_loop(ranks, window, throughput) if throughput is not None else ()
+        else:
+            throughput = _main_metric(metrics) or _main_log_metric(logs)
+        if throughput is not None:
+            throughput = replace(throughput, doubts=(*throughput.doubts, *self._doubts(series)))
         return Measurement(
             step=step,
             task=task,
-            throughput=found,
+            throughput=throughput,
             series=series,
             window=window,
             losses=self.losses,

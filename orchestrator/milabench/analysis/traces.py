@@ -10,15 +10,15 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from milabench.analysis.measure import Measurement, main_task
-from milabench.analysis.series import Growing, Series
+from milabench.analysis.measure import Measurement, MeasurementFold, Window, main_task
+from milabench.analysis.series import Series
 from milabench.analysis.steps import CourseOf, planned_steps
 from milabench.analysis.windows import part_of, quantiles
 from milabench.events.attempts import attempts, last_word
-from milabench.events.model import Data, ObservationBatch, StepEvent
-from milabench.events.numbers import finite_number, whole
+from milabench.events.json_access import as_mapping
+from milabench.events.model import Data, Line, StepEvent
+from milabench.events.numbers import finite_number
 from milabench.events.readings import THROTTLED, DeviceReadings, Readings
 from milabench.events.rundir import Run
 
@@ -132,18 +132,13 @@ def traces(run: Run) -> tuple[Trace, ...]:
 
 def trace(step: str, bench: str, events: Iterable[StepEvent]) -> Trace:
     """What one step's events say of its course, in one pass over them."""
-    fold, growing = _Fold(), dict[tuple[str, int], Growing]()
+    fold, measurement = _Fold(), MeasurementFold()
     for event in events:
-        fold.observe(event)
-        match event:
-            case ObservationBatch(task=task, rank=rank):
-                growing.setdefault((task, rank), Growing()).add_all(event)
-            case Data(data=data) if "rate" in data:
-                growing.setdefault((str(data.get("task", "")), whole(data.get("rank"), 0)), Growing()).add(data)
-            case _:
-                pass
-    grown = (each.series(task, rank) for (task, rank), each in growing.items())
-    return fold.result(step, bench, [series for series in grown if series is not None])
+        if not isinstance(event, Line):
+            fold.observe(event)
+            measurement.observe(event)
+    series = measurement.series()
+    return fold.result(step, bench, series, measurement.window(main_task(rank.task for rank in series)))
 
 
 class _Drawn:
@@ -158,7 +153,7 @@ class _Drawn:
         self._fold.observe(event)
 
     def end(self, measured: Measurement) -> None:
-        self._drawn[self._step] = self._fold.result(self._step, "", measured.series)
+        self._drawn[self._step] = self._fold.result(self._step, "", measured.series, measured.window)
 
 
 class _Fold:
@@ -166,39 +161,30 @@ class _Fold:
 
     def __init__(self) -> None:
         self._readings = Readings()
-        self._windows: dict[str, _Window] = {}
         self._host: dict[str, tuple[array[float], array[float]]] = {}
 
     def observe(self, event: StepEvent) -> None:
         if not isinstance(event, Data):
             return
-        data: Mapping[str, Any] = event.data
         self._readings.observe(event)
-        window, time = data.get("window"), finite_number(data.get("time"))
-        if isinstance(window, Mapping):
-            start, stop = whole(window.get("start_ns"), -1), whole(window.get("stop_ns"), -1)
-            if 0 <= start < stop:
-                task = str(data.get("task", ""))
-                known = self._windows.get(task, _Window(start_ns=start, stop_ns=stop))
-                self._windows[task] = _Window(start_ns=min(known.start_ns, start), stop_ns=max(known.stop_ns, stop))
+        time = finite_number(event.data.get("time"))
         if time is None:
             return
         for name, (kind, key) in {"load": ("cpudata", "load"), "memory": ("process", "rss_MiB")}.items():
-            told = data.get(kind)
-            value = finite_number(told.get(key)) if isinstance(told, Mapping) else None
+            value = finite_number(as_mapping(event.data.get(kind)).get(key))
             if value is not None:
                 times, values = self._host.setdefault(name, (array("d"), array("d")))
                 times.append(time)
                 values.append(value)
 
-    def result(self, step: str, bench: str, gathered: Sequence[Series]) -> Trace:
-        task = main_task(one.task for one in gathered)
-        series = [one for one in gathered if one.task == task]
-        window, bounds = self._readings.window, self._windows.get(task) or self._windows.get("")
+    def result(self, step: str, bench: str, gathered: Sequence[Series], bounds: Window | None) -> Trace:
+        task = main_task(series.task for series in gathered)
+        ranks = sorted((series for series in gathered if series.task == task), key=lambda series: series.rank)
+        window = self._readings.window
         devices = self._readings.devices
         begin = min(
             [
-                *(first for one in series if not math.isnan(first := _first_end(one))),
+                *(first for series in ranks if not math.isnan(first := _first_end(series))),
                 *(device.time[0] for device in devices.values() if device.time),
                 *(times[0] for times, _ in self._host.values()),
                 *((window[0],) if window is not None else ()),
@@ -209,19 +195,11 @@ class _Fold:
             step=step,
             bench=bench,
             begin=begin,
-            ranks=tuple(_rank(one, begin, bounds) for one in sorted(series, key=lambda one: one.rank)),
-            devices=tuple(_device(one, begin) for one in devices.values()),
+            ranks=tuple(_rank(series, begin, bounds) for series in ranks),
+            devices=tuple(_device(device, begin) for device in devices.values()),
             host={name: curve(times, values, begin) for name, (times, values) in self._host.items()},
             window=None if window is None else (window[0] - begin, window[1] - begin),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Window:
-    """Monotonic nanoseconds between which a step measured."""
-
-    start_ns: int
-    stop_ns: int
 
 
 def curve(time: Sequence[float], values: Sequence[float], begin: float, buckets: int = BUCKETS) -> Curve:
@@ -247,7 +225,7 @@ def _first_end(series: Series) -> float:
     return float(series.end[0]) if len(series.end) else math.nan
 
 
-def _rank(series: Series, begin: float, window: _Window | None) -> RankTrace:
+def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:
     length = len(series.warmup)
     ends, low, high = [], [], []
     for places in _buckets(length, BUCKETS):
@@ -293,7 +271,7 @@ def _warmup(series: Series) -> int | None:
     return first - 1 if first else None
 
 
-def _rate_quantiles(series: Series, window: _Window | None) -> tuple[float, ...]:
+def _rate_quantiles(series: Series, window: Window | None) -> tuple[float, ...]:
     if not series.has_totals:
         rates = sorted(rate for rate, is_warmup in zip(series.rate, series.warmup, strict=True) if not is_warmup)
         return tuple(quantiles(rates, QUANTILES)) if rates else ()

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from milabench.analysis.compare import Comparison, Facts
-from milabench.analysis.series import strict
+from milabench.analysis.json_codec import strict
 from milabench.analysis.summary_model import SCHEMA, Summary
 from milabench.analysis.system_diff import Difference
 
