@@ -15,14 +15,16 @@ from milabench.events.json_access import as_mapping
 
 def ab_of(manifest: Mapping[str, Any], benches: Iterable[BenchSummary]) -> AB | None:
     """The comparison that a run was made for; None for a run of one suite."""
-    told = as_mapping(manifest.get("ab"))
-    if not told:
+    declared = as_mapping(manifest.get("ab"))
+    if not declared:
         return None
-    known = {bench.bench: bench for bench in benches}
-    sides, suites = as_mapping(told.get("pairs")), told.get("suites")
+    bench_of = {bench.bench: bench for bench in benches}
+    sides, suites = as_mapping(declared.get("pairs")), declared.get("suites")
     return AB(
         suites=tuple(map(str, suites)) if isinstance(suites, list) else (),
-        pairs=_of_one_family([_pair(name, as_mapping(each), known) for name, each in sorted(sides.items())]),
+        pairs=_of_one_family(
+            [_pair(name, as_mapping(sides_of_pair), bench_of) for name, sides_of_pair in sorted(sides.items())]
+        ),
     )
 
 
@@ -34,10 +36,10 @@ def _of_one_family(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
     )
 
 
-def _pair(name: str, told: Mapping[str, Any], known: Mapping[str, BenchSummary]) -> Pair:
-    is_same = bool(told.get("same_steps"))
-    names = str(told.get("A")), str(told.get("B"))
-    a, b = known.get(names[0]), known.get(names[1])
+def _pair(name: str, sides: Mapping[str, Any], bench_of: Mapping[str, BenchSummary]) -> Pair:
+    is_same = bool(sides.get("same_steps"))
+    names = str(sides.get("A")), str(sides.get("B"))
+    a, b = bench_of.get(names[0]), bench_of.get(names[1])
     if a is None or b is None or a.perf is None or b.perf is None:
         without = [side for side, bench in (("A", a), ("B", b)) if bench is None or bench.perf is None]
         return Pair(
@@ -55,15 +57,15 @@ def _pair(name: str, told: Mapping[str, Any], known: Mapping[str, BenchSummary])
     )
     if apart:
         return Pair(bench=name, a=names[0], b=names[1], result=None, why=apart, is_same=is_same)
-    found = paired_ratio(name, launches(a), launches(b), lower_is_better=a.direction == "lower")
-    why = "" if found is not None else "no pair has a number on both sides"
-    if found is not None and a.direction == "none":
-        found, why = replace(found, verdict="INCONCLUSIVE"), "neither more nor less of it is better"
+    result = paired_ratio(name, launches(a), launches(b), lower_is_better=a.direction == "lower")
+    why = "" if result is not None else "no pair has a number on both sides"
+    if result is not None and a.direction == "none":
+        result, why = replace(result, verdict="INCONCLUSIVE"), "neither more nor less of it is better"
     return Pair(
         bench=name,
         a=names[0],
         b=names[1],
-        result=found,
+        result=result,
         why=why,
         units=a.units,
         is_same=is_same,
@@ -76,9 +78,9 @@ def launches(bench: BenchSummary) -> dict[int, float]:
     rates: dict[int, list[float]] = {}
     for process in bench.processes:
         rates.setdefault(process.repeat, []).append(process.throughput.value)
-    whole = (each for each in rates.items() if len(each[1]) == bench.instances)
+    whole = (launch for launch in rates.items() if len(launch[1]) == bench.instances)
     scale = 1 / bench.instances if bench.direction == "lower" else bench.instances
-    return {repeat: geometric_mean(found) * scale for repeat, found in whole}
+    return {repeat: geometric_mean(members) * scale for repeat, members in whole}
 
 
 def pair_ratios(bench_a: BenchSummary, bench_b: BenchSummary) -> list[float]:

@@ -238,26 +238,28 @@ def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
 
 def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
     """The rate of a job: of one step its own; of several the items of all ranks over the seconds of the slowest."""
-    found = [member.throughput for member in members if member.throughput is not None]
-    if len(found) <= 1:
-        return found[0] if found else None
+    throughputs = [member.throughput for member in members if member.throughput is not None]
+    if len(throughputs) <= 1:
+        return throughputs[0] if throughputs else None
     # What one step doubts is doubtful for the job, however fast that step was.
-    doubts = [doubt for one in found for doubt in one.doubts]
-    doubts += ["mixed"] if len({(one.units, one.basis == "metric") for one in found}) > 1 else []
+    doubts = [doubt for throughput in throughputs for doubt in throughput.doubts]
+    doubts += (
+        ["mixed"] if len({(throughput.units, throughput.basis == "metric") for throughput in throughputs}) > 1 else []
+    )
     known = tuple(dict.fromkeys(doubts))
-    totals = [total for one in found for total in one.totals]
+    totals = [total for throughput in throughputs for total in throughput.totals]
     if not totals:
         # Rates of milabench 1.3 add up; a metric of the whole job is told by each node, as by each rank of one.
-        values = [one.value for one in found]
-        value = geometric_mean(values) if found[0].basis == "metric" else math.fsum(values)
-        return replace(found[0], value=value, doubts=known)
-    slowest = max(found, key=lambda one: max((total.seconds for total in one.totals), default=0.0))
+        values = [throughput.value for throughput in throughputs]
+        value = geometric_mean(values) if throughputs[0].basis == "metric" else math.fsum(values)
+        return replace(throughputs[0], value=value, doubts=known)
+    slowest = max(throughputs, key=lambda throughput: max((total.seconds for total in throughput.totals), default=0.0))
     return replace(
         slowest,
         value=math.fsum(total.items for total in totals) / max(total.seconds for total in totals),
-        observations=sum(one.observations for one in found),
+        observations=sum(throughput.observations for throughput in throughputs),
         totals=tuple(totals),
-        left_out=math.fsum(one.left_out for one in found),
+        left_out=math.fsum(throughput.left_out for throughput in throughputs),
         doubts=known,
     )
 
@@ -341,13 +343,13 @@ def _metric_json(step: str, metric: Metric) -> dict[str, Any]:
 
 def _messages(results: Iterable[StepResult]) -> tuple[str, ...]:
     """What a person should know: said by the steps, or found by checks; each once."""
-    found: dict[str, None] = {}  # a set that keeps its order
+    texts: dict[str, None] = {}  # a set that keeps its order
     for result in results:
         measured = result.measured
         if result.outcome == "passed" and measured.task and measured.throughput is None:
-            found["no observation after warm-up: there is no rate"] = None
+            texts["no observation after warm-up: there is no rate"] = None
         for verdict in measured.verdicts:
             if verdict.verdict != "pass":
-                found[one_line(f"{verdict.check}: {verdict.message or verdict.verdict}")] = None
-        found.update(dict.fromkeys(map(one_line, measured.messages)))
-    return tuple(found)[:_MAX_MESSAGES]
+                texts[one_line(f"{verdict.check}: {verdict.message or verdict.verdict}")] = None
+        texts.update(dict.fromkeys(map(one_line, measured.messages)))
+    return tuple(texts)[:_MAX_MESSAGES]

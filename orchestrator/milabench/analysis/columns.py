@@ -48,7 +48,7 @@ class Runs(Sequence[float]):
     def runs(self) -> Iterator[tuple[range, float]]:
         """The places of each run, and its number; of single numbers one place each."""
         if self._single is not None:
-            yield from ((range(place, place + 1), value) for place, value in enumerate(self._single))
+            yield from ((range(index, index + 1), value) for index, value in enumerate(self._single))
             return
         start = 0
         for end, value in zip(self._ends, self._values, strict=True):
@@ -63,10 +63,10 @@ class Runs(Sequence[float]):
     def __iter__(self) -> Iterator[float]:
         if self._single is not None:
             return iter(self._single)
-        return (value for places, value in self.runs() for _ in places)
+        return (value for indices, value in self.runs() for _ in indices)
 
     @overload
-    def __getitem__(self, place: int) -> float: ...
+    def __getitem__(self, index: int) -> float: ...
     @overload
     def __getitem__(self, place: slice) -> Sequence[float]: ...
     def __getitem__(self, place: int | slice) -> float | Sequence[float]:
@@ -94,7 +94,7 @@ class Derived(Sequence[Any]):
         return map(self._entry, range(self._length))
 
     @overload
-    def __getitem__(self, place: int) -> Any: ...
+    def __getitem__(self, index: int) -> Any: ...
     @overload
     def __getitem__(self, place: slice) -> Sequence[Any]: ...
     def __getitem__(self, place: int | slice) -> Any:

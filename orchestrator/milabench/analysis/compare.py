@@ -273,24 +273,24 @@ def _side(system: str, bench: BenchSummary | None, per: Per) -> SystemResult:
 
 def _by_device(bench: BenchSummary) -> tuple[float, ...]:
     """What each accelerator reached; nothing where a job spans several, or slots share a processor."""
-    places: dict[str, list[float]] = {}
+    by_slot: dict[str, list[float]] = {}
     for process in bench.processes:
         if process.slot.partition("/")[2].startswith("D"):
-            places.setdefault(process.slot, []).append(process.throughput.value)
-    is_one_each = bench.perf is not None and 0 < bench.ngpu == len(places)
-    return tuple(geometric_mean(values) for values in places.values()) if is_one_each else ()
+            by_slot.setdefault(process.slot, []).append(process.throughput.value)
+    is_one_each = bench.perf is not None and 0 < bench.ngpu == len(by_slot)
+    return tuple(geometric_mean(values) for values in by_slot.values()) if is_one_each else ()
 
 
 def _of_the_same_cases(sides: Sequence[SystemResult], benches: Sequence[BenchSummary | None]) -> list[SystemResult]:
     """The sides; what is a mean over other cases than the first side's does not count."""
     cases = [frozenset() if bench is None else cases_of(bench.metrics) for bench in benches]
-    apart = [
-        differing(cases[0], each) if sides[0].counts and side.counts else ""
-        for side, each in zip(sides, cases, strict=True)
+    differences = [
+        differing(cases[0], own) if sides[0].counts and side.counts else ""
+        for side, own in zip(sides, cases, strict=True)
     ]
     return [
         replace(side, counts=False, why_not=f"is of other cases than {sides[0].system}: {why}") if why else side
-        for side, why in zip(sides, apart, strict=True)
+        for side, why in zip(sides, differences, strict=True)
     ]
 
 
@@ -316,10 +316,10 @@ def _why_not(bench: BenchSummary) -> str:
 
 
 def _joules(bench: BenchSummary) -> float | None:
-    told = energies(bench)
-    found = [joules_per_item(process, told) for process in bench.processes]
-    known = [value for value in found if value is not None]
-    return mean(known) if known and len(known) == len(found) else None
+    step_energies = energies(bench)
+    joules = [joules_per_item(process, step_energies) for process in bench.processes]
+    known = [value for value in joules if value is not None]
+    return mean(known) if known and len(known) == len(joules) else None
 
 
 def _row(
@@ -451,8 +451,8 @@ def _of_these_devices(contrast: Contrast) -> Contrast:
     interval = contrast.ci95_devices
     if contrast.verdict not in ("FASTER", "SLOWER") or interval is None or not interval[0] <= 1 <= interval[1]:
         return contrast
-    told = f"[{interval[0]:.4f}, {interval[1]:.4f}]"
-    return replace(contrast, note=f"true of these devices; for others of their kinds the 95 % interval is {told}")
+    bounds = f"[{interval[0]:.4f}, {interval[1]:.4f}]"
+    return replace(contrast, note=f"true of these devices; for others of their kinds the 95 % interval is {bounds}")
 
 
 def _undecided(contrast: Contrast, row: ComparisonRow, column: int, family: int) -> Contrast:
@@ -492,7 +492,7 @@ def _entries(rows: Iterable[ComparisonRow], column: int) -> list[Entry]:
 
 def _index(column: int, system: str, rows: Sequence[ComparisonRow], margin: float) -> Index:
     entries = _entries(rows, column)
-    found = score(entries)
+    index_score = score(entries)
     counted, _, _ = counted_entries(entries)
     names = {id(entry): row.bench for entry, row in zip(entries, rows, strict=True)}
     margins = {id(entry): row.margin for entry, row in zip(entries, rows, strict=True)}
@@ -504,23 +504,23 @@ def _index(column: int, system: str, rows: Sequence[ComparisonRow], margin: floa
     turn = weights_that_turn([math.log(e.value or 1.0) for e, _ in counted], [w for _, w in counted])
     return Index(
         system=system,
-        value=found.value,
-        ci95=found.ci95,
-        complete=found.complete,
-        is_weighted=found.is_weighted,
+        value=index_score.value,
+        ci95=index_score.ci95,
+        complete=index_score.complete,
+        is_weighted=index_score.is_weighted,
         without=without,
         weights_within=turn,
         holds=_holds(turn, len(counted)),
         margin=_margin_of([(margins[id(entry)], weight) for entry, weight in counted], margin),
-        suspects=found.suspects,
+        suspects=index_score.suspects,
     )
 
 
 def _margin_of(counted: Sequence[tuple[float, float]], margin: float) -> float:
     """By how much an index may differ where no benchmark differs by more than its own (margin, weight)."""
-    if all(each <= margin for each, _ in counted):
+    if all(own <= margin for own, _ in counted):
         return margin
-    return geometric_mean([1 + each for each, _ in counted], [weight for _, weight in counted]) - 1
+    return geometric_mean([1 + own for own, _ in counted], [weight for _, weight in counted]) - 1
 
 
 def _holds(turn: float | None, counted: int) -> str:
@@ -556,10 +556,10 @@ def _job_mixes(
     is_weighted = any(row.weight for row in rows)
     common = [row for row in rows if row.contrasts and all(contrast is not None for contrast in row.contrasts)]
     mixes = []
-    for place, system in enumerate(systems):
+    for column, system in enumerate(systems):
         tasks = []
         for row in common:
-            first, side = row.sides[0], row.sides[place]
+            first, side = row.sides[0], row.sides[column]
             weight = (row.weight or 0.0) if is_weighted else 1.0
             amount = work.get(row.bench, 0.0) if work is not None else weight * 3600 * _rate(first)
             if amount > 0:
@@ -682,7 +682,7 @@ def _claim(index: Index, first: str, comparison: Comparison, column: int) -> str
         )
     low, high = index.ci95
     interval, within = f"95 % interval {low:.3f} to {high:.3f}", f"{100 * index.margin:.3g}%"
-    told = {
+    claim = {
         "FASTER": f"{index.system} is {index.value:.3f} times as fast as {first}",
         "SLOWER": f"{index.system} is slower than {first}, at {index.value:.3f} of its speed",
         "EQUIVALENT": f"{index.system} and {first} are equally fast within {within}, ratio {index.value:.3f}",
@@ -706,4 +706,4 @@ def _claim(index: Index, first: str, comparison: Comparison, column: int) -> str
         row.bench for row in comparison.rows if row.sides[column + 1].outcome in ("failed", "cancelled", "missing")
     ]
     broken = f"; {', '.join(failed)} failed on {index.system}" if failed else ""
-    return f"{told} {over} ({interval}; {tally}{mark}{broken})"
+    return f"{claim} {over} ({interval}; {tally}{mark}{broken})"

@@ -134,7 +134,7 @@ def _reader(hint: Any, fallback: Any = _NO_FALLBACK) -> Callable[[Any], Any]:
         item = _reader(parts[1])
         if parts[1] is Any:
             return as_mapping
-        return lambda value: {str(name): item(each) for name, each in as_mapping(value).items()}
+        return lambda value: {str(name): item(own) for name, own in as_mapping(value).items()}
     if dataclasses.is_dataclass(hint):
         return lambda value: decode(hint, value)  # type: ignore[arg-type]
     return hint if hint in (str, int, float, bool) else lambda value: value

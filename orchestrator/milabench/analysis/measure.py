@@ -177,8 +177,8 @@ class Measurement:
     @property
     def energy_j(self) -> float | None:
         """Joules of the devices, summed over what was reported."""
-        found = [metric.value for metric in self.metrics if metric.name == "energy"]
-        return math.fsum(found) if found else None
+        joules = [metric.value for metric in self.metrics if metric.name == "energy"]
+        return math.fsum(joules) if joules else None
 
     @property
     def memory_peak_mib(self) -> float | None:
@@ -255,7 +255,9 @@ def _clocks_agree(part: Part) -> bool:
     items, seconds, busy_s, wall_s = part.items(), part.seconds(), part.wall_s(), part.wall_s(has_gaps=True)
     if busy_s is None or wall_s is None or busy_s <= 0:
         return True
-    return busy_s <= seconds <= wall_s or any(agree(items / seconds, items / each) for each in (busy_s, wall_s))
+    return busy_s <= seconds <= wall_s or any(
+        agree(items / seconds, items / duration_s) for duration_s in (busy_s, wall_s)
+    )
 
 
 def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Throughput) -> Iterable[Metric]:
@@ -268,7 +270,7 @@ def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Through
     if rate.basis != "ratio-of-totals":
         return
     parts = [(series, part) for series in ranks if len(part := part_of(series, window))]
-    series, part = max(parts, key=lambda one: one[1].seconds())
+    series, part = max(parts, key=lambda pair: pair[1].seconds())
     if rate.left_out and rate.steady is not None:
         part = part.after(rate.steady.settled_at)
     first_ns, begin_ns = series.t0_ns[0], part.begin_ns()
@@ -331,12 +333,12 @@ def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
 
 
 def _compat_window(series: Series) -> list[float]:
-    kept = [place for place, is_warmup in enumerate(series.warmup) if not is_warmup and series.rate[place] > 0]
+    kept = [index for index, is_warmup in enumerate(series.warmup) if not is_warmup and series.rate[index] > 0]
     if len(kept) == len(series.warmup) and kept:
         begin = series.end[kept[0]]
-        early = sum(1 for place in kept if series.end[place] - begin < _COMPAT_WARMUP_S)  # nan compares false
+        early = sum(1 for index in kept if series.end[index] - begin < _COMPAT_WARMUP_S)  # nan compares false
         kept = kept[min(max(_COMPAT_WARMUP_RECORDS, early), len(kept) // 2) :]
-    return [series.rate[place] for place in kept]
+    return [series.rate[index] for index in kept]
 
 
 def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
@@ -357,38 +359,38 @@ def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
 
 def _reasons(data: Mapping[str, Any]) -> tuple[str, ...]:
     """Why a process doubts what it tells; `converged: false` is what programs of before `reasons` said."""
-    told = data.get("reasons")
+    given = data.get("reasons")
     reasons = (
-        [one_line(reason)[:_REASON] for reason in told if isinstance(reason, str)] if isinstance(told, list) else []
+        [one_line(reason)[:_REASON] for reason in given if isinstance(reason, str)] if isinstance(given, list) else []
     )
     return tuple(dict.fromkeys([*reasons, *(["unconverged"] if data.get("converged") is False else [])]))
 
 
-def _log_metric(one: LogSeries) -> Metric:
-    assert one.value is not None
-    about = one.metric
-    return Metric(name=about.name, value=one.value, units=about.units, direction=about.direction)
+def _log_metric(log: LogSeries) -> Metric:
+    assert log.value is not None
+    asked_for = log.metric
+    return Metric(name=asked_for.name, value=log.value, units=asked_for.units, direction=asked_for.direction)
 
 
 def _main_log_metric(logs: Sequence[LogSeries]) -> Throughput | None:
     """The first number of the log for which one direction is better, with the spread of what it was made of."""
-    for one in logs:
-        if one.metric.direction != "none" and one.value is not None:
+    for log in logs:
+        if log.metric.direction != "none" and log.value is not None:
             return Throughput(
-                value=one.value,
-                units=one.metric.units,
-                direction=one.metric.direction,
+                value=log.value,
+                units=log.metric.units,
+                direction=log.metric.direction,
                 basis="metric",
-                observations=len(one.values),
-                spread_within=one.spread,
-                lag1=one.lag1,
+                observations=len(log.values),
+                spread_within=log.spread,
+                lag1=log.lag1,
             )
     return None
 
 
-def _union(one: Window, other: Window) -> Window:
+def _union(left: Window, right: Window) -> Window:
     """A window that holds both: each rank of a job tells its own, and warm-up is marked on the observations anyway."""
-    first, last = min(one, other, key=lambda w: w.start_ns), max(one, other, key=lambda w: w.stop_ns)
+    first, last = min(left, right, key=lambda w: w.start_ns), max(left, right, key=lambda w: w.stop_ns)
     return replace(last, start_ns=first.start_ns, start=first.start)
 
 
@@ -430,9 +432,9 @@ class MeasurementFold:
                     self.log.observe(text, pipe)
             case Config(data=data):
                 self.config = data
-                asked = metrics_of(data)
-                if asked and self.log is None:
-                    self.log = LogFold(asked)
+                log_metrics = metrics_of(data)
+                if log_metrics and self.log is None:
+                    self.log = LogFold(log_metrics)
             case Meta(data=data):
                 self.meta.update(data)
             case Start(data=data):
@@ -462,10 +464,10 @@ class MeasurementFold:
             self.readings.take(data)
 
     def _growing(self, key: tuple[str, int]) -> Growing:
-        found = self.growing.get(key)
-        if found is None:
-            found = self.growing[key] = Growing()
-        return found
+        growing = self.growing.get(key)
+        if growing is None:
+            growing = self.growing[key] = Growing()
+        return growing
 
     def _waiting(self, task: str) -> Iterable[Metric]:
         """Return the share of the time after warm-up in which the ranks of a task waited for data, where they report it."""
@@ -515,23 +517,23 @@ class MeasurementFold:
     def _window(self, task: str, data: Mapping[str, Any]) -> None:
         start, stop = whole(data.get("start_ns"), -1), whole(data.get("stop_ns"), -1)
         if 0 <= start < stop:
-            told = Window(
+            window = Window(
                 start_ns=start,
                 stop_ns=stop,
                 start=finite_number(data.get("start")),
                 stop=finite_number(data.get("stop")),
                 why=str(data.get("why", "")),
             )
-            self.windows[task] = _union(self.windows[task], told) if task in self.windows else told
+            self.windows[task] = _union(self.windows[task], window) if task in self.windows else window
 
     def _doubts(self, series: Sequence[Series]) -> Iterable[str]:
         """What the instruments say against themselves: records lost, or more than their share of the loops that they observed."""
         if self.dropped:
             yield "dropped"
-        ranks = {one.rank for one in series}
-        observed_s = max(
-            (math.fsum(_seconds(one) for one in series if one.rank == rank) for rank in ranks), default=0.0
-        )
+        by_rank: dict[int, list[float]] = {}
+        for ranked in series:
+            by_rank.setdefault(ranked.rank, []).append(_seconds(ranked))
+        observed_s = max(map(math.fsum, by_rank.values()), default=0.0)
         if self.cost_s > MOST_OVERHEAD * observed_s > 0:
             yield "overhead"
 
@@ -567,11 +569,11 @@ class MeasurementFold:
     def result(self, step: str) -> Measurement:
         """Return what was measured."""
         series = self.series()
-        task = main_task(one.task for one in series)
-        window, ranks = self.window(task), [one for one in series if one.task == task]
+        task = main_task(item.task for item in series)
+        window, ranks = self.window(task), [item for item in series if item.task == task]
         logs = self.log.series() if self.log is not None else ()
         metrics = [*self.metrics.values(), *self._derived_metrics(task)]
-        metrics += [_log_metric(one) for one in logs if one.value is not None]
+        metrics += [_log_metric(item) for item in logs if item.value is not None]
         if ranks:
             throughput = step_throughput(ranks, window)
             metrics += about_the_loop(ranks, window, throughput) if throughput is not None else ()

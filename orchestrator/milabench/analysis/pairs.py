@@ -59,18 +59,18 @@ class Pair:
 
     def to_json(self) -> dict[str, Any]:
         """One of `ab.pairs`; docs/protocol.md, section 6."""
-        found = self.result
+        result = self.result
         return {
             "bench": self.bench,
-            "pairs": 0 if found is None else found.pairs,
-            "ratio": None if found is None else found.ratio,
-            "ci95": None if found is None or found.ci95 is None else list(found.ci95),
-            "verdict": "INCONCLUSIVE" if found is None else found.verdict,
+            "pairs": 0 if result is None else result.pairs,
+            "ratio": None if result is None else result.ratio,
+            "ci95": None if result is None or result.ci95 is None else list(result.ci95),
+            "verdict": "INCONCLUSIVE" if result is None else result.verdict,
             "units": self.units,
             "why": self.why,
             "same_steps": self.is_same,
             "noise": self.noise,
-            "p_holm": None if found is None else found.p_holm,
+            "p_holm": None if result is None else result.p_holm,
             "reasons": list(self.reasons),
         }
 
@@ -84,7 +84,7 @@ class AB:
 
     def to_json(self) -> dict[str, Any]:
         """`ab` of a summary; docs/protocol.md, section 6."""
-        return {"suites": list(self.suites), "pairs": [each.to_json() for each in self.pairs]}
+        return {"suites": list(self.suites), "pairs": [pair.to_json() for pair in self.pairs]}
 
 
 def paired_ratio(

@@ -25,15 +25,15 @@ def relative_to(summary: Summary, reference: Summary) -> Summary:
     weights = {bench.bench: bench.weight for bench in summary.benchmarks if bench.weight is not None}
     is_known = len(weights) == len(summary.benchmarks)
     systems = (System(name="reference", summary=reference), System(name="run", summary=summary))
-    found = compare(systems, weights=weights if is_known and weights else None)
-    contrasts = {row.bench: row.contrasts[0] for row in found.rows}
+    comparison = compare(systems, weights=weights if is_known and weights else None)
+    contrasts = {row.bench: row.contrasts[0] for row in comparison.rows}
     benches = tuple(
         replace(bench, ratio=contrast.ratio, ratio_ci95=contrast.ci95)
         if (contrast := contrasts.get(bench.bench)) is not None
         else bench
         for bench in summary.benchmarks
     )
-    index = found.indices[0]
+    index = comparison.indices[0]
     score = Score(
         value=index.value,
         ci95=index.ci95,

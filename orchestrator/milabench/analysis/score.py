@@ -113,10 +113,10 @@ def log_index_estimate(counted: Sequence[tuple[Entry, float]]) -> Estimate | Non
 
 
 def _interval(counted: Sequence[tuple[Entry, float]]) -> Interval | None:
-    found = log_index_estimate(counted)
-    if found is None:
+    estimate = log_index_estimate(counted)
+    if estimate is None:
         return None
-    low, high = found.interval()
+    low, high = estimate.interval()
     return math.exp(low), math.exp(high)
 
 

@@ -58,15 +58,19 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
         software=versions(measured),
         overhead=_overhead(ends),
         aim=_numbers(run.manifest.get("aim")),
-        replicates={str(name): _numbers(told) for name, told in as_mapping(run.manifest.get("replicates")).items()},
+        replicates={
+            str(name): _numbers(replicates) for name, replicates in as_mapping(run.manifest.get("replicates")).items()
+        },
         ab=ab,
         accelerators=recorded_accelerators(measured),
     )
 
 
-def _numbers(told: Any) -> dict[str, float | None]:
+def _numbers(values: Any) -> dict[str, float | None]:
     """The numbers of a mapping, whole ones as such; what is none is not known."""
-    return {str(name): value if finite_number(value) is not None else None for name, value in as_mapping(told).items()}
+    return {
+        str(name): value if finite_number(value) is not None else None for name, value in as_mapping(values).items()
+    }
 
 
 def _overhead(ends: Iterable[Mapping[str, Any]]) -> dict[str, float]:
@@ -87,15 +91,15 @@ def _verdict(benches: Sequence[BenchSummary], *, was_interrupted: bool) -> Liter
 
 def _shared_clocks(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, float]]:
     """The steps that were released together on several nodes, of each its group and how far its node's clock is ahead, in s."""
-    found: dict[str, tuple[str, float]] = {}
+    clocks: dict[str, tuple[str, float]] = {}
     for entry in journal:
         if entry.get("state") != "released":
             continue
         for step, node in as_mapping(entry.get("steps")).items():
             ahead_s = finite_number(as_mapping(as_mapping(entry.get("clocks")).get(node)).get("ahead_s"))
             if ahead_s is not None:
-                found[step] = str(entry.get("group")), ahead_s
-    return found
+                clocks[step] = str(entry.get("group")), ahead_s
+    return clocks
 
 
 def scored(benches: Iterable[BenchSummary]) -> Score:

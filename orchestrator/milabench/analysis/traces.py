@@ -204,11 +204,11 @@ class _Fold:
 
 def curve(time: Sequence[float], values: Sequence[float], begin: float, buckets: int = BUCKETS) -> Curve:
     """Readings in buckets of equally many; nan among them is no reading."""
-    kept = [place for place, value in enumerate(values) if not math.isnan(value)]
+    kept = [index for index, value in enumerate(values) if not math.isnan(value)]
     ends, low, high = [], [], []
-    for places in _buckets(len(kept), buckets):
-        within = [values[kept[place]] for place in places]
-        ends.append(time[kept[places[-1]]] - begin)
+    for bucket in _buckets(len(kept), buckets):
+        within = [values[kept[index]] for index in bucket]
+        ends.append(time[kept[bucket[-1]]] - begin)
         low.append(min(within))
         high.append(max(within))
     return Curve(time=tuple(ends), low=tuple(low), high=tuple(high), count=len(kept))
@@ -217,8 +217,8 @@ def curve(time: Sequence[float], values: Sequence[float], begin: float, buckets:
 def _buckets(length: int, buckets: int) -> Iterable[range]:
     """So many entries in at most so many ranges that differ by one in length."""
     count = min(length, buckets)
-    for place in range(count):
-        yield range(length * place // count, length * (place + 1) // count)
+    for bucket in range(count):
+        yield range(length * bucket // count, length * (bucket + 1) // count)
 
 
 def _first_end(series: Series) -> float:
@@ -228,9 +228,9 @@ def _first_end(series: Series) -> float:
 def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:
     length = len(series.warmup)
     ends, low, high = [], [], []
-    for places in _buckets(length, BUCKETS):
-        least, most = _least_and_most(series, places)
-        ends.append((float(series.end[places[-1]]) - begin, float(places[-1] + 1)))
+    for bucket in _buckets(length, BUCKETS):
+        least, most = _least_and_most(series, bucket)
+        ends.append((float(series.end[bucket[-1]]) - begin, float(bucket[-1] + 1)))
         low.append(least)
         high.append(most)
     is_timed = not any(math.isnan(time) for time, _ in ends)
@@ -250,24 +250,24 @@ def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:
     )
 
 
-def _least_and_most(series: Series, places: range) -> tuple[float, float]:
+def _least_and_most(series: Series, indices: range) -> tuple[float, float]:
     """The least and the most rate of some entries; of plain observations without looking at each of them."""
     compact = series.compact
     constant = compact.n.constant if compact is not None else None
     if compact is not None and constant is not None:
-        part = memoryview(compact.ns)[places.start : places.stop]
+        part = memoryview(compact.ns)[indices.start : indices.stop]
         longest, shortest = max(part), min(part)
         return constant * 1e9 / max(1, longest), constant * 1e9 / max(1, shortest)
-    rates = [series.rate[place] for place in places]
+    rates = [series.rate[index] for index in indices]
     return min(rates), max(rates)
 
 
 def _warmup(series: Series) -> int | None:
     """The place of the last entry of the warm-up at the beginning; None where there is none."""
     if series.compact is not None:
-        places, is_warmup = next(iter(series.compact.warmup.runs()))
-        return places.stop - 1 if is_warmup else None
-    first = next((place for place, is_warmup in enumerate(series.warmup) if not is_warmup), len(series.warmup))
+        run, is_warmup = next(iter(series.compact.warmup.runs()))
+        return run.stop - 1 if is_warmup else None
+    first = next((index for index, is_warmup in enumerate(series.warmup) if not is_warmup), len(series.warmup))
     return first - 1 if first else None
 
 
@@ -311,8 +311,8 @@ def _device(device: DeviceReadings, begin: float) -> DeviceTrace:
 def _throttled(device: DeviceReadings, begin: float) -> Iterable[Throttled]:
     """The stretches of samples in a row in which a device was held back for the same reasons."""
     start, last, known = math.nan, math.nan, frozenset[str]()
-    for time, told in zip(device.time, device.throttle, strict=True):
-        reasons = THROTTLED & set(told or ())
+    for time, sampled in zip(device.time, device.throttle, strict=True):
+        reasons = THROTTLED & set(sampled or ())
         if reasons != known:
             if known:
                 yield Throttled(start=start, stop=time - begin, reasons=tuple(sorted(known)))

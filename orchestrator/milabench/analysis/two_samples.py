@@ -66,7 +66,7 @@ def fieller(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Inte
 
 def mann_whitney_u(a: Sequence[float], b: Sequence[float]) -> float:
     """In how many of the pairs a's value is the larger one, ties counting half."""
-    return math.fsum((one > other) + (one == other) / 2 for one in a for other in b)
+    return math.fsum((left > right) + (left == right) / 2 for left in a for right in b)
 
 
 def mann_whitney_p(a: Sequence[float], b: Sequence[float]) -> float:

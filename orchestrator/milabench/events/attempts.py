@@ -39,19 +39,19 @@ class Attempt:
 
 def attempts(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Attempt, ...]]:
     """The attempts that were begun, or decided without a beginning, by step and in order; a planned step has none yet."""
-    found: dict[str, dict[int, dict[str, Any]]] = {}
+    entries: dict[str, dict[int, dict[str, Any]]] = {}
     for entry in journal:
         step, state = entry.get("step"), entry.get("state")
         if not isinstance(step, str) or state not in ("started", "ended"):
             continue
         number = entry.get("attempt", 1)
         number = number if isinstance(number, int) and not isinstance(number, bool) else 1
-        known = found.setdefault(step, {}).setdefault(number, {})
+        known = entries.setdefault(step, {}).setdefault(number, {})
         known.update(entry)
         known[state] = entry.get("t")
     return {
         step: tuple(_attempt(step, number, known) for number, known in sorted(numbers.items()))
-        for step, numbers in found.items()
+        for step, numbers in entries.items()
     }
 
 
