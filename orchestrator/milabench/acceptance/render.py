@@ -19,7 +19,7 @@ def text(acceptance: Acceptance) -> str:
     width = max((len(_name(check)) for check in acceptance.checks), default=0)
     lines = [f"{acceptance.verdict}: {_sentence(acceptance)}", ""]
     for check in _worst_first(acceptance):
-        lines.append(f"{check.verdict:<12}  {_name(check):<{width}}  {check.asked}: {check.found}")
+        lines.append(f"{check.verdict:<12}  {_name(check):<{width}}  {check.requirement}: {check.measured}")
         if check.missing:
             lines.append(f"{'':<12}  {'':<{width}}  missing: {check.missing}")
     return "\n".join(lines) + "\n"
@@ -31,7 +31,7 @@ def markdown(acceptance: Acceptance) -> str:
     table = ["| verdict | benchmark | criterion | asked | found |", "|---|---|---|---|---|"]
     table += [
         "| "
-        + " | ".join(_cell(part) for part in (c.verdict, c.bench or "the run", c.criterion, c.asked, c.found))
+        + " | ".join(_cell(part) for part in (c.verdict, c.bench or "the run", c.criterion, c.requirement, c.measured))
         + " |"
         for c in _worst_first(acceptance)
     ]
@@ -56,14 +56,14 @@ def junit(acceptance: Acceptance) -> str:
     ]
     for check in checks:
         case = f"  <testcase classname={quoteattr(check.bench or 'run')} name={quoteattr(check.criterion)}"
-        details = f"asked: {check.asked}; found: {check.found}" + (
+        details = f"asked: {check.requirement}; found: {check.measured}" + (
             f"; missing: {check.missing}" if check.missing else ""
         )
         if check.verdict == "PASS":
             lines.append(f"{case}><system-out>{escape(details)}</system-out></testcase>")
         else:
             tag = "failure" if check.verdict == "FAIL" else "error"
-            message = quoteattr(check.missing or check.found)
+            message = quoteattr(check.missing or check.measured)
             lines.append(f"{case}><{tag} message={message}>{escape(details)}</{tag}></testcase>")
     return "\n".join([*lines, "</testsuite>"]) + "\n"
 

@@ -301,8 +301,10 @@ def _one_instance(bench: BenchSummary) -> float:
 
 def _why_not(bench: BenchSummary) -> str:
     if bench.outcome != "passed":
-        first = next((f"{one.why}: {one.detail}" if one.detail else one.why for one in bench.failures), "")
-        first = first or next((one.detail for one in bench.skipped), "")
+        first = next(
+            (f"{failure.why}: {failure.detail}" if failure.detail else failure.why for failure in bench.failures), ""
+        )
+        first = first or next((skip.detail for skip in bench.skipped), "")
         return f"{bench.outcome}: {first}" if first and first != bench.outcome else bench.outcome
     if bench.perf is None:
         return (

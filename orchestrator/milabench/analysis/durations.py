@@ -30,11 +30,13 @@ class Span:
 
 def spans(run: Run) -> Iterator[Span]:
     """What each attempt at each group took, by the journal."""
-    tried = attempts(run.journal)
+    attempts_by_step = attempts(run.journal)
     for steps in groups_of(as_mapping(run.manifest.get("plan")).get("steps")):
-        attempts_of = [{attempt.number: attempt for attempt in tried.get(str(step.get("id")), ())} for step in steps]
-        for number in sorted(set.intersection(*(set(attempt) for attempt in attempts_of))):
-            members = [attempt[number] for attempt in attempts_of]
+        attempts_of = [
+            {attempt.number: attempt for attempt in attempts_by_step.get(str(step.get("id")), ())} for step in steps
+        ]
+        for number in sorted(set.intersection(*map(set, attempts_of))):
+            members = [by_number[number] for by_number in attempts_of]
             began = [attempt.began for attempt in members if attempt.began is not None]
             ended = [attempt.ended for attempt in members if attempt.ended is not None]
             if len(began) == len(ended) == len(members):

@@ -44,9 +44,9 @@ class RunStatus:
 
 def run_status(run: Run) -> RunStatus:
     """How far a run is."""
-    tried = attempts(run.journal)
+    attempts_of = attempts(run.journal)
     # An attempt that is under way matters more than one that has ended: the run is not done with this step.
-    steps = {step: _current(tried.get(step, ())) for step in run.files}
+    steps = {step: _current(attempts_of.get(step, ())) for step in run.files}
     transitions = [entry for entry in run.journal if "run" in entry and entry["run"] in ("started", "ended")]
     times = [float(t) for entry in run.journal if isinstance(t := entry.get("t"), int | float)]
     last = transitions[-1] if transitions else {}
@@ -63,9 +63,9 @@ def run_status(run: Run) -> RunStatus:
     )
 
 
-def _current(tried: tuple[Attempt, ...]) -> Attempt | None:
-    under_way = [attempt for attempt in tried[-1:] if attempt.outcome is None]
-    return under_way[0] if under_way else last_word(tried)
+def _current(step_attempts: tuple[Attempt, ...]) -> Attempt | None:
+    under_way = [attempt for attempt in step_attempts[-1:] if attempt.outcome is None]
+    return under_way[0] if under_way else last_word(step_attempts)
 
 
 def status_json(status: RunStatus, state: str) -> dict[str, Any]:

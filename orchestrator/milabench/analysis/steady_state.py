@@ -141,7 +141,7 @@ def _blocks(values: Sequence[float], most: int) -> tuple[Sequence[float], int]:
     size = math.ceil(len(values) / most) or 1
     if size == 1:
         return values, 1
-    return [math.fsum(values[at : at + size]) / size for at in range(0, len(values) - size + 1, size)], size
+    return [math.fsum(values[start : start + size]) / size for start in range(0, len(values) - size + 1, size)], size
 
 
 def _centred_ranks(values: Sequence[float]) -> list[float]:

@@ -110,11 +110,11 @@ def step_result(
     attempt_that_counts = last_word(attempts)
     number = attempt_that_counts.number if attempt_that_counts is not None else 1
     step_checks = checks(planned.id)
-    drawn = None if course is None else course(planned.id)
-    observers = step_checks if drawn is None else (*step_checks, drawn)
+    recorder = None if course is None else course(planned.id)
+    observers = step_checks if recorder is None else (*step_checks, recorder)
     measured = measure(planned.id, tee(run.batches(planned.id, number), observers))
-    if drawn is not None:
-        drawn.end(measured)
+    if recorder is not None:
+        recorder.end(measured)
     # Only the totals are needed from here on; a run may hold millions of observations.
     measured = replace(measured, series=())
     if not run.manifest:

@@ -23,8 +23,10 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
 
     Raises RecordError when they cannot be read.
     """
-    tried = attempts(run.journal)
-    results = [step_result(run, planned, tried.get(planned.id, ()), checks, course) for planned in planned_steps(run)]
+    attempts_of = attempts(run.journal)
+    results = [
+        step_result(run, planned, attempts_of.get(planned.id, ()), checks, course) for planned in planned_steps(run)
+    ]
     measured = [result.measured for result in results]
     profile = str(run.manifest.get("profile") or "")
     by_bench: dict[str, list[StepResult]] = {}

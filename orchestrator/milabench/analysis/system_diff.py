@@ -179,8 +179,7 @@ def _software(system: System) -> Mapping[str, str]:
 
 
 def _run(system: System) -> dict[str, str]:
-    told = {name: system.manifest[name] for name in _OF_THE_RUN if name in system.manifest}
-    return _flat(told)
+    return _flat({name: system.manifest[name] for name in _OF_THE_RUN if name in system.manifest})
 
 
 def _nodes(system: System) -> list[Mapping[str, Any]]:

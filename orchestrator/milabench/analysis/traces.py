@@ -23,7 +23,7 @@ from milabench.events.readings import THROTTLED, DeviceReadings, Readings
 from milabench.events.rundir import Run
 
 BUCKETS = 200
-QUANTILES = (0.0, 0.01, 0.025, *(each / 20 for each in range(1, 20)), 0.975, 0.99, 1.0)
+QUANTILES = (0.0, 0.01, 0.025, *(twentieth / 20 for twentieth in range(1, 20)), 0.975, 0.99, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +68,15 @@ class Throttled:
 class DeviceTrace:
     """One device over time: power in W, clock in MHz, temperature in degrees Celsius, load 0 to 1, memory in MiB.
 
-    What was not read is not in `curves`. `told` is how many samples told their throttle reasons, `held_back` in how many of
-    them one was more than normal, `capped` in how many the power limit was met.
+    What was not read is not in `curves`. `throttle_samples` is how many samples reported their throttle reasons, `held_back` in
+    how many of them one was more than normal, `capped` in how many the power limit was met.
     """
 
     key: str
     curves: Mapping[str, Curve]
     memory_total: float | None = None
     samples: int = 0
-    told: int = 0
+    throttle_samples: int = 0
     held_back: int = 0
     capped: int = 0
     throttled: tuple[Throttled, ...] = ()
@@ -113,16 +113,16 @@ class Tracing:
 
     def of(self, run: Run) -> tuple[Trace, ...]:
         """The course of each step of a run, the attempt that counts. Raises RecordError when its records cannot be read."""
-        drawn, tried = self._drawn.get(run.path, {}), attempts(run.journal)
-        found = []
+        by_step, attempts_of = self._drawn.get(run.path, {}), attempts(run.journal)
+        traced = []
         for step in planned_steps(run):
-            if step.id in drawn:
-                found.append(replace(drawn[step.id], bench=step.bench))
+            if step.id in by_step:
+                traced.append(replace(by_step[step.id], bench=step.bench))
                 continue
-            counts = last_word(tried.get(step.id, ()))
+            counts = last_word(attempts_of.get(step.id, ()))
             events = run.batches(step.id, counts.number if counts is not None else 1)
-            found.append(trace(step.id, step.bench, events))
-        return tuple(found)
+            traced.append(trace(step.id, step.bench, events))
+        return tuple(traced)
 
 
 def traces(run: Run) -> tuple[Trace, ...]:
@@ -294,15 +294,15 @@ def _device(device: DeviceReadings, begin: float) -> DeviceTrace:
         "load": device.load,
         "memory": device.used,
     }
-    told = [reasons for reasons in device.throttle if reasons is not None]
+    throttle = [reasons for reasons in device.throttle if reasons is not None]
     return DeviceTrace(
         key=device.key,
-        curves={name: found for name, values in columns.items() if (found := curve(device.time, values, begin)).count},
+        curves={name: drawn for name, values in columns.items() if (drawn := curve(device.time, values, begin)).count},
         memory_total=next((total for total in device.total if not math.isnan(total)), None),
         samples=len(device.time),
-        told=len(told),
-        held_back=sum(bool(THROTTLED & set(reasons)) for reasons in told),
-        capped=sum("sw_power_cap" in reasons for reasons in told),
+        throttle_samples=len(throttle),
+        held_back=sum(bool(THROTTLED & set(reasons)) for reasons in throttle),
+        capped=sum("sw_power_cap" in reasons for reasons in throttle),
         throttled=tuple(_throttled(device, begin)),
         lost=device.lost,
     )
@@ -310,13 +310,13 @@ def _device(device: DeviceReadings, begin: float) -> DeviceTrace:
 
 def _throttled(device: DeviceReadings, begin: float) -> Iterable[Throttled]:
     """The stretches of samples in a row in which a device was held back for the same reasons."""
-    start, last, known = math.nan, math.nan, frozenset[str]()
+    start, last, current = math.nan, math.nan, frozenset[str]()
     for time, sampled in zip(device.time, device.throttle, strict=True):
         reasons = THROTTLED & set(sampled or ())
-        if reasons != known:
-            if known:
-                yield Throttled(start=start, stop=time - begin, reasons=tuple(sorted(known)))
-            start, known = time - begin, reasons
+        if reasons != current:
+            if current:
+                yield Throttled(start=start, stop=time - begin, reasons=tuple(sorted(current)))
+            start, current = time - begin, reasons
         last = time - begin
-    if known:
-        yield Throttled(start=start, stop=last, reasons=tuple(sorted(known)))
+    if current:
+        yield Throttled(start=start, stop=last, reasons=tuple(sorted(current)))

@@ -98,10 +98,10 @@ def _u_counts(n: int, m: int) -> tuple[int, ...]:
     # The number of partitions of u into at most n parts of at most m: a Gaussian binomial, one factor at a time.
     counts = [1] + [0] * (n * m)
     for part in range(1, n + 1):
-        for at in range(n * m, m + part - 1, -1):
-            counts[at] -= counts[at - m - part]
-        for at in range(part, n * m + 1):
-            counts[at] += counts[at - part]
+        for u in range(n * m, m + part - 1, -1):
+            counts[u] -= counts[u - m - part]
+        for u in range(part, n * m + 1):
+            counts[u] += counts[u - part]
     return tuple(counts)
 
 

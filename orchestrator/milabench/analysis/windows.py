@@ -273,11 +273,11 @@ def quantiles(values: Sequence[float], qs: Sequence[float]) -> list[float]:
     # Which bucket holds each rank, and how many values lie before that bucket.
     wanted: dict[int, int] = {}
     homes: dict[int, int] = {}
-    before, at = 0, 0
+    before, next_rank = 0, 0
     for bucket in sorted(counts):
-        while at < len(ranks) and ranks[at] < before + counts[bucket]:
-            wanted[bucket], homes[ranks[at]] = before, bucket
-            at += 1
+        while next_rank < len(ranks) and ranks[next_rank] < before + counts[bucket]:
+            wanted[bucket], homes[ranks[next_rank]] = before, bucket
+            next_rank += 1
         before += counts[bucket]
     kept: dict[int, list[int]] = {bucket: [] for bucket in wanted}
     for value in whole:

@@ -171,7 +171,7 @@ def test_processes_in_unlike_units_have_no_value_that_could_be_held_against_anyt
         Recorded(repeat=repeat, events=rates(900.0, units=units)) for repeat, units in enumerate(("a/s", "b/s", "a/s"))
     ]
     check = only(held(summarise(record(tmp_path, *steps)), minimum("1 a/s")), "minimum")
-    assert (check.verdict, check.found, check.value) == ("INCONCLUSIVE", "no number", None)
+    assert (check.verdict, check.measured, check.value) == ("INCONCLUSIVE", "no number", None)
 
 
 def test_the_spread_between_devices(tmp_path: Path) -> None:

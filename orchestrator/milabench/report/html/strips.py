@@ -67,18 +67,18 @@ def timeline_notes(trace: Trace) -> list[str]:
         name = f"device {device.key}"
         if device.lost:
             told.append(f"{name} was lost: {device.lost}")
-        if not device.told:
+        if not device.throttle_samples:
             told.append(f"{name}: no sample says whether it was throttled")
             continue
         if device.held_back:
             reasons = sorted({reason for one in device.throttled for reason in one.reasons})
-            share = device.held_back / device.told
-            told.append(f"{name}: THROTTLED in {share:.1%} of {device.told} samples ({', '.join(reasons)})")
+            share = device.held_back / device.throttle_samples
+            told.append(f"{name}: THROTTLED in {share:.1%} of {device.throttle_samples} samples ({', '.join(reasons)})")
         else:
-            told.append(f"{name}: not throttled in any of {device.told} samples")
+            told.append(f"{name}: not throttled in any of {device.throttle_samples} samples")
         if device.capped:
             told.append(
-                f"{name}: at its power limit in {device.capped / device.told:.0%} of them, which is normal at work"
+                f"{name}: at its power limit in {device.capped / device.throttle_samples:.0%} of them, which is normal at work"
             )
     if not trace.devices:
         told.append("no accelerator was sampled: neither power nor clock nor temperature nor throttling can be shown")
