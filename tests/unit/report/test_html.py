@@ -285,7 +285,7 @@ def large(benches: int, devices: int, repeats: int) -> tuple[Summary, tuple[Trac
                 step = f"{name}.D{device}.R{repeat}"
                 rank = RankTrace(rank=0, units="items/s", rate=wave(device), quantiles=tuple(map(float, range(1, 26))))
                 curves = {key: wave(repeat) for key in ("power", "clock", "temperature", "load", "memory")}
-                read = DeviceTrace(key=str(device), curves=curves, samples=36000, told=36000)
+                read = DeviceTrace(key=str(device), curves=curves, samples=36000, throttle_samples=36000)
                 traced.append(Trace(step=step, bench=name, begin=0.0, ranks=(rank,), devices=(read,), host={}))
                 rate = Throughput(value=1000.0 + device + repeat, units="items/s", observations=1_000_000)
                 processes.append(
@@ -326,7 +326,7 @@ def test_a_throttled_step_is_among_those_that_are_drawn() -> None:
     _, traced = large(benches=1, devices=8, repeats=3)
     hot = traced[13]
     (device,) = hot.devices
-    changed = DeviceTrace(key=device.key, curves=device.curves, samples=10, told=10, held_back=3)
+    changed = DeviceTrace(key=device.key, curves=device.curves, samples=10, throttle_samples=10, held_back=3)
     hot = Trace(step=hot.step, bench=hot.bench, ranks=hot.ranks, devices=(changed,), host={})
     assert hot in selected_steps([*traced[:13], hot, *traced[14:]], 1)
 
