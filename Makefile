@@ -7,27 +7,30 @@ CLUSTER ?= tests/suite/cluster.yaml
 BIN = $(VENV)/bin
 MILABENCH = $(BIN)/milabench
 
-.PHONY: help quickstart demo-cluster test check fmt e2e docs perf clean
+.PHONY: help quickstart demo-cluster test fast check fmt e2e docs figures perf clean
 
 help:
 	@echo "make quickstart   install milabench into $(VENV), then install, prepare, run and report $(CONFIG)"
 	@echo "make demo-cluster three machines in network namespaces (root, sshd), $(CLUSTER) run over them, its report"
 	@echo "make test         set up and run the tests"
 	@echo "make check        formatting, lint, types"
-	@echo "make e2e          the slow tests: real suites in real environments"
+	@echo "make fast         the loop of an edit: what needs no process and no half second"
+	@echo "make e2e          the slow tests: real suites in real environments; properties with all their examples"
 	@echo "make perf         programs that print speed ratios"
 	@echo "make fmt          format the code"
 	@echo "make docs         write the generated pages of docs/"
+	@echo "make figures      count lines, circles, complexity; write them to the architecture page"
 	@echo "make clean        remove $(VENV); environments and runs in $(BASE) stay"
 
 # How many tests run at once; more than there are cores, for they wait for processes too.
 AT_ONCE ?= 4
 # The slow tests make their own load; the files share nothing. E2E="e2e and not long" leaves the slowest out.
 E2E_AT_ONCE ?= 2
-E2E ?= e2e
-# RETRY=1 runs what failed once more, alone: real processes on a busy machine. What fails twice has failed.
+E2E ?= e2e or slow
+# RETRY=1 runs up to three tests that failed once more, alone: real processes on a busy machine. What fails twice has failed.
 RETRY ?=
-AGAIN = $(if $(RETRY),|| { echo "== what failed once more and alone"; $(abspath $(BIN))/python -m pytest -q --last-failed --last-failed-no-failures none; })
+RUN_PARTS = $(BIN)/python tests/run_parts.py $(if $(RETRY),--retries 3)
+PARALLEL = -q -n $(AT_ONCE) --dist worksteal
 
 # Byte code is kept next to the code, so that a benchmark does not time its own compilation.
 export PYTHONDONTWRITEBYTECODE =
@@ -58,8 +61,11 @@ demo-cluster: $(VENV)/.installed
 	@$(BIN)/python tests/ssh/demo_cluster.py --base $(BASE) --config $(CLUSTER)
 
 test: $(VENV)/.dev
-	cd benchmate && { $(abspath $(BIN))/python -m pytest -q -n $(AT_ONCE) --dist worksteal $(AGAIN); }
-	$(BIN)/python -m pytest -q -n $(AT_ONCE) --dist worksteal -m "not e2e" $(AGAIN)
+	$(RUN_PARTS) benchmate "$(PARALLEL)" . "$(PARALLEL) -m 'not e2e'"
+
+# In one process: thousands of tests of milliseconds cost twice as much when they are handed out one by one.
+fast: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -m "not slow and not e2e" tests/unit
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -71,15 +77,16 @@ fmt: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 e2e: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n $(E2E_AT_ONCE) --dist loadfile --durations=10 -m "$(E2E)" $(AGAIN)
+	ALL_EXAMPLES=1 $(RUN_PARTS) benchmate "$(PARALLEL) -m slow" . "-q -n $(E2E_AT_ONCE) --dist loadfile --durations=10 -m '$(E2E)'"
 
 perf: $(VENV)/.dev
 	@for program in tests/perf/*.py; do echo "== $$program"; $(BIN)/python $$program || exit 1; done
 
+figures: $(VENV)/.installed
+	$(BIN)/python -m tests.figures --write
+
 docs: $(VENV)/.installed
-	$(MILABENCH) config schema > docs/suite.schema.json
-	$(MILABENCH) accept --schema > docs/acceptance.schema.json
-	$(BIN)/python -m milabench.checks.page > docs/reference/checks.md
+	$(BIN)/python docs/generate.py
 
 clean:
 	rm -rf $(VENV)

@@ -9,13 +9,23 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.examples import ALL
+
 # The same examples everywhere, and none is wrong because the machine does other things meanwhile.
-settings.register_profile("milabench", deadline=None, derandomize=True)
+settings.register_profile("milabench", deadline=None, derandomize=True, max_examples=100 if ALL else 40)
 settings.load_profile("milabench")
 
-# A job in the background of a script ignores Ctrl-C, and so would every program that the tests start.
+# A script's job in the background ignores Ctrl-C and Ctrl-\\, one under nohup ignores SIGHUP; so would every program that the
+# tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
+
+pytest_plugins = ["tests.ceiling"]
+# A Python that gets SIGABRT at a test's ceiling writes the stacks of all its threads.
+os.environ["PYTHONFAULTHANDLER"] = "1"
 
 INHERITED = ("MILABENCH_", "CUDA_", "SLURM_", "VOIR", "DATA_FD", "HF_")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmate.ring import Entry, Reader
+from benchmate.ring import RingEntry, RingReader
 
 QUICK = {"measure": {"warmup_steps": 2, "warmup_s": 0, "window_steps": 5, "window_s": 0}}
 
@@ -34,7 +34,7 @@ class Agent:
     """Use as a context manager; `lines` holds what came, control lines and records alike."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
-    rings: list[tuple[dict[str, Any], Reader]] = field(default_factory=list)
+    rings: list[tuple[dict[str, Any], RingReader]] = field(default_factory=list)
     malformed: list[bytes] = field(default_factory=list)
 
     def __enter__(self) -> Agent:
@@ -82,7 +82,7 @@ class Agent:
                 if parsed.get("event") is not None and not (line.startswith(b'{"event": ') and line.endswith(b"}\n")):
                     self.malformed.append(line)
                 if "ring" in parsed:
-                    self.rings.append((parsed["ring"], Reader.of(Path(parsed["ring"]["path"]))))
+                    self.rings.append((parsed["ring"], RingReader.of(Path(parsed["ring"]["path"]))))
                 if "ready" in parsed:
                     connection.sendall(b'{"go": 1.0}\n')
                 self.lines.append(parsed)
@@ -114,9 +114,9 @@ class Agent:
         """The values of all control lines of one kind."""
         return [line[name] for line in self.lines if name in line and "event" not in line]
 
-    def entries(self, task: str = "train") -> list[Entry]:
+    def entries(self, task: str = "train") -> list[RingEntry]:
         """The observations of a task, from all its rings."""
-        found: list[Entry] = []
+        found: list[RingEntry] = []
         for meta, reader in self.rings:
             if meta["task"] == task and meta["kind"] == "rate":
                 found += reader.entries(writer_is_dead=True)

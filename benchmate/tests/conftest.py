@@ -10,13 +10,18 @@ import pytest
 from agent import Agent
 from hypothesis import settings
 
-# The same examples everywhere, and none is wrong because the machine does other things meanwhile.
-settings.register_profile("benchmate", deadline=None, derandomize=True)
+# The same examples everywhere, and none is wrong because the machine does other things meanwhile. ALL_EXAMPLES: `make e2e`.
+EXAMPLES = 100 if os.environ.get("ALL_EXAMPLES") else 40
+settings.register_profile("benchmate", deadline=None, derandomize=True, max_examples=EXAMPLES)
 settings.load_profile("benchmate")
 
-# A job in the background of a script ignores Ctrl-C, and so would every program that the tests start.
+# A script's job in the background ignores Ctrl-C and Ctrl-\\, one under nohup ignores SIGHUP; so would every program that the
+# tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from test_loop import Sink, measuring
+from test_observer import Sink, measuring
 
 import benchmate
 from benchmate.session import Session
@@ -34,7 +34,7 @@ def here(monkeypatch) -> Session:
     """A session that `benchmate.observe_loss` uses."""
     session = measuring()
     monkeypatch.setattr("benchmate.session._current", session)
-    monkeypatch.setattr("benchmate._loss_observers", {})
+    monkeypatch.setattr("benchmate._loss_recorders", {})
     return session
 
 
@@ -87,7 +87,7 @@ def test_every_float_is_looked_at_though_few_are_written(here):
 
 def test_a_loss_of_every_epoch_is_written(here, monkeypatch):
     clock = itertools.count(0, 60_000_000)
-    monkeypatch.setattr("benchmate.loss.perf_counter_ns", lambda: next(clock))
+    monkeypatch.setattr("benchmate.loss_recorder.perf_counter_ns", lambda: next(clock))
     for index in range(200):
         benchmate.observe_loss(float(index))
     here.finish()

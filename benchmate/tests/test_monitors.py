@@ -19,15 +19,15 @@ from typing import Any
 import pytest
 
 from benchmate.devices.api import DeviceLostError, DeviceProcess, Sample, Survey
-from benchmate.monitors import sampler
+from benchmate.monitors import monitor as monitor_module
 from benchmate.monitors.cpu import Cpu
-from benchmate.monitors.gpu import DeviceSampler
-from benchmate.monitors.io import Disks
+from benchmate.monitors.device_sampler import DeviceSampler
+from benchmate.monitors.disks import Disks
+from benchmate.monitors.installed_packages import installed_versions
 from benchmate.monitors.memory import group_peak_bytes
 from benchmate.monitors.network import Network
-from benchmate.monitors.packages import installed
-from benchmate.monitors.process import Processes
-from benchmate.monitors.watched import WatchedStep, of_device
+from benchmate.monitors.process_tree import ProcessTrees
+from benchmate.monitors.watched_steps import WatchedStep, steps_holding
 
 CEILING_S = 60
 
@@ -242,15 +242,15 @@ def test_processes_on_a_device_are_ours_or_not_or_of_another_container() -> None
 def test_a_device_belongs_to_the_step_with_its_uuid_else_with_its_number() -> None:
     first = WatchedStep(name="a", sink="", pid=1, devices=(0,), uuids=("GPU-b",))
     second = WatchedStep(name="b", sink="", pid=2, devices=(1,), uuids=("GPU-a",))
-    assert of_device([first, second], 0, "GPU-a", 0) == [second]
-    assert of_device([first, second], 0, "SIM-0", 0) == [first]
+    assert steps_holding([first, second], 0, "GPU-a", 0) == [second]
+    assert steps_holding([first, second], 0, "SIM-0", 0) == [first]
 
 
 def test_all_slices_of_a_step_are_read() -> None:
     pieces = [SimpleNamespace(uuid=f"MIG-{name}") for name in "ab"]
     whole = SimpleNamespace(uuid="GPU-0", index=0, slices=pieces)
     step = WatchedStep(name="s", sink="", pid=1, devices=(0, 1), uuids=("MIG-b", "MIG-a"))
-    assert sampler._held([step], [whole]) == {"s": [("MIG-b", pieces[1]), ("MIG-a", pieces[0])]}
+    assert monitor_module._held([step], [whole]) == {"s": [("MIG-b", pieces[1]), ("MIG-a", pieces[0])]}
 
 
 # ------------------------------------------------------------------------------------------ processes
@@ -267,7 +267,7 @@ def test_a_tree_has_the_children_also_those_in_a_session_of_their_own() -> None:
     assert leader.stdout is not None
     child = int(leader.stdout.readline())
     try:
-        found = Processes([leader.pid])
+        found = ProcessTrees([leader.pid])
         assert set(found.trees[leader.pid].members) == {leader.pid, child}
         assert found.is_ours(child) is True
         assert found.is_ours(os.getpid()) is False
@@ -289,7 +289,7 @@ def test_what_has_ended_keeps_its_share_in_the_sums(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path)
     proc.process(10, parent=1, session=10, ticks=100)
     proc.process(11, parent=10, session=10, ticks=300, written=4096)
-    found = Processes([10], str(tmp_path))
+    found = ProcessTrees([10], str(tmp_path))
     assert found.data(10, 1.0)["cpu_s"] == pytest.approx(4.0)
     shutil.rmtree(tmp_path / "11")
     proc.process(10, parent=1, session=10, ticks=150)
@@ -303,7 +303,7 @@ def test_an_orphan_is_known_by_its_session(tmp_path: Path) -> None:
     proc.process(10, parent=1, session=10)
     proc.process(12, parent=1, session=10)
     proc.process(13, parent=1, session=13)
-    assert set(Processes([10], str(tmp_path)).trees[10].members) == {10, 12}
+    assert set(ProcessTrees([10], str(tmp_path)).trees[10].members) == {10, 12}
 
 
 class FakeProc:
@@ -379,4 +379,4 @@ def test_the_peak_of_a_control_group_counts_only_where_it_is_the_steps_own(tmp_p
 def test_packages_are_those_of_this_environment() -> None:
     import importlib.metadata
 
-    assert installed()["voir"] == importlib.metadata.version("voir")
+    assert installed_versions()["voir"] == importlib.metadata.version("voir")

@@ -11,7 +11,7 @@ import pytest
 
 from benchmate.configuration import Measure, parse_config, read_config
 from benchmate.errors import BenchmateError
-from benchmate.stats import median, throughput
+from benchmate.summary_table import median, throughput
 
 
 def python(code: str) -> str:
@@ -111,4 +111,4 @@ def test_the_demo_says_what_it_expects(words):
     done = subprocess.run(
         [sys.executable, "-m", "benchmate", "demo", *words], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, "expected a number or a script" in done.stderr) == (2, True)
+    assert (done.returncode, "expected a number or an existing script" in done.stderr) == (2, True)

@@ -48,9 +48,4 @@ def test_the_demo_of_the_first_lines_runs():
 def test_every_probe_is_in_the_readme():
     from benchmate import probes
 
-    public = {
-        name
-        for name, value in vars(probes).items()
-        if callable(value) and not name.startswith("_") and getattr(value, "__module__", "") == probes.__name__
-    } - {"Probe", "Book", "book"}
-    assert {name for name in public if f"probes.{name}(" not in README} == set()
+    assert {name for name in probes.__all__ if f"probes.{name}(" not in README} == set()

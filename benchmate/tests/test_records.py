@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmate.records import encode, observation
-from benchmate.ring import EPOCH_END, MILLI, WARM_UP, Entry
+from benchmate.ring import EPOCH_END, MILLI, WARM_UP, RingEntry
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -22,6 +22,7 @@ def refuse(name: str):
     raise AssertionError(f"{name} is not JSON")
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=4), values, max_size=4))
 def test_every_record_is_one_line_of_strict_json(data):
     line = encode(data)
@@ -52,7 +53,7 @@ def test_an_array_librarys_scalar_is_a_number_and_anything_else_is_its_text():
     assert json.loads(encode({"a": Scalar(), "b": {1}, "c": ...})) == {"a": 2.5, "b": [1], "c": "Ellipsis"}
 
 
-def entry(**changes) -> Entry:
+def entry(**changes) -> RingEntry:
     values = {
         "batch_id": 3,
         "t0_ns": 10**9,
@@ -63,7 +64,7 @@ def entry(**changes) -> Entry:
         "flags": 0,
         "wait_ns": -1,
     }
-    return Entry(**{**values, **changes})
+    return RingEntry(**{**values, **changes})
 
 
 META = {"task": "train", "units": "items/s", "rank": 2}

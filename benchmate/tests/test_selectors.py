@@ -10,7 +10,8 @@ import textwrap
 import pytest
 
 from benchmate.errors import ProbeError
-from benchmate.selectors import find_function, make_probe
+from benchmate.probes.function_lookup import find_function
+from benchmate.probes.ptera_streams import open_stream
 
 # name -> (source, words of the refusal); the table of constructs that were found to break or change the program.
 REFUSED = {
@@ -64,7 +65,7 @@ def module(tmp_path, monkeypatch):
 
 def probe(selector, env=None, **options):
     fired = []
-    stream = make_probe(selector, on_fire=lambda: fired.append(1), on_error=fired.append, env=env or {}, **options)
+    stream = open_stream(selector, on_fire=lambda: fired.append(1), on_error=fired.append, env=env or {}, **options)
     return stream, fired
 
 
@@ -216,8 +217,8 @@ def test_a_python_without_ast_str_is_enough(tmp_path):
         if "__getattr__" in vars(ast):
             del ast.__getattr__
         sys.path.insert(0, sys.argv[1])
-        from benchmate.selectors import make_probe
-        stream = make_probe("/probed314/f > x", on_fire=lambda: None, on_error=print, env={})
+        from benchmate.probes.ptera_streams import open_stream
+        stream = open_stream("/probed314/f > x", on_fire=lambda: None, on_error=print, env={})
         seen = stream["x"].accum()
         import probed314
         with stream:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import started
 from tests.ssh.hosts import why_no_namespaces
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
@@ -67,7 +68,7 @@ def test_what_fails_is_the_exit_code_and_is_reported(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("nothing_stays")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_run_in_order_and_takes_the_machines_down(tmp_path: Path, number: signal.Signals) -> None:
-    with subprocess.Popen(
+    with started(
         words(tmp_path, "long"),
         env=environ(tmp_path),
         stdout=subprocess.PIPE,

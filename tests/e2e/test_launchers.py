@@ -8,14 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.processes import started, until
 from tests.ssh.demo_cluster import system_file
 from tests.ssh.hosts import Hosts, in_namespaces, why_no_namespaces
 
@@ -23,16 +22,6 @@ from tests.ssh.hosts import Hosts, in_namespaces, why_no_namespaces
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[2]
-CEILING_S = 120.0
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    """What the condition says once it is true."""
-    deadline = time.monotonic() + CEILING_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"never came true: {what}"
-        time.sleep(0.1)
-    return found
 
 
 @dataclass(frozen=True)
@@ -124,7 +113,7 @@ def test_a_job_that_is_interrupted_leaves_no_rank_on_any_machine(place: Place, l
         pytest.skip("mpirun is not installed (Debian: openmpi-bin)")
     endless = ("-s", f"{launcher}.argv=[--steps, 50000]", "-s", f"{launcher}.voir.options.stop=1000000")
     words = place.words("run", "--select", launcher, *endless)
-    with subprocess.Popen(words, env=place.environ(), cwd=ROOT, stderr=subprocess.PIPE, text=True) as running:
+    with started(words, env=place.environ(), cwd=ROOT, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         until(lambda: "first observation" in running.stderr.readline(), "it measures")
         assert len(place.ranks()) >= 2

@@ -86,7 +86,18 @@ def test_benchmates_tests_of_replay_pass_in_an_environment_with_torch(milabench:
     where = milabench(tmp_path, "dev", *SUITE[:2], "ops-add", "--", "python", "-c", "import sys; print(sys.executable)")
     python = where.stdout.strip()
     # By pip, which asks where the user's settings say.
-    add = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "pytest>=8.3", "hypothesis>=6.100"]
+    add = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "pytest>=8.3",
+        "hypothesis>=6.100",
+        "pytest-timeout",
+    ]
     subprocess.run(add, check=True)
     tests = str(ROOT / "benchmate" / "tests" / "ops" / "test_traces_replay.py")
     command = [

@@ -14,9 +14,9 @@ import itertools
 
 import torch
 
-from benchmate.ops.place import place_of
-from benchmate.ops.rotation import rotated
-from benchmate.ops.sampling import sampled
+from benchmate.ops.device import torch_device
+from benchmate.ops.rotating_inputs import rotate_inputs
+from benchmate.ops.sampling import sample_calls
 from benchmate.ops.statistics import StopRule
 
 RULE = StopRule(precision=0.01, seconds=0.2, longest_s=2.0)
@@ -25,12 +25,14 @@ RULE = StopRule(precision=0.01, seconds=0.2, longest_s=2.0)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
-    place = place_of(parser.parse_args().device)
+    place = torch_device(parser.parse_args().device)
     torch.set_num_threads(1)  # threads that wake up would be in the time
     print(f"last cache level: {place.cache_bytes / 2**20:.0f} MiB")
     for kib in (16, 64, 256, 1024, 4096):
         values = torch.randn(kib * 256, device=place.device)
-        rotation = rotated(lambda args, kwargs: functools.partial(torch.sum, *args, **kwargs), [values], {}, place)
+        rotation = rotate_inputs(
+            lambda args, kwargs: functools.partial(torch.sum, *args, **kwargs), [values], {}, place
+        )
         if rotation is None:
             continue
         turns = itertools.cycle(rotation.calls)
@@ -39,9 +41,9 @@ def main() -> None:
             return next(turns)()  # noqa: B023 - not called after this size
 
         found = {
-            "hot": sampled("end-to-end", rotation.calls[0], place, RULE),
-            "turns": sampled("end-to-end", turn, place, RULE),
-            "cold": sampled("cold", rotation.calls[0], place, RULE, in_turn=rotation.calls),
+            "hot": sample_calls("end-to-end", rotation.calls[0], place, RULE),
+            "turns": sample_calls("end-to-end", turn, place, RULE),
+            "cold": sample_calls("cold", rotation.calls[0], place, RULE, in_turn=rotation.calls),
         }
         told = ", ".join(f"{name} {one.estimate.median * 1e6:8.1f} us" for name, one in found.items())
         print(f"{kib:>6} KiB, {len(rotation.calls):>5} copies: {told}")

@@ -26,7 +26,7 @@ import benchmate
 from benchmate.configuration import parse_config
 from benchmate.devices.api import Device, Sample
 from benchmate.devices.detect import open_vendor
-from benchmate.ring import Entry, Reader
+from benchmate.ring import RingEntry, RingReader
 from benchmate.session import Session, current, use
 
 ENERGY_S = 20.0
@@ -103,15 +103,15 @@ def fresh_session() -> None:
     use(Session(parse_config({"measure": rules}), Null()))
     for _ in benchmate.observed(range(3), batch_size=1):
         torch.zeros(1, device="cuda")
-    benchmate._loss_observers.clear()
+    benchmate._loss_recorders.clear()
 
 
-def taken_out() -> list[Entry]:
+def taken_out() -> list[RingEntry]:
     """What the observer of this session has written since it was last asked, complete on the device."""
     torch.cuda.synchronize()
     observer = current().observer("train", "items/s")
     observer._settle()
-    return list(Reader(observer.ring.memory).entries(writer_is_dead=True))
+    return list(RingReader(observer.ring.memory).entries(writer_is_dead=True))
 
 
 def wall_s(function: Callable[[], None]) -> float:

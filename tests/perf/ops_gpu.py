@@ -28,8 +28,8 @@ except ImportError:
     print("skipped: torch is not installed here")
     sys.exit(0)
 
-from benchmate.ops.place import Place
-from benchmate.ops.sampling import Sampled, floor_s, sampled
+from benchmate.ops.device import TorchDevice
+from benchmate.ops.sampling import SampledTime, measurement_floor, sample_calls
 from benchmate.ops.statistics import StopRule, estimate
 
 RULE = StopRule(longest_s=5.0)
@@ -49,7 +49,7 @@ def claim(text: str, *, holds: bool) -> None:
         failures.append(text)
 
 
-def shown(found: Sampled) -> str:
+def shown(found: SampledTime) -> str:
     half = found.estimate.half_width
     return (
         f"{found.estimate.median * 1e6:.2f} us (± {half:.2%}, {found.estimate.count} x {found.loops}, "
@@ -58,7 +58,7 @@ def shown(found: Sampled) -> str:
     )
 
 
-def kernels_of(run: Callable[[], Any], place: Place) -> tuple[list[float], Any]:
+def kernels_of(run: Callable[[], Any], place: TorchDevice) -> tuple[list[float], Any]:
     """Microseconds of each kernel that CUPTI sees while `run` runs, in order, less those of the harness; and its result."""
     from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
@@ -72,17 +72,17 @@ def kernels_of(run: Callable[[], Any], place: Place) -> tuple[list[float], Any]:
     return [one.time_range.elapsed_us() for one in found], result
 
 
-def both(mode: str, call: Callable[[], Any], place: Place) -> tuple[Sampled, float]:
+def both(mode: str, call: Callable[[], Any], place: TorchDevice) -> tuple[SampledTime, float]:
     """Our time of a call, and the median microseconds of its kernels by CUPTI, of the same calls in the same second."""
     call()
     each = len(kernels_of(call, place)[0])
     rule = StopRule(seconds=0.2, longest_s=0.4, precision=0.001)
-    kernels, found = kernels_of(lambda: sampled(mode, call, place, rule), place)
+    kernels, found = kernels_of(lambda: sample_calls(mode, call, place, rule), place)
     calls = [sum(kernels[n : n + each]) for n in range(0, len(kernels) - each + 1, each)]
     return found, estimate(calls).median
 
 
-def against_the_profiler(place: Place) -> None:
+def against_the_profiler(place: TorchDevice) -> None:
     say("hot and cold beside the profiler's kernels:")
     big = [torch.randn(1 << 28, device=place.device) for _ in range(2)]
     small = [torch.randn(1 << 21, device=place.device) for _ in range(2)]
@@ -112,17 +112,17 @@ def against_the_profiler(place: Place) -> None:
             claim(f"{name}: cold takes {slower:.2f} x hot (its 24 MiB fit into the L2)", holds=slower > 1.2)
 
 
-def ceilings(place: Place) -> None:
+def ceilings(place: TorchDevice) -> None:
     say("ceilings:")
     for size in (4096, 8192, 16384):
         a, b = (torch.randn(size, size, device=place.device, dtype=torch.bfloat16) for _ in range(2))
         out = torch.empty_like(a)
-        found = sampled("hot", lambda a=a, b=b, out=out: torch.mm(a, b, out=out), place, RULE)
+        found = sample_calls("hot", lambda a=a, b=b, out=out: torch.mm(a, b, out=out), place, RULE)
         say(f"       matmul bf16 {size}: {2 * size**3 / found.estimate.median / 1e12:.1f} Tflop/s, {shown(found)}")
     source = torch.randn(1 << 28, device=place.device)
     target = torch.empty_like(source)
     for mode in ("hot", "cold"):
-        found = sampled(mode, lambda: target.copy_(source), place, RULE)
+        found = sample_calls(mode, lambda: target.copy_(source), place, RULE)
         say(f"       copy of 1 GiB, {mode}: {2 * 2**30 / found.estimate.median / 1e9:.1f} GB/s, {shown(found)}")
     host = torch.empty(1 << 26, pin_memory=True)
     part = source[: 1 << 26]
@@ -130,16 +130,16 @@ def ceilings(place: Place) -> None:
         "host to device": lambda: part.copy_(host, non_blocking=True),
         "device to host": lambda: host.copy_(part, non_blocking=True),
     }.items():
-        found = sampled("end-to-end", call, place, RULE)
+        found = sample_calls("end-to-end", call, place, RULE)
         say(f"       {name}, pinned 256 MiB: {2**28 / found.estimate.median / 1e9:.1f} GB/s, {shown(found)}")
 
 
-def small_kernels(place: Place) -> None:
-    from benchmate.ops.differentiation import autograd_passes
-    from benchmate.ops.graphs import captured
+def small_kernels(place: TorchDevice) -> None:
+    from benchmate.ops.autograd import autograd_passes
+    from benchmate.ops.cuda_graphs import capture_passes
 
     say("small kernels:")
-    say(f"       floor: { {name: f'{value * 1e6:.3f} us' for name, value in floor_s(place).items()} }")
+    say(f"       floor: { {name: f'{value * 1e6:.3f} us' for name, value in measurement_floor(place).items()} }")
     x = torch.randn(1024, device=place.device)
 
     def chain() -> torch.Tensor:
@@ -148,9 +148,9 @@ def small_kernels(place: Place) -> None:
             y = y * 1.0001
         return y
 
-    plain = sampled("hot", chain, place, RULE)
-    graph = sampled("hot", captured(autograd_passes(chain, []), False).forward, place, RULE)
-    direct = sampled("end-to-end", chain, place, RULE)
+    plain = sample_calls("hot", chain, place, RULE)
+    graph = sample_calls("hot", capture_passes(autograd_passes(chain, []), False).forward, place, RULE)
+    direct = sample_calls("end-to-end", chain, place, RULE)
     say(f"       20 products of 1024: {shown(plain)}")
     say(f"       end to end: {shown(direct)}")
     claim(
@@ -229,7 +229,7 @@ def main() -> int:
     if not torch.cuda.is_available():
         say("skipped: there is no CUDA device here")
         return 0
-    place = Place(device)
+    place = TorchDevice(device)
     name = torch.cuda.get_device_name(place.device)
     say(f"{name}, torch {torch.__version__}, L2 {place.cache_bytes / 2**20:.0f} MiB")
     against_the_profiler(place)

@@ -28,12 +28,12 @@ except ImportError:
     print("skipped: torch is not installed here")
     sys.exit(0)
 
-from benchmate.ops import exec_modes, figures, sampling
+from benchmate.ops import exec_modes, executor, sampling
 from benchmate.ops.benchmark import Benchmark, BenchmarkConfig
-from benchmate.ops.generate import DefaultDataGenerator
-from benchmate.ops.operators import operator
+from benchmate.ops.builtin import operator
+from benchmate.ops.data_generators import DefaultDataGenerator
+from benchmate.ops.device import TorchDevice
 from benchmate.ops.options import Options
-from benchmate.ops.place import Place
 
 ROUNDS = 7
 BLOCKS, BLOCK = 50, 500  # blocks of half a millisecond: some of them nobody interrupts
@@ -54,16 +54,16 @@ print(host_peak_bytes(), file=sys.stderr)
 def one_element() -> None:
     """Times by timeit, mode hot and mode discrete, interleaved."""
     a, b = torch.rand(1), torch.rand(1)
-    place = Place("cpu")
+    device = TorchDevice("cpu")
     passes = operator("torch.add").passes([a, b], {})
     timer = timeit.Timer("add(a, b)", globals={"add": torch.add, "a": a, "b": b})
     best = {"timeit": float("inf"), "hot": float("inf"), "discrete": float("inf")}
     for _ in range(ROUNDS):
-        with sampling.quiet():
+        with sampling.gc_paused():
             best["timeit"] = min(best["timeit"], *(taken / BLOCK for taken in timer.repeat(BLOCKS, BLOCK)))
-            blocks = (sampling.block_s(passes.forward, BLOCK, place) / BLOCK for _ in range(BLOCKS))
+            blocks = (sampling.block_s(passes.forward, BLOCK, device) / BLOCK for _ in range(BLOCKS))
             best["hot"] = min(best["hot"], *blocks)
-            times = exec_modes.discrete(passes, BLOCKS * BLOCK, False, place, False).forward
+            times = exec_modes.discrete(passes, BLOCKS * BLOCK, False, device, False).forward.times_ms
         # Not the luckiest call of all: what one takes in five when nothing disturbs it.
         best["discrete"] = min(best["discrete"], sorted(times)[len(times) // 5] / 1e3)
     say = "one-element torch.add: timeit's best {timeit:.3e} s, hot {hot:.3e} s, discrete {discrete:.3e} s"
@@ -99,7 +99,7 @@ def host_time() -> None:
         }
     }
     DefaultDataGenerator.get_data = counted(DefaultDataGenerator.get_data)  # type: ignore[method-assign]
-    figures.check = counted(figures.check)
+    executor.check_output = counted(executor.check_output)
     exec_modes.MODES["discrete"] = counted(exec_modes.discrete)
     for form in ("original", "rich"):
         best = float("inf")

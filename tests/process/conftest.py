@@ -16,28 +16,11 @@ from typing import Any
 
 import pytest
 
+from tests.processes import CEILING_S, is_gone, until
+
 ROOT = Path(__file__).resolve().parents[2]
-AGENT = ROOT / "orchestrator" / "milabench" / "execute" / "agent.py"
+AGENT = ROOT / "orchestrator" / "milabench" / "execute" / "agent" / "__main__.py"
 PROGRAMS = ROOT / "tests" / "programs"
-CEILING_S = 120.0  # generous: it is only reached when something is broken
-
-
-def until(condition: Callable[[], Any], what: str = "") -> Any:
-    """What the condition says once it is true."""
-    deadline = time.monotonic() + CEILING_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"never came true: {what or condition}"
-        time.sleep(0.01)
-    return found
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended; a zombie that nobody reaps has."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return state in (b"Z", b"X")
 
 
 class Agent:
@@ -168,31 +151,25 @@ class Agent:
 
 
 def old_python() -> str | None:
-    """An interpreter of the oldest version that an agent must run on."""
-    for candidate in (shutil.which("python3.8"), *_pyenv_interpreters()):
-        if candidate is None:
-            continue
-        probe = [candidate, "-c", "import sys; sys.exit(sys.version_info[:2] != (3, 8))"]
-        if subprocess.run(probe, stderr=subprocess.DEVNULL, check=False).returncode == 0:
-            return candidate
+    """The interpreter of the oldest version on this machine that an agent must run on, older than the control plane's."""
+    for minor in (8, 9, 10):
+        for candidate in (shutil.which(f"python3.{minor}"), *_pyenv_interpreters(minor)):
+            if candidate is None:
+                continue
+            # A pyenv shim exists for versions that are not chosen, and fails.
+            probe = [candidate, "-c", f"import sys; sys.exit(sys.version_info[:2] != (3, {minor}))"]
+            if subprocess.run(probe, stderr=subprocess.DEVNULL, check=False).returncode == 0:
+                return candidate
     return None
 
 
-def _pyenv_interpreters() -> list[str]:
+def _pyenv_interpreters(minor: int) -> list[str]:
     pyenv = shutil.which("pyenv")
     if pyenv is None:
         return []
     asked = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=False)
-    return [str(path) for path in sorted(Path(asked.stdout.strip() or "/nonexistent").glob("versions/3.8*/bin/python"))]
-
-
-@pytest.fixture(scope="session")
-def python_3_8() -> str:
-    """The oldest supported interpreter."""
-    found = old_python()
-    if found is None:
-        pytest.skip("no Python 3.8 on this machine (PATH, pyenv)")
-    return found
+    root = Path(asked.stdout.strip() or "/nonexistent")
+    return [str(path) for path in sorted(root.glob(f"versions/3.{minor}.*/bin/python"))]
 
 
 @pytest.fixture(scope="session")

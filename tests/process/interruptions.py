@@ -16,7 +16,8 @@ from pathlib import Path
 
 from milabench.errors import RecordError
 from milabench.events.rundir import open_run
-from tests.process.kill_points import AT_ONCE, CEILING_S, ROOT, SUITE, Case
+from tests.process.kill_points import AT_ONCE, ROOT, SUITE, Case
+from tests.processes import CEILING_S
 
 PROGRAM = ROOT / "tests" / "programs" / "interrupted_at.py"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

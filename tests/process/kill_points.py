@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.processes import CEILING_S
+
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = ("--use-current-env", "--config", str(ROOT / "tests" / "suite" / "brief.yaml"), "--display", "none")
 WATCHED = ("--use-current-env", "--config", str(ROOT / "tests" / "suite" / "watched.yaml"), "--display", "none")
-CEILING_S = 180  # generous: it is only reached when something is broken
 TARGETS = ("orchestrator", "orchestrator", "agent", "step", "monitor")
 AT_ONCE = 2  # in each of the tests that run at once
 # A monitor that was struck is a message in the records, not a failure.
@@ -161,7 +162,7 @@ class Case:
         """One process of a kind; none where there is none at this moment, and for the orchestrator, which is known."""
         found = {
             "orchestrator": lambda _: False,
-            "agent": lambda command: "agent.py" in command and "serve" in command,
+            "agent": lambda command: "execute/agent/" in command and "serve" in command,
             "step": lambda command: command.startswith("/bin/sh -c"),
             "monitor": lambda command: "benchmate.monitors" in command,
         }[target]

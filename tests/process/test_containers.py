@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from milabench.execute.agent import container_name, containers_of, left_behind, sweep
+from milabench.execute.agent.container import container_name, containers_of
+from milabench.execute.agent.orphans import list_orphans, sweep_orphans
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 
@@ -133,11 +134,11 @@ def test_a_sweep_finds_the_containers_that_a_killed_agent_left_and_ends_them(
     agent.kill()
     assert not gone(inside)
     assert containers_of([agent.run_id]) == [("docker", f"milabench-{agent.run_id}-s")]
-    assert {"pid": 0, "command": f"docker container milabench-{agent.run_id}-s"} in left_behind([agent.run_id])["left"]
+    assert {"pid": 0, "command": f"docker container milabench-{agent.run_id}-s"} in list_orphans([agent.run_id])["left"]
     assert containers_of(["another"]) == []
-    assert sweep([agent.run_id], 5.0)["left"] == []
+    assert sweep_orphans([agent.run_id], 5.0)["left"] == []
     wait_until(lambda: gone(inside))
-    assert left_behind([agent.run_id])["left"] == []
+    assert list_orphans([agent.run_id])["left"] == []
 
 
 def test_a_container_is_called_after_its_run_and_step_in_letters_that_engines_allow() -> None:

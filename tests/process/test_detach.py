@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.commands import ROOT
+from tests.processes import CEILING_S, is_gone, until
 
-from .conftest import CEILING_S, PROGRAMS, is_gone, until
+from .conftest import PROGRAMS
 
 
 @pytest.fixture

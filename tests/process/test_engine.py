@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.processes import CEILING_S
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
-CEILING_S = 120
 
 
 class Control:

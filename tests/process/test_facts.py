@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-AGENT = ROOT / "orchestrator" / "milabench" / "execute" / "agent.py"
+AGENT = ROOT / "orchestrator" / "milabench" / "execute" / "agent" / "__main__.py"
 
 NVML = r"""
 #include <stdlib.h>

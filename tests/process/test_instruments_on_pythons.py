@@ -13,7 +13,7 @@ import pytest
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 OURS = f"{sys.version_info.major}.{sys.version_info.minor}"
 # What differs between versions: ptera's rewriting, the runner's loading, the loop's written-out fast way, the readers.
-CORE = ("test_selectors", "test_traps", "test_loop", "test_losses", "test_ring")
+CORE = ("test_selectors", "test_traps", "test_observer", "test_losses", "test_ring")
 CORE_OF_RUN = (
     "tests/test_run.py::test_a_probed_loader_is_measured_and_ends_the_program",
     "tests/test_run.py::test_a_script_without_instruments_runs_as_under_python",
@@ -56,7 +56,7 @@ def test_the_instruments_work_on_every_python(root: Path, tmp_path: Path, versio
     venv = tmp_path / "venv"
     uv = (sys.executable, "-m", "uv")
     environ = {**os.environ, "VIRTUAL_ENV": str(venv)}
-    wanted = (f"{root / 'benchmate'}", "pytest", "hypothesis")
+    wanted = (f"{root / 'benchmate'}[test]",)
     for command in (
         (*uv, "venv", "--quiet", "--python", python, str(venv)),
         (*uv, "pip", "install", "--quiet", "--python", str(venv / "bin" / "python"), *wanted),

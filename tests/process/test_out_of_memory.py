@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.process.conftest import until
+from tests.processes import until
 
 LIMIT_MIB = 64
 HOG = "import time; held = bytearray(1 << 29); held[::4096] = b'x' * len(held[::4096]); print('has it all')"

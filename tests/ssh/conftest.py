@@ -17,20 +17,11 @@ from milabench.execute.remote_host import RemoteHost
 from milabench.execute.ssh import Address
 from milabench.plan.model import Step
 from tests.commands import ROOT, Said, milabench_in
+from tests.processes import CEILING_S
 from tests.ssh.hosts import Host, Hosts, on_loopback, why_no_sshd
 
 PROGRAMS = ROOT / "tests" / "programs"
 SUITE = ROOT / "tests" / "suite" / "odd.yaml"
-CEILING_S = 40.0  # generous: it is only reached when something is broken
-
-
-def until(condition: Callable[[], Any], what: str = "") -> Any:
-    """What the condition says once it is true."""
-    deadline = time.monotonic() + CEILING_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"never came true: {what or condition}"
-        time.sleep(0.02)
-    return found
 
 
 async def until_async(condition: Callable[[], Any], what: str = "") -> Any:

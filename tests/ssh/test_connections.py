@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from milabench.errors import Unreachable
-from milabench.execute.agent_bootstrap import agent_file
+from milabench.execute.agent.unpack import files_below
+from milabench.execute.agent_bootstrap import agent_files
 from milabench.execute.host_pool import HostPool
 from milabench.execute.remote_host import RemoteHost, open_all
 from tests.ssh.conftest import address
@@ -42,15 +43,30 @@ def refusal(machine: RemoteHost) -> str:
 
 def test_an_agent_is_sent_once_and_answers(machine: RemoteHost, hosts: Hosts) -> None:
     assert refusal(machine) == ""
-    cache = hosts.hosts[0].home / "cache" / "milabench"
-    found = list(cache.iterdir())
-    assert [path.read_bytes() for path in found] == [agent_file()[0]]
-    before = found[0].stat()
+    (folder,) = (hosts.hosts[0].home / "cache" / "milabench").iterdir()
+    assert sorted(files_below(str(folder))) == sorted(agent_files())
+    before = folder.stat()
     assert refusal(RemoteHost(machine.address)) == ""
-    assert found[0].stat().st_mtime_ns == before.st_mtime_ns
-    found[0].write_bytes(b"altered")
+    assert folder.stat() == before
+
+
+@pytest.mark.parametrize("damage", ["altered", "removed", "added", "replaced by a file"])
+def test_an_agent_that_was_altered_there_is_sent_again(machine: RemoteHost, hosts: Hosts, damage: str) -> None:
+    assert refusal(machine) == ""
+    (folder,) = (hosts.hosts[0].home / "cache" / "milabench").iterdir()
+    module = folder / "milabench" / "execute" / "agent" / "orphans.py"
+    if damage == "altered":
+        module.write_bytes(b"altered")
+    elif damage == "removed":
+        module.unlink()
+    elif damage == "added":
+        module.with_name("json.py").write_bytes(b"altered")
+    else:
+        shutil.rmtree(folder)
+        folder.write_bytes(b"altered")
     assert refusal(RemoteHost(machine.address)) == ""
-    assert found[0].read_bytes() == agent_file()[0]
+    assert list(folder.parent.iterdir()) == [folder]
+    assert sorted(files_below(str(folder))) == sorted(agent_files())
 
 
 def test_an_unknown_host_key_is_refused_unless_new_ones_are_accepted(

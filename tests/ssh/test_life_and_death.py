@@ -19,7 +19,8 @@ import pytest
 from milabench.execute.api import Failed, Frame, Passed, Progress, Started, StepRequest
 from milabench.execute.remote_host import RemoteHost, node_marker, remote_node
 from tests.commands import Said
-from tests.ssh.conftest import PROGRAMS, address, carrying, python, step, until, until_async
+from tests.processes import until
+from tests.ssh.conftest import PROGRAMS, address, carrying, python, step, until_async
 from tests.ssh.hosts import Hosts, sessions
 
 TREE = (sys.executable, str(PROGRAMS / "tree.py"), "wait")
@@ -110,7 +111,7 @@ def test_a_lost_node_fails_its_step_only_and_keeps_nothing(hosts: Hosts, how: st
     assert isinstance(first, Failed)
     assert first.why == "lost-node"
     if how == "lease":
-        assert "nothing was heard from the orchestrator" in first.detail
+        assert "nothing was heard from the control plane" in first.detail
     until(lambda: gone(mark), "nothing is left")
 
 

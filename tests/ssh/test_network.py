@@ -16,7 +16,8 @@ from milabench.execute.api import Frame, Progress
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute
 from milabench.execute.remote_host import RemoteHost, node_marker, remote_node
 from milabench.plan.model import Plan
-from tests.ssh.conftest import address, carrying, python, step, until, until_async
+from tests.processes import until
+from tests.ssh.conftest import address, carrying, python, step, until_async
 from tests.ssh.hosts import Host, Hosts, crash, cut, heal, in_namespaces, why_no_namespaces
 from tests.ssh.test_life_and_death import TREE, marker, said
 

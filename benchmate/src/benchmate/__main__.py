@@ -1,4 +1,4 @@
-"""`python -m benchmate demo`: a plain training script, one of its own or the user's, observed without any orchestrator."""
+"""`python -m benchmate demo`: a plain training script, its own or the user's, observed without an orchestrator."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ def main(argv: list[str]) -> int:
         print(USAGE, file=sys.stderr)
         return 2
     if len(argv) > 1 and Path(argv[1]).is_file():
-        from benchmate import dataloaders, run
+        from benchmate import demo_voirfile, run
 
-        return run.main(["--voirfile", dataloaders.__file__, *argv[1:]])
+        return run.main(["--voirfile", demo_voirfile.__file__, *argv[1:]])
     try:
         (steps,) = [int(word) for word in argv[1:]] or [200]
     except ValueError:
-        print(f"{USAGE}: expected a number or a script that is there, got {' '.join(argv[1:])!r}", file=sys.stderr)
+        print(f"{USAGE}: expected a number or an existing script, got {' '.join(argv[1:])!r}", file=sys.stderr)
         return 2
     from benchmate import demo
 
-    demo.run(steps)
+    demo.run_demo(steps)
     return 0
 
 

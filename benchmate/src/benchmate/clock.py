@@ -1,4 +1,4 @@
-"""Clocks: the host's, and the accelerator's where a framework that has one is in use."""
+"""Clocks: the host's, and the accelerator's where the program uses a framework that has one."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import os
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 EVENTS_KEPT = 1024
+"""Device events that may be in use at once."""
 
 
 def now_ns() -> int:
-    """Monotonic nanoseconds, the clock of every `t0_ns`: on Linux perf_counter, monotonic and CLOCK_MONOTONIC are one."""
+    """Return monotonic nanoseconds, the clock of every `t0_ns`: on Linux perf_counter, monotonic and CLOCK_MONOTONIC are one."""
     return time.perf_counter_ns()
 
 
 def process_start_ns() -> int | None:
-    """When this process began, on the monotonic clock, to 10 ms; None where /proc does not say."""
+    """Return when this process began, on the monotonic clock, to 10 ms; None where /proc does not say."""
     try:
         # The command in brackets may hold spaces and brackets; what follows the last one does not.
         ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
@@ -29,62 +31,57 @@ def process_start_ns() -> int | None:
     return since_boot_ns - asleep_ns
 
 
-class DeviceClock(Protocol):
-    """Events on an accelerator's queue: recorded in the loop, read later."""
+class DeviceEvent(Protocol):
+    """What torch.cuda.Event (CUDA and ROCm), torch.xpu.Event and torch.hpu.Event have in common."""
 
-    def mark(self) -> Any | None:
-        """An event recorded now on the current stream; None when too many are still on their way."""
-
-    def is_complete(self, event: Any) -> bool:
-        """Whether the device has passed the event; does not wait."""
-
-    def elapsed_ns(self, begin: Any, end: Any) -> int:
-        """Nanoseconds on the device between two complete events."""
-
-    def release(self, event: Any) -> None:
-        """Give an event back to be recorded again."""
-
-    def wait(self, event: Any) -> None:
-        """Wait until the device has passed the event."""
+    def record(self) -> None: ...
+    def query(self) -> bool: ...
+    def synchronize(self) -> None: ...
+    def elapsed_time(self, end: DeviceEvent, /) -> float: ...
 
 
-class TorchClock:
-    """torch.cuda.Event (CUDA and ROCm), torch.xpu.Event or torch.hpu.Event, from a pool that is reused."""
+class DeviceClock:
+    """Events on an accelerator's current stream: recorded in the loop, read later, from a pool that is reused."""
 
-    def __init__(self, event_type: Any) -> None:
+    def __init__(self, event_type: Callable[..., DeviceEvent]) -> None:
         self._event_type = event_type
-        self._free: list[Any] = []
-        self._made = 0
+        self._free: list[DeviceEvent] = []
+        self._created = 0
 
-    def mark(self) -> Any | None:
+    def mark(self) -> DeviceEvent | None:
+        """Return an event recorded now on the current stream; None when too many are still on their way."""
         if self._free:
             event = self._free.pop()
-        elif self._made < EVENTS_KEPT:
-            self._made += 1
+        elif self._created < EVENTS_KEPT:
+            self._created += 1
             event = self._event_type(enable_timing=True)
         else:
             return None
         event.record()
         return event
 
-    def is_complete(self, event: Any) -> bool:
+    def is_complete(self, event: DeviceEvent) -> bool:
+        """Return whether the device has passed the event; does not wait."""
         return event.query()
 
-    def elapsed_ns(self, begin: Any, end: Any) -> int:
+    def elapsed_ns(self, begin: DeviceEvent, end: DeviceEvent) -> int:
+        """Return the nanoseconds on the device between two complete events."""
         return max(0, round(begin.elapsed_time(end) * 1e6))
 
-    def release(self, event: Any) -> None:
+    def release(self, event: DeviceEvent) -> None:
+        """Give an event back to be recorded again."""
         self._free.append(event)
 
-    def wait(self, event: Any) -> None:
+    def wait(self, event: DeviceEvent) -> None:
+        """Wait until the device has passed the event."""
         event.synchronize()
 
 
 def device_clock() -> DeviceClock | None:
-    """The clock of the accelerator that this process already uses; None on the host.
+    """Return the clock of the accelerator that this process already uses; None on the host.
 
-    Asks only a torch that the script has imported, and only a device that it has initialised: a program that runs
-    on the CPU of a machine with accelerators is timed on the host.
+    Ask only a torch that the script has imported, and only a device that it has initialised: a program that runs on the
+    CPU of a machine with accelerators is timed on the host.
     """
     torch = sys.modules.get("torch")
     if torch is None:
@@ -94,59 +91,69 @@ def device_clock() -> DeviceClock | None:
         is_initialized = getattr(device, "is_initialized", None)
         event_type = getattr(device, "Event", None)
         if is_initialized is not None and event_type is not None and is_initialized():
-            return TorchClock(event_type)
+            return DeviceClock(event_type)
     return None
 
 
 def wait_for_devices() -> None:
-    """Wait until every device has done what was asked of it; for frameworks without events, at both ends of a window."""
+    """Wait until JAX has computed every array: it has no events, so both ends of a window wait for the device instead."""
     for array in _live_arrays():
         if not array.is_deleted():
             array.block_until_ready()
 
 
-def _live_arrays() -> list[Any]:
-    """The arrays of JAX in this process, newest first; asks only a JAX that the script uses, because asking starts it."""
+class JaxArray(Protocol):
+    """The members of jax.Array that are used here."""
+
+    nbytes: int
+
+    def is_deleted(self) -> bool: ...
+    def block_until_ready(self) -> object: ...
+
+
+def _live_arrays() -> list[JaxArray]:
+    """Return the arrays of JAX in this process, newest first; ask only a JAX that the script uses, because asking starts it."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     is_started = getattr(bridge, "backends_are_initialized", None)
     if is_started is None or not is_started():
         return []
-    return sys.modules["jax"].live_arrays()  # type: ignore[attr-defined,no-any-return]
+    arrays: list[JaxArray] = sys.modules["jax"].live_arrays()
+    return arrays
 
 
 def bounded_lag() -> BoundedLag | None:
-    """What keeps JAX close to the host's clock, where the script uses JAX."""
+    """Return what keeps JAX close to the host's clock; None where the script does not use JAX."""
     return BoundedLag() if _live_arrays() else None
 
 
 class BoundedLag:
     """Keeps JAX's dispatch at most `depth` steps ahead of the device, so that intervals on the host are steps on the device.
 
-    Without it the host's clock sees a step being asked for, a few microseconds, and once in a while the wait for all of them.
+    Without it the host's clock sees how long a step takes to queue, a few microseconds, and once in a while the wait for all.
     """
 
     def __init__(self, depth: int = 2) -> None:
         self._depth = depth
-        self._results: deque[Any] = deque()
+        self._results: deque[object] = deque()
 
-    def add(self, result: Any = None) -> None:
-        """A step has been asked for, and will give `result`; wait for the one `depth` steps before it."""
+    def add(self, result: object = None) -> None:
+        """Wait for the step `depth` steps before the one that has just been queued, and that will give `result`."""
         self._results.append(_newest() if result is None else result)
         if len(self._results) > self._depth:
             self._wait(self._results.popleft())
 
     @staticmethod
-    def _wait(result: Any) -> None:
-        leaves = sys.modules["jax"].tree_util.tree_leaves(result)  # type: ignore[attr-defined]
-        kept = [leaf for leaf in leaves if hasattr(leaf, "block_until_ready") and not leaf.is_deleted()]
-        if leaves and not kept:
-            # Donated to a later step: what that one made will do, though it is one or two steps early.
-            kept = [array for array in [_newest()] if array is not None]
-        for array in kept:
+    def _wait(result: object) -> None:
+        leaves = sys.modules["jax"].tree_util.tree_leaves(result)
+        arrays = [leaf for leaf in leaves if hasattr(leaf, "block_until_ready") and not leaf.is_deleted()]
+        if leaves and not arrays:
+            # Donated to a later step: wait for the result of that one, though it is one or two steps early.
+            arrays = [array for array in [_newest()] if array is not None]
+        for array in arrays:
             array.block_until_ready()
 
 
-def _newest(looked_at: int = 16, small: int = 1 << 16) -> Any:
-    """An array that the last step made: the newest small one, since what is kept here keeps its memory; None without any."""
-    newest = [array for array in _live_arrays()[:looked_at] if not array.is_deleted()]
+def _newest(candidates: int = 16, small: int = 1 << 16) -> JaxArray | None:
+    """Return an array that the last step created: the newest small one, since keeping it keeps its memory; None without any."""
+    newest = [array for array in _live_arrays()[:candidates] if not array.is_deleted()]
     return next((array for array in newest if array.nbytes <= small), newest[0] if newest else None)

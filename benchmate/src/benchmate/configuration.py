@@ -1,4 +1,4 @@
-"""What the suite decided for this process: how long to warm up and to measure, and the benchmark's own options."""
+"""The benchmark's resolved configuration: how long to warm up and to measure, and the benchmark's own options."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ class Measure:
     barrier: bool = False
 
 
+_NUMBERS = ("warmup_steps", "warmup_s", "window_steps", "window_s")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """The resolved configuration of a benchmark, as far as its own process needs it."""
@@ -34,7 +37,7 @@ class Config:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The keys that the benchmark declared for itself, as the suite gave them."""
+        """The options that the benchmark declared for itself, as the suite gave them."""
         return self.values.get("options") or {}
 
     @property
@@ -44,7 +47,7 @@ class Config:
 
 
 def read_config(path: str | None) -> Config:
-    """Read the JSON at `path`; no path means the defaults. Raises BenchmateError, with the place, when it cannot be read."""
+    """Read the JSON at `path`; no path means the defaults. Raise BenchmateError, with the path, when it cannot be read."""
     if not path:
         return Config()
     try:
@@ -60,15 +63,11 @@ def read_config(path: str | None) -> Config:
     return parse_config(values, path)
 
 
-def parse_config(values: Mapping[str, Any], place: str = "configuration") -> Config:
-    """Take the measuring rules out of a resolved configuration; `stop` and `skip` of the suite win over the profile."""
-    given = values.get("measure") or {}
+def parse_config(values: Mapping[str, Any], source: str = "configuration") -> Config:
+    """Return the measuring rules of a resolved configuration; `stop` and `skip` of the suite win over the profile."""
+    measure = values.get("measure") or {}
     options = (values.get("voir") or {}).get("options") or {}
-    numbers: dict[str, Any] = {
-        name: given[name]
-        for name in ("warmup_steps", "warmup_s", "window_steps", "window_s")
-        if given.get(name) is not None
-    }
+    numbers: dict[str, Any] = {name: measure[name] for name in _NUMBERS if measure.get(name) is not None}
     if options.get("stop") is not None:
         numbers["window_steps"] = options["stop"]
     if options.get("skip") is not None:
@@ -78,7 +77,7 @@ def parse_config(values: Mapping[str, Any], place: str = "configuration") -> Con
         try:
             parsed[name] = float(value) if name.endswith("_s") else int(value)
         except (TypeError, ValueError):
-            raise BenchmateError(f"{place}: measure.{name}: expected a number, got {value!r}") from None
+            raise BenchmateError(f"{source}: measure.{name}: expected a number, got {value!r}") from None
         if parsed[name] < 0:
-            raise BenchmateError(f"{place}: measure.{name}: expected a number that is not negative, got {value!r}")
-    return Config(measure=Measure(barrier=bool(given.get("barrier", False)), **parsed), values=values)
+            raise BenchmateError(f"{source}: measure.{name}: expected a number that is not negative, got {value!r}")
+    return Config(measure=Measure(barrier=bool(measure.get("barrier", False)), **parsed), values=values)

@@ -1,4 +1,4 @@
-"""Two small training loops to look at: one with torch where there is torch, one in plain Python everywhere."""
+"""Two small training loops as a demonstration: one with torch where it is installed, one in plain Python everywhere."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ BATCH = 32
 FEATURES = 16
 
 
-def run(steps: int) -> None:
-    """Train for so many steps; the table of rates comes on stderr when the process ends."""
-    # On a fast machine all the steps are done before the second is over that warm-up usually takes.
+def run_demo(steps: int) -> None:
+    """Train for `steps` steps; the table of rates is printed on stderr when the process ends."""
+    # On a fast machine all the steps are done within the second that warm-up takes by default.
     use(Session(parse_config({"measure": {"warmup_s": 0}})))
     if importlib.util.find_spec("torch") is None:
         print("torch is not installed here: a linear model in plain Python")
@@ -50,18 +50,18 @@ def train_torch(steps: int) -> None:
 
 def train_plain(steps: int) -> None:
     """Fit a linear model to a random linear function, by hand."""
-    chance = random.Random(0)
-    truth = [chance.gauss(0, 1) for _ in range(FEATURES)]
+    rng = random.Random(0)
+    true_weights = [rng.gauss(0, 1) for _ in range(FEATURES)]
     weights = [0.0] * FEATURES
 
     def batches() -> Iterator[list[list[float]]]:
         for _ in range(steps):
-            yield [[chance.gauss(0, 1) for _ in range(FEATURES)] for _ in range(BATCH)]
+            yield [[rng.gauss(0, 1) for _ in range(FEATURES)] for _ in range(BATCH)]
 
     for batch in benchmate.observed(batches(), units="samples/s", batch_size=len):
         total = 0.0
         for row in batch:
-            error = sum(x * (w - t) for x, w, t in zip(row, weights, truth, strict=True))
+            error = sum(x * (w - t) for x, w, t in zip(row, weights, true_weights, strict=True))
             total += error * error
             for index, x in enumerate(row):
                 weights[index] -= 0.01 * error * x / BATCH

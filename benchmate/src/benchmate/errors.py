@@ -1,8 +1,8 @@
-"""What can go wrong in an instrument, in words for the person who wrote the voirfile."""
+"""Errors of instruments, with messages for the author of the voirfile."""
 
 
 class BenchmateError(Exception):
-    """A mistake in how the instruments were used; the message says what, where and the way out."""
+    """A mistake in how the instruments were used; the message says what, where and how to correct it."""
 
 
 class ProbeError(BenchmateError):
@@ -10,4 +10,4 @@ class ProbeError(BenchmateError):
 
 
 class BatchSizeError(BenchmateError):
-    """A batch whose number of items cannot be told."""
+    """A batch whose number of items cannot be determined."""

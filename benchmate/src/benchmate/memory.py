@@ -1,14 +1,25 @@
-"""Peaks of memory: the process's own high-water mark, and what torch's allocator allocated and reserved."""
+"""Peaks of memory: the process's high-water mark, and what torch's allocator allocated and reserved."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Protocol
+
+
+class DeviceMemory(Protocol):
+    """The members of torch.cuda and torch.xpu that are used here."""
+
+    def is_initialized(self) -> bool: ...
+    def device_count(self) -> int: ...
+    def memory_allocated(self, device: int, /) -> int: ...
+    def max_memory_allocated(self, device: int, /) -> int: ...
+    def max_memory_reserved(self, device: int, /) -> int: ...
+    def reset_peak_memory_stats(self, device: int, /) -> None: ...
 
 
 def host_peak_bytes() -> int | None:
-    """The process's peak resident memory (VmHWM); not ru_maxrss, which a child inherits from its parent at fork."""
+    """Return the process's peak resident memory (VmHWM); not ru_maxrss, which a child inherits from its parent at fork."""
     try:
         for line in Path("/proc/self/status").read_bytes().splitlines():
             if line.startswith(b"VmHWM:"):
@@ -19,7 +30,7 @@ def host_peak_bytes() -> int | None:
 
 
 def allocator_peaks() -> dict[str, int] | None:
-    """Peak bytes that torch allocated and reserved on all its devices since the last reset; None without such a device."""
+    """Return the peak bytes that torch allocated and reserved on its devices since the last reset; None without a device."""
     module = _torch_device_module()
     if module is None:
         return None
@@ -31,18 +42,17 @@ def allocator_peaks() -> dict[str, int] | None:
 
 
 def reset_allocator_peaks() -> None:
-    """Start the peaks anew, so that what set-up took is not counted as the run's."""
+    """Reset the peaks, so that what set-up took is not counted as the run's."""
     module = _torch_device_module()
     if module is not None:
         for device in range(module.device_count()):
             module.reset_peak_memory_stats(device)
 
 
-def _torch_device_module() -> Any:
+def _torch_device_module() -> DeviceMemory | None:
     torch = sys.modules.get("torch")
     for name in ("cuda", "xpu"):
-        module = getattr(torch, name, None)
-        is_initialized = getattr(module, "is_initialized", None)
-        if is_initialized is not None and is_initialized():
+        module: DeviceMemory | None = getattr(torch, name, None)
+        if module is not None and hasattr(module, "is_initialized") and module.is_initialized():
             return module
     return None

@@ -1,25 +1,26 @@
-"""The measurements as lines: their keys (docs/protocol.md, 4) and strict JSON."""
+"""Records as JSON: the keys of an observation (docs/protocol.md, 4), and strict encoding."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
 
-from benchmate.ring import EPOCH_END, WARM_UP, Entry
+from benchmate.ring import EPOCH_END, WARM_UP, RingEntry
 
 PART_NAMES = ("wait", "forward", "backward", "optimizer")
 
-# Not json.dumps: a program may have that one patched, by a probe of ours even.
+# Not json.dumps: a program may have patched that, even by a probe of ours.
 _encode = json.JSONEncoder(allow_nan=False).encode
 
 
-def observation(entry: Entry, meta: Mapping[str, Any], unix_minus_mono_ns: int, world_size: int = 1) -> dict[str, Any]:
-    """The `data` of one observation; its time is the unix time at which the step ended."""
+def observation(
+    entry: RingEntry, meta: Mapping[str, object], unix_minus_mono_ns: int, world_size: int = 1
+) -> dict[str, object]:
+    """Return the `data` of one observation; its time is the unix time at which the step ended."""
     on_device = entry.device_ns >= 0
     elapsed_ns = entry.device_ns if on_device else entry.host_ns
-    data: dict[str, Any] = {
+    data: dict[str, object] = {
         "task": meta["task"],
         "rate": entry.items / (max(elapsed_ns, 1) / 1e9),
         "units": meta["units"],
@@ -40,17 +41,17 @@ def observation(entry: Entry, meta: Mapping[str, Any], unix_minus_mono_ns: int, 
     if entry.steps > 1:
         data["steps"] = entry.steps
     parts = zip(PART_NAMES, (entry.wait_ns, *(entry.parts_ns or ())), strict=False)
-    known = {name: part_ns / 1e9 for name, part_ns in parts if part_ns >= 0}
-    if known:
-        data["parts"] = known
+    known_parts = {name: part_ns / 1e9 for name, part_ns in parts if part_ns >= 0}
+    if known_parts:
+        data["parts"] = known_parts
     return data
 
 
-def encode(value: Mapping[str, Any]) -> bytes:
-    """One line of strict JSON without its newline.
+def encode(value: Mapping[str, object]) -> bytes:
+    """Return one line of strict JSON without its newline.
 
-    NaN and infinities become null and are named under `nonfinite`, beside them; numbers of array libraries become plain numbers;
-    anything else that JSON does not know becomes its text.
+    NaN and infinities become null and are listed under `nonfinite`, beside them; numbers of array libraries become plain
+    numbers; anything else that JSON does not know becomes its text.
     """
     try:
         text = _encode(value)
@@ -60,9 +61,9 @@ def encode(value: Mapping[str, Any]) -> bytes:
     return text.encode("ascii")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Mapping):
-        plain = {str(key): _plain(item) for key, item in value.items()}
+        plain: dict[str, object] = {str(key): _plain(item) for key, item in value.items()}
         nonfinite = [str(key) for key, item in value.items() if _is_nonfinite(item)]
         if nonfinite:
             plain["nonfinite"] = nonfinite
@@ -77,15 +78,15 @@ def _plain(value: Any) -> Any:
     return number if math.isfinite(number) else None
 
 
-def _is_nonfinite(value: Any) -> bool:
+def _is_nonfinite(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_is_nonfinite(item) for item in value)
     number = as_number(value)
     return number is not None and not math.isfinite(number)
 
 
-def as_number(value: Any) -> float | int | None:
-    """The plain number that a Python, numpy, torch or JAX scalar holds; None when it is none of them."""
+def as_number(value: object) -> float | int | None:
+    """Return the plain number that a Python, numpy, torch or JAX scalar holds; None when it is none of them."""
     if isinstance(value, (int, float)):
         return value
     if isinstance(value, str):

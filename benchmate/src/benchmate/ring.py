@@ -1,4 +1,4 @@
-"""The ring of observations: a file in memory that the measured loop writes into and that outlives the process.
+"""The ring of observations: a memory-mapped file that the measured loop writes and that outlives the process.
 
 The layout is a contract with the agent (little-endian, 64-byte slots behind a header of 4096 bytes); one writer, one reader.
 """
@@ -28,22 +28,29 @@ CAPACITY, HEAD, TAIL, LOST, CLOSED, UNIX_MINUS_MONO, WANTED, WINDOW_START, WINDO
     1, 12
 )
 STOP = 12  # written by the agent: the whole group has its observations
-SPARE = 13  # what the loop counts during warm-up, in the place of OBSERVED
+SPARE = 13  # counts the steps of the warm-up, instead of OBSERVED
 
+# Words of a slot that holds an observation; of a slot with PARTS, words 1 to 3 are forward, backward and optimizer.
+BATCH_ID, T0_NS, HOST_NS, ITEMS, DEVICE_NS, STEPS, FLAGS, WAIT_NS = range(8)
+SLOT_WORDS = SLOT_BYTES // 8
+
+# Flags of an observation, and values of DEVICE_NS that are no duration.
 WARM_UP, EPOCH_END, MILLI, PARTS = 1, 2, 4, 8
 NO_DEVICE_CLOCK, PENDING = -1, -2
+
+FIRST_SLOT = HEADER_BYTES // 8  # as an index of words
 
 _SLOT = struct.Struct("<8q")
 _LOSS = struct.Struct("<qqd5q")
 
-# An mmap object closes its own duplicate of the descriptor when it goes. A script may have closed all descriptors and opened
-# files of its own under the same number, so the objects are kept until the process ends.
-_kept_for_ever: list[mmap.mmap] = []
+# An mmap object closes its own duplicate of the descriptor when it is collected. A script may have closed all descriptors and
+# opened files of its own under the same number, so the objects are kept until the process ends.
+_kept_until_exit: list[mmap.mmap] = []
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One slot as the reader sees it; times are monotonic nanoseconds."""
+class RingEntry:
+    """One observation as the reader sees it; times are monotonic nanoseconds."""
 
     batch_id: int
     t0_ns: int
@@ -54,22 +61,27 @@ class Entry:
     flags: int
     wait_ns: int
     parts_ns: tuple[int, int, int] | None = None
-    """Forward, backward, optimizer, -1 where there was none; from the slot before this one."""
+    """Forward, backward, optimizer, -1 where there was none; read from the slot before this one."""
 
     @property
     def items(self) -> float:
-        """Items in the entry, whichever way they were stored."""
+        """Items in the entry; `n` holds thousandths of one when MILLI is set."""
         return self.n / 1000 if self.flags & MILLI else self.n
 
 
 class Ring:
-    """A ring of `capacity` slots, in a file of `folder`, or private to the process when there is none.
+    """A ring of `capacity` slots, in a file of `folder`, or private to the process without a folder.
 
-    Raises OSError when the file cannot be made; its blocks are reserved at once, because a sparse file on a full
+    Raise OSError when the file cannot be created. Its blocks are reserved at once, because a sparse file on a full
     file system would kill the process with SIGBUS in the middle of the loop.
     """
 
+    # Attributes in __slots__ are read faster than those in a dictionary.
+    __slots__ = ("capacity", "head", "memory", "path", "words")
+
     def __init__(self, meta: dict[str, object], *, folder: Path | None = None, capacity: int = 32768) -> None:
+        self.head = 0
+        """Number of slots written so far; the reader sees it as the word HEAD."""
         size = HEADER_BYTES + capacity * SLOT_BYTES
         self.path: Path | None = None
         self.capacity = capacity
@@ -78,7 +90,7 @@ class Ring:
         else:
             self.path = folder / f"{os.getpid()}-{secrets.token_hex(6)}.ring"
             self.memory = _shared_file(self.path, size)
-        _kept_for_ever.append(self.memory)
+        _kept_until_exit.append(self.memory)
         self.words = memoryview(self.memory).cast("q")
         self.words[CAPACITY] = capacity
         self.words[UNIX_MINUS_MONO] = time.time_ns() - time.perf_counter_ns()
@@ -87,76 +99,82 @@ class Ring:
 
     def describe(self, meta: dict[str, object]) -> None:
         """Write what the entries are into the header; the length is published last."""
-        text = json.JSONEncoder().encode(meta).encode()
+        text = json.JSONEncoder().encode(meta).encode()  # not json.dumps, which a script may have patched
         if len(text) > META_BYTES:
             raise ValueError(f"ring: the description takes {len(text)} bytes, at most {META_BYTES} fit")
         self.memory[META_OFFSET : META_OFFSET + len(text)] = text
         self.words[META_LEN] = len(text)
 
     @property
-    def head(self) -> int:
-        """Entries written in all."""
-        return self.words[HEAD]
-
-    @property
     def free(self) -> int:
-        """Slots that can be written before the reader would be overtaken."""
-        return self.capacity - (self.words[HEAD] - self.words[TAIL])
+        """Number of slots that can be written before the reader would be overtaken."""
+        return self.capacity - (self.head - self.words[TAIL])
+
+    def slot(self, number: int) -> int:
+        """Return the index in `words` of the first word of the slot that was written as number `number`."""
+        return FIRST_SLOT + number % self.capacity * SLOT_WORDS
 
     def write(
         self,
-        *,
         batch_id: int,
         t0_ns: int,
         host_ns: int,
-        n: int,
+        n: int | float,
         device_ns: int = NO_DEVICE_CLOCK,
         steps: int = 1,
         flags: int = 0,
         wait_ns: int = -1,
-    ) -> bool:
-        """Append one entry; False (and counted as lost) when the ring is full."""
-        head = self.words[HEAD]
-        if head - self.words[TAIL] >= self.capacity:
-            self.words[LOST] += 1
-            return False
-        offset = HEADER_BYTES + head % self.capacity * SLOT_BYTES
-        _SLOT.pack_into(self.memory, offset, batch_id, t0_ns, host_ns, n, device_ns, steps, flags, wait_ns)
-        self.words[HEAD] = head + 1
-        return True
+    ) -> None:
+        """Append one observation. The caller sees to it that there is room: nothing is checked in the measured loop."""
+        words, head = self.words, self.head
+        slot = FIRST_SLOT + head % self.capacity * SLOT_WORDS
+        # Word by word: after a training step has emptied the caches, struct's own library costs more than eight stores.
+        try:
+            words[slot + 3] = n  # type: ignore[assignment]  # a float raises TypeError
+        except (TypeError, ValueError):
+            words[slot + 3] = round(n * 1000)
+            flags |= MILLI
+        words[slot] = batch_id
+        words[slot + 1] = t0_ns
+        words[slot + 2] = host_ns
+        words[slot + 4] = device_ns
+        words[slot + 5] = steps
+        words[slot + 6] = flags
+        words[slot + 7] = wait_ns
+        # Publish after the slot is written.
+        words[HEAD] = self.head = head + 1
 
     def write_loss(self, batch_id: int, t_ns: int, loss: float) -> bool:
-        """Append one loss, its float64 bits in the third word; False when the ring is full."""
-        head = self.words[HEAD]
-        if head - self.words[TAIL] >= self.capacity:
+        """Append one loss, its float64 bits in the third word; return False, and count it as lost, when the ring is full."""
+        if self.free <= 0:
             self.words[LOST] += 1
             return False
-        offset = HEADER_BYTES + head % self.capacity * SLOT_BYTES
-        _LOSS.pack_into(self.memory, offset, batch_id, t_ns, loss, 0, 0, 0, 0, 0)
-        self.words[HEAD] = head + 1
+        _LOSS.pack_into(self.memory, self.slot(self.head) * 8, batch_id, t_ns, loss, 0, 0, 0, 0, 0)
+        self.head += 1
+        self.words[HEAD] = self.head
         return True
 
     def fill_device_time(self, entry: int, device_ns: int) -> None:
         """Complete the entry written as number `entry`, unless it has been overwritten since."""
-        if self.words[HEAD] - entry <= self.capacity:
-            self.words[(HEADER_BYTES + entry % self.capacity * SLOT_BYTES) // 8 + 4] = device_ns
+        if self.head - entry <= self.capacity:
+            self.words[self.slot(entry) + DEVICE_NS] = device_ns
 
     def close(self) -> None:
-        """Tell the reader that nothing more comes."""
+        """Tell the reader that no more entries follow."""
         self.words[CLOSED] = 1
 
 
-class Reader:
-    """The other end: takes entries out in order, up to the first whose device time is still to come."""
+class RingReader:
+    """The reading end: takes entries out in order, up to the first whose device time is still pending."""
 
     def __init__(self, memory: mmap.mmap | bytearray) -> None:
         if bytes(memory[: len(MAGIC)]) != MAGIC:
-            raise ValueError("ring: not a ring file, or one that its writer has not finished making")
+            raise ValueError("ring: not a ring file, or one that its writer has not finished creating")
         self.memory = memory
         self.words = memoryview(memory).cast("q")
 
     @classmethod
-    def of(cls, path: Path) -> Reader:
+    def of(cls, path: Path) -> RingReader:
         """Open the ring at `path`."""
         with path.open("r+b") as file:
             memory = mmap.mmap(file.fileno(), 0)
@@ -166,10 +184,11 @@ class Reader:
     def meta(self) -> dict[str, object]:
         """What the entries are: task, units, rank, clock, kind."""
         length = self.words[META_LEN]
-        return json.loads(bytes(self.memory[META_OFFSET : META_OFFSET + length]))
+        meta: dict[str, object] = json.loads(bytes(self.memory[META_OFFSET : META_OFFSET + length]))
+        return meta
 
-    def entries(self, *, writer_is_dead: bool = False) -> Iterator[Entry]:
-        """Take out what is complete; from a dead writer also what never will be."""
+    def entries(self, *, writer_is_dead: bool = False) -> Iterator[RingEntry]:
+        """Take out the complete entries; of a dead writer also those that will never be completed."""
         capacity = self.words[CAPACITY]
         parts: tuple[int, tuple[int, int, int]] | None = None
         while self.words[TAIL] < self.words[HEAD]:
@@ -179,13 +198,13 @@ class Reader:
                 return
             self.words[TAIL] += 1
             if flags & PARTS:
-                # Taken together with its entry, which is published with it and completed after it.
+                # Taken out together with its entry, which is published with it and completed after it.
                 if not self._entry_is_complete(writer_is_dead):
                     self.words[TAIL] -= 1
                     return
                 parts = batch_id, (t0_ns, host_ns, n)
                 continue
-            yield Entry(
+            yield RingEntry(
                 parts_ns=parts[1] if parts is not None and parts[0] == batch_id else None,
                 batch_id=batch_id,
                 t0_ns=t0_ns,
@@ -198,9 +217,9 @@ class Reader:
             )
 
     def _entry_is_complete(self, writer_is_dead: bool) -> bool:
-        place = self.words[TAIL]
-        slot = (HEADER_BYTES + place % self.words[CAPACITY] * SLOT_BYTES) // 8
-        return writer_is_dead or (place < self.words[HEAD] and self.words[slot + 4] != PENDING)
+        tail = self.words[TAIL]
+        slot = FIRST_SLOT + tail % self.words[CAPACITY] * SLOT_WORDS
+        return writer_is_dead or (tail < self.words[HEAD] and self.words[slot + DEVICE_NS] != PENDING)
 
     def losses(self) -> Iterator[tuple[int, int, float]]:
         """Take out (batch_id, monotonic ns, loss) of a ring of losses."""

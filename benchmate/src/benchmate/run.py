@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING
 
 from benchmate.configuration import read_config
 from benchmate.errors import BenchmateError
 from benchmate.session import Session, flush_and_exit, use
+
+if TYPE_CHECKING:
+    from benchmate.voir_overseer import ProgramOverseer
+    from benchmate.voir_types import Instrument
 
 USAGE = """\
 usage: python -m benchmate.run [--config FILE] [--voirfile FILE] [--path DIR]... [INSTRUMENT OPTIONS] SCRIPT [ARGUMENTS...]
@@ -23,8 +29,8 @@ THREADS_GRACE_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Arguments:
-    """The command line: ours, and what is left for the instruments and the program."""
+class RunnerArguments:
+    """The command line: the runner's own options, and the rest for the instruments and the program."""
 
     config: str | None
     voirfile: str | None
@@ -32,9 +38,9 @@ class Arguments:
     rest: tuple[str, ...]
 
 
-def parse(argv: Sequence[str]) -> Arguments:
-    """Take our options off the front; the first word that is none of ours belongs to the instruments or the program."""
-    found: dict[str, str] = {}
+def parse_arguments(argv: Sequence[str]) -> RunnerArguments:
+    """Take the runner's options off the front; the first other word belongs to the instruments or the program."""
+    options: dict[str, str] = {}
     paths: list[str] = []
     rest = list(argv)
     while rest and rest[0].partition("=")[0] in ("--config", "--voirfile", "--path"):
@@ -46,37 +52,37 @@ def parse(argv: Sequence[str]) -> Arguments:
         if name == "--path":
             paths.append(str(Path(value).absolute()))
         else:
-            found[name] = value
+            options[name] = value
     if not rest:
         raise BenchmateError(f"expected a script, or -m and a module\n{USAGE}")
-    return Arguments(
-        config=found.get("--config"), voirfile=found.get("--voirfile"), paths=tuple(paths), rest=tuple(rest)
+    return RunnerArguments(
+        config=options.get("--config"), voirfile=options.get("--voirfile"), paths=tuple(paths), rest=tuple(rest)
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a program under its instruments; returns the exit code, raises SystemExit where the program did."""
+    """Run a program under its instruments; return the exit code of a usage error, else exit with the program's."""
     try:
-        arguments = parse(sys.argv[1:] if argv is None else argv)
+        arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
         config = read_config(arguments.config or os.environ.get("MILABENCH_BENCH_CONFIG"))
     except BenchmateError as error:
         return _usage_error(error)
     session = use(Session(config))
 
-    from benchmate.overseer import Runner, StopProgram
+    from benchmate.voir_overseer import ProgramOverseer, StopProgram
     from benchmate.voirfile import load_instruments
 
     session.stop_exception = StopProgram
-    instruments: list[Any] = []
+    instruments: list[Instrument] = []
     if arguments.voirfile is not None:
         try:
             instruments = load_instruments(arguments.voirfile)
         except Exception as error:
             return _broken_voirfile(session, arguments.voirfile, error)
-    runner = Runner(instruments, session, config.voir_options)
+    runner = ProgramOverseer(instruments, session, config.voir_options)
     try:
         runner.run_command(list(arguments.rest), arguments.paths)
-        code: Any = 0
+        code: str | int | None = 0
     except BenchmateError as error:
         session.fail("environment", str(error))
         code = _usage_error(error)
@@ -84,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = error.code
     except BaseException as error:
         _silence_handlers()
-        code = _report(session, runner, error)
+        code = _report_exception(session, runner, error)
     _silence_handlers()
     if session.is_forked_child:
         sys.exit(code)
@@ -100,16 +106,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _broken_graphs() -> list[str]:
-    """Where a rewritten function broke the graph of torch.compile: the program that was measured is not the one it was."""
+    """Return where a rewritten function broke the graph of torch.compile: the measured program is no longer the original."""
     utils = sys.modules.get("torch._dynamo.utils")
     if utils is None or "ptera" not in sys.modules:
         return []
-    # Every rewritten function begins with a look into ptera's context variable, which Dynamo cannot trace.
-    return [reason for reason in utils.counters["graph_break"] if "ContextVar" in reason]  # type: ignore[attr-defined]
+    # Every rewritten function begins by reading ptera's context variable, which Dynamo cannot trace.
+    return [reason for reason in utils.counters["graph_break"] if "ContextVar" in reason]
 
 
-def _elsewhere() -> str:
-    """Where else the program may have run, out of our reach."""
+def _spawned_processes_hint() -> str:
+    """Return a hint at processes that the program spawned, which the instruments do not reach."""
     if "multiprocessing.popen_spawn_posix" not in sys.modules:
         return ""
     return (
@@ -119,26 +125,24 @@ def _elsewhere() -> str:
 
 
 def _silence_handlers() -> None:
-    """The program has ended: its signal handlers may raise (that of a DataLoader whose worker died does), and not into us."""
-    import signal
-
+    """Replace the signal handlers of the ended program: they may raise (that of a DataLoader whose worker died does)."""
     for number in signal.valid_signals() - {signal.SIGINT, signal.SIGTERM}:
-        for _ in range(2):  # one that came just before is raised here
+        for _ in range(2):  # a handler that was due just before raises here
             try:
                 if callable(signal.getsignal(number)):
-                    signal.signal(number, _nothing)
+                    signal.signal(number, _ignore_signal)
                 break
-            except Exception:  # noqa: S112  (the program's, as said)
+            except Exception:  # noqa: S112  (raised by the program's handler)
                 continue
 
 
-def _nothing(*_: Any) -> None:
-    """Handle a signal by passing over it."""
+def _ignore_signal(number: int, frame: FrameType | None) -> None:
+    """Do nothing."""
 
 
 def check_probes(session: Session) -> None:
-    """Fail the step for every probe that never fired; a program that ended by itself has had its chance."""
-    from benchmate import probes
+    """Fail the step for every probe that never fired; a program that ended with success has reached all it ever will."""
+    from benchmate.probes.registry import silent_probes
 
     if _broken_graphs():
         text = (
@@ -147,8 +151,8 @@ def check_probes(session: Session) -> None:
         )
         session.fail("probe", text)
         print(f"benchmate: {text}", file=sys.stderr)
-    for probe in probes.book().silent():
-        text = f"{probe.text} never fired: {probe.why_not()}{_elsewhere()}"
+    for probe in silent_probes():
+        text = f"{probe.text} never fired: {probe.why_not()}{_spawned_processes_hint()}"
         if probe.required:
             session.fail("probe", text)
             print(f"benchmate: {text}", file=sys.stderr)
@@ -156,10 +160,10 @@ def check_probes(session: Session) -> None:
             session.message(text)
 
 
-def _report(session: Session, runner: Any, error: BaseException) -> int:
+def _report_exception(session: Session, runner: ProgramOverseer, error: BaseException) -> int:
     """Record what ended the program, show it as Python would, and return its exit code."""
-    from benchmate.overseer import InstrumentFailed
-    from benchmate.program import show_exception
+    from benchmate.program_loader import show_exception
+    from benchmate.voir_overseer import InstrumentFailed
 
     if isinstance(error, InstrumentFailed):
         return 1
@@ -189,7 +193,7 @@ def _usage_error(error: BenchmateError) -> int:
 
 
 def _leave_threads_behind(code: int) -> None:
-    """After an early stop, threads of the program that nobody told must not keep the process."""
+    """End the process after an early stop, also when threads of the program, which know nothing of it, go on."""
     main_thread = threading.main_thread()
     others = [thread for thread in threading.enumerate() if thread is not main_thread and not thread.daemon]
     for thread in others:
@@ -202,7 +206,7 @@ def _leave_threads_behind(code: int) -> None:
 
 
 if __name__ == "__main__":
-    # The program becomes __main__ and this module is let go: run its importable twin.
+    # The program replaces this module as __main__: run the importable copy of this module instead.
     from benchmate.run import main as run
 
     sys.exit(run())

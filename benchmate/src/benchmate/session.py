@@ -1,4 +1,4 @@
-"""One process's instruments: its configuration, its sink, its observers; what the functions of the package act on."""
+"""The session: one process's configuration, sink and observers, on which the functions of the package act."""
 
 from __future__ import annotations
 
@@ -7,35 +7,34 @@ import contextlib
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import benchmate
-from benchmate import compilation, memory
+from benchmate import compile_time, memory, step_parts
 from benchmate.clock import process_start_ns
 from benchmate.configuration import Config, read_config
 from benchmate.records import observation
-from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Reader, Ring
+from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, RingReader
 from benchmate.sink import Sink, open_sink
 
 if TYPE_CHECKING:
-    from benchmate.loop import Observer
-    from benchmate.loss import Losses
+    from benchmate.loss_recorder import LossRecorder
+    from benchmate.observer import Observer
 
-SWALLOWED_STOPS = 100
-BARRIER_S = 86_400.0  # the agent's own limit is shorter; this one is for an agent that has forgotten us
+MAX_SWALLOWED_STOPS = 100
+BARRIER_TIMEOUT_S = 86_400.0
+"""The agent's own limit is shorter; this one is for an agent that hangs."""
 
 
 class Session:
-    """Everything that one process measures. Made by the runner, or at the first use in a script of its own."""
+    """Everything that one process measures. Created by the runner, or at the first use in a script of its own."""
 
     def __init__(
         self, config: Config, sink: Sink | None = None, *, stop_exception: type[BaseException] | None = None
     ) -> None:
         environ = os.environ
         self.config = config
-        rank, world_size = (0, 1) if "RANK" in environ else _place_in_group()
+        rank, world_size = (0, 1) if "RANK" in environ else _process_group_rank()
         self.rank = _number(environ.get("RANK"), rank)
         self.local_rank = _number(environ.get("LOCAL_RANK"), rank)
         self.world_size = _number(environ.get("WORLD_SIZE"), world_size)
@@ -48,41 +47,40 @@ class Session:
         }
         self.sink: Sink = sink if sink is not None else open_sink(environ, hello)
         self.stop_exception = stop_exception
-        """What ends the program when the window is complete; None in a script of its own, where nothing is raised."""
+        """The exception that ends the program when the window is complete; None in a script of its own, where none is raised."""
         self.stopped_because: str | None = None
         self.failures: list[tuple[str, str]] = []
         self.observers: dict[str, Observer] = {}
-        self.losses: dict[str, Losses] = {}
-        self.before_finish: list[Callable[[], None]] = []
+        self.losses: dict[str, LossRecorder] = {}
         self.is_forked_child = False
         self._pid = os.getpid()
-        self._said: set[str] = set()
+        self._sent_messages: set[str] = set()
         self._first_step_sent = False
         self._setup_peaks: dict[str, int] | None = None
-        self._parts_wanted: set[str] = set()
-        self.has_gone = False
-        """Whether the start barrier, where there is one, is behind us."""
+        self._tasks_with_parts: set[str] = set()
+        self.passed_barrier = False
+        """Whether the start barrier, where there is one, has been passed."""
         self._satisfied: set[str] = set()
         self._swallowed = 0
-        self._finished = False
-        self._cpu_s = time.process_time()
+        self._is_finished = False
+        self._when_replaced: list[Callable[[], None]] = []
 
-    # Telling
+    # Records
 
-    def record(self, event: str, data: Mapping[str, Any]) -> None:
-        """Send one record to whoever listens."""
+    def record(self, event: str, data: Mapping[str, object]) -> None:
+        """Send one record to the sink."""
         self.sink.record(event, data)
 
     def message(self, text: str, *, once: bool = False) -> None:
-        """One line for the reader of the run."""
+        """Send one line for the reader of the run, with `once` only the first time."""
         if once:
-            if text in self._said:
+            if text in self._sent_messages:
                 return
-            self._said.add(text)
+            self._sent_messages.add(text)
         self.record("message", {"message": text})
 
-    def metric(self, name: str, value: float, units: str = "", direction: str = "none", **more: Any) -> None:
-        """A measurement that is not an observation of the loop."""
+    def metric(self, name: str, value: float, units: str = "", direction: str = "none", **more: object) -> None:
+        """Record a measurement that is not an observation of the loop."""
         self.record("data", {"metric": name, "value": value, "units": units, "direction": direction, **more})
 
     def fail(self, why: str, detail: str) -> None:
@@ -96,38 +94,38 @@ class Session:
         """Record an exception that ended the program or an instrument."""
         self.record("error", {"type": type(error).__name__, "message": str(error), "trace": trace})
 
-    # Observing
+    # Observers
 
     def observer(self, task: str, units: str, stop: bool | None = None) -> Observer:
-        """The one observer of a task: several loops over the same task share it. Makes it when it is new."""
+        """Return the one observer of a task, created when it is new: several loops over the same task share it."""
         known = self.observers.get(task)
         if known is None:
-            from benchmate.loop import Observer
+            from benchmate.observer import Observer
 
             known = self.observers[task] = Observer(self, task, units, stop)
-            if task in self._parts_wanted:
-                self.with_parts(task)
+            if task in self._tasks_with_parts:
+                self.record_parts(task)
         return known
 
-    def with_parts(self, task: str) -> None:
-        """Record what the steps of a task consist of; its observer may be yet to come."""
-        from benchmate import parts
-
-        self._parts_wanted.add(task)
+    def record_parts(self, task: str) -> None:
+        """Record the parts of a task's steps, from now on or as soon as it has an observer."""
+        self._tasks_with_parts.add(task)
         if task in self.observers:
-            parts.watch(self.observers[task])
+            parts = self.observers[task].record_parts()
+            if parts is not None:
+                step_parts.watch(parts)
 
-    def losses_of(self, task: str) -> Losses:
-        """The losses of a task."""
+    def loss_recorder(self, task: str) -> LossRecorder:
+        """Return the loss recorder of a task, created when it is new."""
         known = self.losses.get(task)
         if known is None:
-            from benchmate.loss import Losses
+            from benchmate.loss_recorder import LossRecorder
 
-            known = self.losses[task] = Losses(self, task)
+            known = self.losses[task] = LossRecorder(self, task)
         return known
 
     def open_ring(self, meta: dict[str, object], capacity: int = 32768) -> Ring:
-        """A ring that the agent reads, announced to it; one that this process reads itself where there is no agent."""
+        """Open a ring and announce it to the agent; without an agent, one that this process reads itself."""
         folder = self.sink.ring_folder
         if folder is not None:
             try:
@@ -140,20 +138,20 @@ class Session:
         return Ring(meta, capacity=capacity)
 
     def drain(self, ring: Ring, meta: Mapping[str, object]) -> None:
-        """Send what is in a ring that nobody else reads."""
+        """Send what is in a ring that no other process reads."""
         if ring.path is not None:
             return
-        reader, offset = Reader(ring.memory), ring.words[UNIX_MINUS_MONO]
+        reader, offset = RingReader(ring.memory), ring.words[UNIX_MINUS_MONO]
         if meta["kind"] == "loss":
             for batch_id, t_ns, loss in reader.losses():
-                when = (t_ns + offset) / 1e9
-                self.record("data", {"task": meta["task"], "loss": loss, "time": when, "batch_id": batch_id})
+                time_s = (t_ns + offset) / 1e9
+                self.record("data", {"task": meta["task"], "loss": loss, "time": time_s, "batch_id": batch_id})
             return
         for entry in reader.entries():
             self.record("data", observation(entry, meta, offset, self.world_size))
 
     def first_step(self, end_ns: int) -> None:
-        """The first step of the process has ended: the time since the process began is a metric of its own."""
+        """Record, at the end of the first step of the process, the time since the process began."""
         if self._first_step_sent:
             return
         self._first_step_sent = True
@@ -164,35 +162,35 @@ class Session:
             self.metric("first_step", (end_ns - began_ns) / 1e9, "s", "lower")
 
     def wait_for_go(self) -> None:
-        """Say that warm-up is over, and wait until that is so for all of the group."""
-        self.has_gone = True
+        """Report that warm-up is over, and wait until that is so for the whole group."""
+        self.passed_barrier = True
         self.record("data", {"ready": True})
         self.sink.control({"ready": True})
-        answer = self.sink.answer(BARRIER_S)
+        answer = self.sink.answer(BARRIER_TIMEOUT_S)
         if answer is None or "go" not in answer:
             self.message("barrier: no go from the agent; measuring on without it")
         else:
             self.record("data", {"go": answer["go"]})
 
-    def window_begins(self) -> None:
-        """The first window of the process begins: count memory from here."""
+    def begin_window(self) -> None:
+        """Count memory from here, at the first window of the process."""
         if self._setup_peaks is None:
             self._setup_peaks = memory.allocator_peaks() or {}
             memory.reset_allocator_peaks()
 
-    def has_observations(self, task: str) -> bool:
-        """Whether a task has all its observations, and goes on only so that others of its group measure under its load."""
+    def is_satisfied(self, task: str) -> bool:
+        """Return whether a task has all its observations, and runs on only so that others of its group measure under its load."""
         return task in self._satisfied
 
-    def goes_on(self, observer: Observer) -> bool:
-        """Whether a task that has its observations goes on measuring: as long as another instance of the group has not.
+    def runs_on(self, task: str, ring: Ring) -> bool:
+        """Return whether a task that has its observations runs on, because another instance of the group has not.
 
-        The agent is told once; its answer is a word in the ring, so that looking at it costs no system call.
+        Tell the agent once; its answer is a word in the ring, so that looking at it costs no system call.
         """
-        if not self.has_gone or observer.ring.path is None or observer.ring.words[STOP]:
+        if not self.passed_barrier or ring.path is None or ring.words[STOP]:
             return False
-        if observer.task not in self._satisfied:
-            self._satisfied.add(observer.task)
+        if task not in self._satisfied:
+            self._satisfied.add(task)
             if all(other.task in self._satisfied for other in self.observers.values() if other.stopping):
                 self.sink.control({"complete": True})
         return self.sink.ring_folder is not None
@@ -200,10 +198,10 @@ class Session:
     # Ending
 
     def stop(self, reason: str) -> bool:
-        """End the program: every task that was to end it has its window.
+        """End the program once every task that was to end it has its window.
 
-        Raises the runner's StopProgram, again at each call, because a script may swallow it; one that goes on
-        swallowing is ended with everything recorded. Returns True where there is no runner: the loop itself should end.
+        Raise the runner's StopProgram, again at each call, because a script may swallow it; one that keeps swallowing it is
+        ended with everything recorded. Return True where there is no runner: the loop itself should end.
         """
         if any(observer.stopping and not observer.is_complete for observer in self.observers.values()):
             return False
@@ -213,8 +211,8 @@ class Session:
         if self.stop_exception is None:
             return True
         self._swallowed += 1
-        if self._swallowed > SWALLOWED_STOPS:
-            self.message(f"the script swallowed StopProgram {SWALLOWED_STOPS} times; ended from outside its reach")
+        if self._swallowed > MAX_SWALLOWED_STOPS:
+            self.message(f"the script swallowed StopProgram {MAX_SWALLOWED_STOPS} times; ended from outside its reach")
             self.finish()
             flush_and_exit(0 if not self.failures else 1)
         if threading.current_thread() is threading.main_thread():
@@ -224,17 +222,15 @@ class Session:
 
     def finish(self) -> None:
         """Send what is left: the end of each window, losses, peaks of memory, what the instruments cost. Once."""
-        if self._finished or self._pid != os.getpid():
+        if self._is_finished or self._pid != os.getpid():
             return
-        self._finished = True
-        for function in self.before_finish:
-            function()
+        self._is_finished = True
         for observer in self.observers.values():
             observer.close()
         for losses in self.losses.values():
             losses.close()
         self._send_memory()
-        for framework, seconds in compilation.seconds().items():
+        for framework, seconds in compile_time.compile_seconds().items():
             self.metric("compile", seconds, "s", "lower", part=framework)
         lost = sum(observer.ring.words[LOST] for observer in self.observers.values())
         host_s = sum(observer.cost_s() for observer in self.observers.values())
@@ -242,6 +238,15 @@ class Session:
         overhead = {"host_s": host_s, "records": sink.records, "bytes": sink.bytes, "dropped": sink.dropped + lost}
         self.record("data", {"overhead": overhead})
         sink.close()
+
+    def when_replaced(self, function: Callable[[], None]) -> None:
+        """Call `function` when this session is no longer that of the process: what it keeps of the session is to go."""
+        self._when_replaced.append(function)
+
+    def replaced(self) -> None:
+        """Call what waits for the end of this session."""
+        for function in self._when_replaced:
+            function()
 
     def _send_memory(self) -> None:
         host_peak = memory.host_peak_bytes()
@@ -252,18 +257,18 @@ class Session:
                 self.metric(f"memory_{kind}_peak", value, "B", "lower", part=part)
 
     def forked(self) -> None:
-        """This is a child of the process that measured: what the parent measures stays the parent's."""
+        """Start anew in a forked child: what the parent measures stays the parent's."""
         self.is_forked_child = True
         self._pid = os.getpid()
-        self._finished = False
+        self._is_finished = False
         self._swallowed = 0
         self.sink.forked()
         for observer in self.observers.values():
             observer.detach()
         self.observers = {}
         self.losses = {}
-        benchmate._loss_observers.clear()
-        self.before_finish = []
+        self.replaced()
+        step_parts.unwatch_all()
         self.failures = []
 
 
@@ -279,21 +284,22 @@ _current: Session | None = None
 
 
 def current() -> Session:
-    """The session of this process; a script without the runner gets one at its first use."""
+    """Return the session of this process; a script without the runner gets one at its first use."""
     if _current is None:
         return use(Session(read_config(os.environ.get("MILABENCH_BENCH_CONFIG"))))
     return _current
 
 
 def use(session: Session) -> Session:
-    """Make `session` the one of this process; it sends what is left when the process ends."""
+    """Make `session` that of this process; it sends what is left when the process ends."""
     global _current  # noqa: PLW0603  (one process has one session, as it has one stderr)
     if _current is None:
         os.register_at_fork(after_in_child=_after_fork)
         atexit.register(_at_exit)
-    compilation.listen()
+    else:
+        _current.replaced()
+    compile_time.listen_for_compilations()
     _current = session
-    benchmate._loss_observers.clear()
     return session
 
 
@@ -303,13 +309,13 @@ def _after_fork() -> None:
 
 
 def _at_exit() -> None:
-    # A child that was forked and measured nothing has nothing to say.
+    # A forked child that measured nothing has nothing to send.
     if _current is not None and (_current.observers or _current.losses or not _current.is_forked_child):
         _current.finish()
 
 
-def _place_in_group() -> tuple[int, int]:
-    """(rank, world size) in the process group that the program has made, where no launcher's environment says it."""
+def _process_group_rank() -> tuple[int, int]:
+    """Return (rank, world size) in the process group that the program has created without a launcher."""
     torch = sys.modules.get("torch")
     distributed = getattr(torch, "distributed", None)
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
@@ -325,7 +331,7 @@ def _number(text: str | None, default: int) -> int:
 
 
 def _raise_in_main_thread(exception: type[BaseException]) -> None:
-    """The loop runs in a thread: what it raises would end the thread, not the program."""
+    """Raise where it ends the program: the loop runs in a thread, and what it raises would end only that."""
     import ctypes
 
     ident = threading.main_thread().ident

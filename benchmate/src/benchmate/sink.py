@@ -1,25 +1,29 @@
 """Where records go: the agent's socket, a pipe in voir's own protocol, or a table on stderr.
 
-A sink never raises into the script: an agent that is gone costs the records, not the run.
+A sink never raises into the script: when the agent is gone, records are lost, but the run goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from benchmate.records import encode
 
 SEND_TIMEOUT_S = 5.0
 
+FileId = tuple[int, int]
+"""Device and inode of an open file."""
+
 
 class Sink(Protocol):
-    """What the instruments ask of a place for records."""
+    """A destination for records."""
 
     dropped: int
     records: int
@@ -27,16 +31,16 @@ class Sink(Protocol):
 
     @property
     def ring_folder(self) -> Path | None:
-        """Where a ring is read by somebody else; None when this process must read its rings itself."""
+        """The folder where another process reads rings; None when this process must read its rings itself."""
 
-    def record(self, event: str, data: Mapping[str, Any]) -> None:
+    def record(self, event: str, data: Mapping[str, object]) -> None:
         """Send one record."""
 
-    def control(self, line: Mapping[str, Any]) -> None:
+    def control(self, line: Mapping[str, object]) -> None:
         """Send one line to the agent itself."""
 
-    def answer(self, timeout_s: float) -> dict[str, Any] | None:
-        """The next line from the agent, or None when none came in time."""
+    def answer(self, timeout_s: float) -> dict[str, object] | None:
+        """Return the next line from the agent, or None when none came in time."""
 
     def forked(self) -> None:
         """Forget the connection: it belongs to the parent process."""
@@ -46,39 +50,37 @@ class Sink(Protocol):
 
 
 class AgentSink:
-    """A stream socket to the agent; one connection per process, made again when the script has closed it."""
+    """A stream socket to the agent; one connection per process, opened again when the script has closed it."""
 
-    def __init__(self, path: str, hello: Mapping[str, Any]) -> None:
+    def __init__(self, path: str, hello: Mapping[str, object]) -> None:
         self.path = path
         self.hello = dict(hello)
         self.dropped = self.records = self.bytes = 0
         self._socket: socket.socket | None = None
-        self._inode: tuple[int, int] | None = None
-        self._announced: list[bytes] = []
-        self._gone = False
+        self._file_id: FileId | None = None
+        self._is_gone = False
         self._received = b""
         self._connect()
 
     @property
     def ring_folder(self) -> Path | None:
-        return None if self._gone else Path(self.path).parent
+        return None if self._is_gone else Path(self.path).parent
 
-    def record(self, event: str, data: Mapping[str, Any]) -> None:
-        # The agent stamps the time in place of the last brace: key order and the closing brace are part of the contract.
+    def record(self, event: str, data: Mapping[str, object]) -> None:
+        # The agent puts its time stamp in place of the last brace: key order and the closing brace are part of the contract.
         self._send(encode({"event": event, "data": data, "pipe": "data"}) + b"\n")
 
-    def control(self, line: Mapping[str, Any]) -> None:
+    def control(self, line: Mapping[str, object]) -> None:
         self._send(encode(line) + b"\n")
 
-    def answer(self, timeout_s: float) -> dict[str, Any] | None:
-        import json
-
+    def answer(self, timeout_s: float) -> dict[str, object] | None:
         while b"\n" not in self._received:
-            if not self._is_ours() or self._socket is None:
+            connection = self._open_socket()
+            if connection is None:
                 return None
             try:
-                self._socket.settimeout(timeout_s)
-                chunk = self._socket.recv(65536)
+                connection.settimeout(timeout_s)
+                chunk = connection.recv(65536)
             except OSError:
                 return None
             if not chunk:
@@ -86,82 +88,72 @@ class AgentSink:
             self._received += chunk
         line, self._received = self._received.split(b"\n", 1)
         try:
-            return json.loads(line)
+            answer: dict[str, object] = json.loads(line)
         except ValueError:
             return None
+        return answer
 
     def forked(self) -> None:
         inherited, self._socket = self._socket, None
-        if inherited is not None and self._same_file(inherited.fileno()):
-            inherited.close()
-        elif inherited is not None:
-            inherited.detach()
-        self._inode = None
+        if inherited is not None:
+            if _file_id(inherited.fileno()) == self._file_id:
+                inherited.close()
+            else:
+                inherited.detach()
+        self._file_id = None
         self._received = b""
         self.hello["pid"] = os.getpid()
 
     def close(self) -> None:
-        if self._socket is not None and self._is_ours():
-            self._socket.close()
-        self._socket = None
-        self._gone = True
+        self._disconnect()
+        self._is_gone = True
 
     def _send(self, line: bytes) -> None:
         for _ in range(2):
-            if self._gone or (not self._is_ours() and not self._connect()):
+            connection = None if self._is_gone else self._open_socket() or self._connect()
+            if connection is None:
                 break
-            assert self._socket is not None
             try:
-                self._socket.settimeout(SEND_TIMEOUT_S)
-                self._socket.sendall(line)
+                connection.settimeout(SEND_TIMEOUT_S)
+                connection.sendall(line)
             except OSError:
                 # A line cut in the middle is torn on this connection only: the next connection starts afresh.
-                self._forget()
+                self._disconnect()
                 continue
             self.records += 1
             self.bytes += len(line)
             return
-        self._gone = True
+        self._is_gone = True
         self.dropped += 1
 
-    def _connect(self) -> bool:
+    def _connect(self) -> socket.socket | None:
         connection = None
         try:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.settimeout(SEND_TIMEOUT_S)
             connection.connect(self.path)
             connection.sendall(encode({"hello": self.hello}) + b"\n")
-            status = os.fstat(connection.fileno())
         except OSError as error:
             if connection is not None:
                 connection.close()
-            if not self._gone:
-                _complain(f"benchmate: {self.path}: {error.strerror or error}; records are lost from here on")
-            self._gone = True
-            return False
-        self._socket, self._inode, self._received = connection, (status.st_dev, status.st_ino), b""
-        return True
+            if not self._is_gone:
+                _print_error(f"benchmate: {self.path}: {error.strerror or error}; records are lost from here on")
+            self._is_gone = True
+            return None
+        self._socket, self._file_id, self._received = connection, _file_id(connection.fileno()), b""
+        return connection
 
-    def _is_ours(self) -> bool:
-        """Whether our descriptor is still our socket: a script that closes all descriptors may have reused its number."""
-        if self._socket is None:
-            return False
-        if self._same_file(self._socket.fileno()):
-            return True
-        self._socket.detach()
-        self._socket = None
-        return False
+    def _open_socket(self) -> socket.socket | None:
+        """Return the socket if our descriptor still is that: a script that closes all descriptors may reuse its number."""
+        if self._socket is not None and _file_id(self._socket.fileno()) != self._file_id:
+            self._socket.detach()
+            self._socket = None
+        return self._socket
 
-    def _same_file(self, descriptor: int) -> bool:
-        try:
-            status = os.fstat(descriptor)
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == self._inode
-
-    def _forget(self) -> None:
-        if self._socket is not None and self._is_ours():
-            self._socket.close()
+    def _disconnect(self) -> None:
+        connection = self._open_socket()
+        if connection is not None:
+            connection.close()
         self._socket = None
 
 
@@ -173,101 +165,103 @@ class PipeSink:
     def __init__(self, descriptor: int) -> None:
         self.dropped = self.records = self.bytes = 0
         self._descriptor: int | None = descriptor
-        try:
-            status = os.fstat(descriptor)
-        except OSError:
-            _complain(f"benchmate: descriptor {descriptor} is not open; records are lost")
+        self._file_id = _file_id(descriptor)
+        if self._file_id is None:
+            _print_error(f"benchmate: descriptor {descriptor} is not open; records are lost")
             self._descriptor = None
-        else:
-            self._inode = (status.st_dev, status.st_ino)
 
-    def record(self, event: str, data: Mapping[str, Any]) -> None:
+    def record(self, event: str, data: Mapping[str, object]) -> None:
         self._send(encode(data if event == "data" else {"$event": event, "$data": data}) + b"\n")
 
-    def control(self, line: Mapping[str, Any]) -> None:
-        if "fail" in line:
-            self.record("fail", line["fail"])
+    def control(self, line: Mapping[str, object]) -> None:
+        failure = line.get("fail")
+        if isinstance(failure, Mapping):
+            self.record("fail", failure)
 
-    def answer(self, timeout_s: float) -> dict[str, Any] | None:
+    def answer(self, timeout_s: float) -> None:
         return None
 
     def forked(self) -> None:
-        """Nothing to do: a pipe is shared, and lines of up to PIPE_BUF bytes do not mix."""
+        """Do nothing: a pipe is shared, and lines of up to PIPE_BUF bytes do not mix."""
 
     def close(self) -> None:
         self._descriptor = None
 
     def _send(self, line: bytes) -> None:
-        if self._descriptor is None:
-            self.dropped += 1
-            return
-        try:
-            status = os.fstat(self._descriptor)
-            # Another file under our number is the script's own.
-            is_ours = (status.st_dev, status.st_ino) == self._inode
+        # Another file under our number is the script's own.
+        if self._descriptor is not None and _file_id(self._descriptor) == self._file_id:
             rest = memoryview(line)
-            while rest and is_ours:
-                rest = rest[os.write(self._descriptor, rest) :]
-        except OSError:
-            is_ours = False
-        if not is_ours:
-            self._descriptor = None
-            self.dropped += 1
-            return
-        self.records += 1
-        self.bytes += len(line)
+            with contextlib.suppress(OSError):
+                while rest:
+                    rest = rest[os.write(self._descriptor, rest) :]
+                self.records += 1
+                self.bytes += len(line)
+                return
+        self._descriptor = None
+        self.dropped += 1
 
 
 class TableSink:
-    """Nobody listens: keep totals, print them as a table on stderr at the end."""
+    """Keeps totals, and prints them as a table on stderr at the end, where no agent listens."""
 
     ring_folder = None
 
     def __init__(self) -> None:
-        from benchmate.stats import Table
+        from benchmate.summary_table import SummaryTable
 
         self.dropped = self.records = self.bytes = 0
-        self.table = Table()
-        self._pid = os.getpid()
+        self.table = SummaryTable()
 
-    def record(self, event: str, data: Mapping[str, Any]) -> None:
+    def record(self, event: str, data: Mapping[str, object]) -> None:
         self.table.add(event, data)
 
-    def control(self, line: Mapping[str, Any]) -> None:
-        if "fail" in line:
-            self.table.add("fail", line["fail"])
+    def control(self, line: Mapping[str, object]) -> None:
+        failure = line.get("fail")
+        if isinstance(failure, Mapping):
+            self.table.add("fail", failure)
 
-    def answer(self, timeout_s: float) -> dict[str, Any] | None:
+    def answer(self, timeout_s: float) -> None:
         return None
 
     def forked(self) -> None:
-        """The parent's totals are the parent's to print."""
-        from benchmate.stats import Table
+        """Start new totals: those of the parent are the parent's to print."""
+        from benchmate.summary_table import SummaryTable
 
-        self.table = Table()
+        self.table = SummaryTable()
 
     def close(self) -> None:
         text = self.table.text()
         if text:
-            _complain(text)
+            _print_error(text)
 
 
-def open_sink(env: Mapping[str, str], hello: Mapping[str, Any]) -> Sink:
-    """The sink that the environment asks for: MILABENCH_SINK, then DATA_FD, else a table."""
-    place = env.get("MILABENCH_SINK", "")
-    if place.startswith("unix:"):
-        return AgentSink(place.removeprefix("unix:"), hello)
-    number = place.removeprefix("fd:") if place.startswith("fd:") else env.get("DATA_FD", "") if not place else None
-    if number is None:
-        _complain(f"benchmate: MILABENCH_SINK={place!r}: expected unix:PATH or fd:NUMBER; results are printed instead")
-    elif number:
+def open_sink(env: Mapping[str, str], hello: Mapping[str, object]) -> Sink:
+    """Return the sink that the environment asks for: MILABENCH_SINK, then DATA_FD, else a table."""
+    target = env.get("MILABENCH_SINK", "")
+    if target.startswith("unix:"):
+        return AgentSink(target.removeprefix("unix:"), hello)
+    if target and not target.startswith("fd:"):
+        _print_error(
+            f"benchmate: MILABENCH_SINK={target!r}: expected unix:PATH or fd:NUMBER; results are printed instead"
+        )
+        return TableSink()
+    number = target.removeprefix("fd:") if target else env.get("DATA_FD", "")
+    if number:
         with contextlib.suppress(ValueError):
             return PipeSink(int(number))
-        _complain(f"benchmate: {number!r} is not the number of a descriptor; results are printed instead")
+        _print_error(f"benchmate: {number!r} is not the number of a descriptor; results are printed instead")
     return TableSink()
 
 
-def _complain(text: str) -> None:
+def _file_id(descriptor: int) -> FileId | None:
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _print_error(text: str) -> None:
     """Write to the process's own stderr, whatever the script has put in its place."""
     stream = sys.__stderr__
     if stream is None:

@@ -1,4 +1,4 @@
-"""Loading a voirfile: a Python file whose instruments are found by their names."""
+"""Loading the instruments of a voirfile, a Python file."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from benchmate.errors import BenchmateError
+from benchmate.voir_types import Instrument
 
 MODULE_NAME = "__voir__"
 
 
-def load_instruments(path: str) -> list[Any]:
-    """The instruments of the voirfile at `path`: `__instruments__` (nested lists and mappings of them) where it is
+def load_instruments(path: str) -> list[Instrument]:
+    """Return the instruments of the voirfile at `path`: `__instruments__` (nested lists and mappings of them) where it is
     defined, else every global whose name starts with `instrument_`.
 
     The module stays in sys.modules, so that instances of classes that it defines can be pickled.
@@ -33,11 +34,11 @@ def load_instruments(path: str) -> list[Any]:
     return list(_flat(named))
 
 
-def _flat(value: Any) -> Iterable[Any]:
+def _flat(value: object) -> Iterable[Instrument]:
     if isinstance(value, Mapping):
         value = list(value.values())
     if not isinstance(value, (list, tuple)):
-        yield value
+        yield cast("Instrument", value)  # voir says what is wrong with one that is not
         return
     for item in value:
         yield from _flat(item)

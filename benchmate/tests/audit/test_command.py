@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmate.audit.cells import Cell, blocks_of, cells_of
+from benchmate.audit.cells import Cell, make_cells, shuffled_blocks
 
 MODELS = """
 import os, time
@@ -136,13 +136,13 @@ def test_what_cannot_be_tried_is_refused_before_anything_runs(tmp_path: Path, ar
 
 
 def test_blocks_hold_every_cell_once_and_the_seed_decides_their_order() -> None:
-    cells = cells_of([1, 8], [0, 50], ["none", "each", "end"])
+    cells = make_cells([1, 8], [0, 50], ["none", "each", "end"])
     assert len(cells) == 14
     assert cells[6] == Cell(batch=1, warmup=50, sync="end", again=True)
-    order = blocks_of(cells, 3, seed=4)
+    order = shuffled_blocks(cells, 3, seed=4)
     assert [sorted(cell.name for block, cell in order if block == number) for number in range(3)] == [
         sorted(cell.name for cell in cells)
     ] * 3
-    assert order == blocks_of(cells, 3, seed=4)
-    assert order != blocks_of(cells, 3, seed=5)
-    assert blocks_of(cells, 1, seed=None) == tuple((0, cell) for cell in cells)
+    assert order == shuffled_blocks(cells, 3, seed=4)
+    assert order != shuffled_blocks(cells, 3, seed=5)
+    assert shuffled_blocks(cells, 1, seed=None) == tuple((0, cell) for cell in cells)

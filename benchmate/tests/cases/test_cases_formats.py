@@ -12,40 +12,43 @@ from typing import Any
 import pytest
 from programs import refuse
 
-from benchmate.cases.context import describe
-from benchmate.cases.formats import open_format
+from benchmate.cases.formats import Style, open_format
+from benchmate.cases.machine_context import google_context
+from benchmate.cases.outcome import CaseOutcome
 from benchmate.cases.registry import Case
-from benchmate.cases.results import Result, aggregates, result_of
+from benchmate.cases.results import CaseResult, aggregate_results, make_result
+from benchmate.supervisor import ProcessExit
 
 
 def case(name: str, family: int = 0, instance: int = 0, **params: Any) -> Case:
     return Case(name=name, family=family, instance=instance, subject=None, params=params)
 
 
-def passed(of: Case, repetition: int = 0, wall_ns: int = 2000, iterations: int = 2, **more: Any) -> Result:
+def passed(of: Case, repetition: int = 0, wall_ns: int = 2000, iterations: int = 2, **more: Any) -> CaseResult:
     said = {"iterations": iterations, "wall_ns": wall_ns, "cpu_ns": wall_ns, **more}
-    return result_of(of, repetition, said, outcome="passed")
+    return make_result(of, repetition, said, CaseOutcome(outcome="passed"), ProcessExit())
 
 
-def failed(of: Case, repetition: int = 0) -> Result:
-    return result_of(of, repetition, {}, outcome="failed", why="exit", detail="run: ValueError: a,\n b")
+def failed(of: Case, repetition: int = 0) -> CaseResult:
+    outcome = CaseOutcome(outcome="failed", why="exit", detail="run: ValueError: a,\n b")
+    return make_result(of, repetition, {}, outcome, ProcessExit())
 
 
 def written(
-    kind: str, results: Sequence[Result], *, unit: str = "ns", tabular: bool = False, only: bool = False
+    kind: str, results: Sequence[CaseResult], *, unit: str = "ns", tabular: bool = False, only: bool = False
 ) -> str:
     out = io.StringIO()
-    made = open_format(kind, out, unit=unit, tabular=tabular, aggregates_only=only)
+    made = open_format(kind, out, Style(unit=unit, tabular=tabular, aggregates_only=only))
     made.begin(
         {"date": "today", "num_cpus": 2, "host_name": "h", "executable": "bench.py"}, [r.case.name for r in results]
     )
     for result in results:
         made.add(result)
-    made.end(results, aggregates(results))
+    made.end(results, aggregate_results(results))
     return out.getvalue()
 
 
-def google(results: Sequence[Result], **how: Any) -> dict[str, Any]:
+def google(results: Sequence[CaseResult], **how: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(written("google-json", results, **how), parse_constant=refuse)
     return found
 
@@ -156,7 +159,7 @@ def test_aggregates_alone_hide_single_runs_but_not_failures() -> None:
 
 
 def test_the_context_says_what_the_schema_asks_for() -> None:
-    context = describe("bench.py", {"branch": "main", "executable": "other"})
+    context = google_context("bench.py", {"branch": "main", "executable": "other"})
     assert {"date", "host_name", "executable", "num_cpus", "caches", "load_avg", "library_build_type"} <= context.keys()
     assert (context["json_schema_version"], context["branch"], context["executable"]) == (1, "main", "bench.py")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from benchmate.cases.options import Effort, Options, Output, UsageError, parse
+from benchmate.cases.options import CaseOptions, Effort, Output, UsageError, parse_options
 
 
 def test_by_default_every_case_runs_once_and_a_table_is_shown() -> None:
-    assert parse([], {}) == Options()
+    assert parse_options([], {}) == CaseOptions()
 
 
 @pytest.mark.parametrize(
@@ -22,27 +22,27 @@ def test_by_default_every_case_runs_once_and_a_table_is_shown() -> None:
     ],
 )
 def test_how_often_run_is_called(argv: list[str], effort: Effort) -> None:
-    assert parse(argv, {}).effort == effort
+    assert parse_options(argv, {}).effort == effort
 
 
 def test_few_bit_and_google_options_are_synonyms() -> None:
-    assert parse(["-f", "MNLI"], {}).pattern == parse(["--benchmark_filter=MNLI"], {}).pattern
-    assert parse(["-l"], {}).action == parse(["--benchmark_list_tests"], {}).action == "list"
+    assert parse_options(["-f", "MNLI"], {}).pattern == parse_options(["--benchmark_filter=MNLI"], {}).pattern
+    assert parse_options(["-l"], {}).action == parse_options(["--benchmark_list_tests"], {}).action == "list"
 
 
 def test_the_environment_gives_google_options_and_the_command_line_wins() -> None:
     env = {"BENCHMARK_REPETITIONS": "9", "BENCHMARK_FILTER": "CoLA"}
-    found = parse(["--benchmark_repetitions=3"], env)
+    found = parse_options(["--benchmark_repetitions=3"], env)
     assert (found.repetitions, found.pattern.pattern) == (3, "CoLA")
 
 
 @pytest.mark.parametrize("text", ["", "all"])
 def test_an_empty_filter_and_all_mean_everything(text: str) -> None:
-    assert parse([f"--benchmark_filter={text}"], {}).pattern.pattern == ""
+    assert parse_options([f"--benchmark_filter={text}"], {}).pattern.pattern == ""
 
 
 def test_a_filter_after_a_minus_is_negated() -> None:
-    found = parse(["--benchmark_filter=-MNLI"], {})
+    found = parse_options(["--benchmark_filter=-MNLI"], {})
     assert (found.pattern.pattern, found.negated) == ("MNLI", True)
 
 
@@ -60,7 +60,7 @@ def test_a_filter_after_a_minus_is_negated() -> None:
     ],
 )
 def test_results_go_to_standard_output_and_to_files(argv: list[str], outputs: list[Output]) -> None:
-    assert list(parse(argv, {}).outputs) == outputs
+    assert list(parse_options(argv, {}).outputs) == outputs
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_results_go_to_standard_output_and_to_files(argv: list[str], outputs: li
     [("wait", "wait", None), ("wait:5", "wait", 5.0), ("fail", "fail", None), ("none", "none", None)],
 )
 def test_how_long_a_lock_is_waited_for(text: str, lock: str, wait_s: float | None) -> None:
-    found = parse(["--lock", text], {})
+    found = parse_options(["--lock", text], {})
     assert (found.lock, found.lock_wait_s) == (lock, wait_s)
 
 
@@ -94,11 +94,11 @@ def test_how_long_a_lock_is_waited_for(text: str, lock: str, wait_s: float | Non
 )
 def test_a_command_line_that_cannot_be_is_refused_in_a_line(argv: list[str], said: str) -> None:
     with pytest.raises(UsageError) as refused:
-        parse(argv, {})
+        parse_options(argv, {})
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_wrong_variable_is_named() -> None:
     with pytest.raises(UsageError, match="BENCHMARK_FORMAT='xml': expected one of console, json, csv"):
-        parse([], {"BENCHMARK_FORMAT": "xml"})
+        parse_options([], {"BENCHMARK_FORMAT": "xml"})

@@ -53,7 +53,7 @@ def test_every_ending_is_a_row_with_its_status_and_the_rest_goes_on(program: Mak
         "passes": ("passed", "", ""),
         "raises": ("failed", "exit", "run: ValueError: no such thing"),
         "exits 3": ("failed", "exit", "exit code 3"),
-        "exits 0": ("failed", "no-data", "ended well, but without a result"),
+        "exits 0": ("failed", "no-data", "exited with code 0, but without a result"),
         "crashes": ("failed", "signal", "ended by SIGSEGV"),
         "closes its pipe": ("failed", "no-data", "the case closed the pipe of its result"),
         "skips": ("skipped", "", "no fbgemm"),
@@ -292,7 +292,7 @@ def test_results_that_cannot_be_written_are_a_line_and_a_code(program: Make) -> 
         (
             ["-s", "fd:999", "-r", "RoBERTa/CoLA/16"],
             2,
-            "error: fd:999: this descriptor is not open; it is the parent's to give",
+            "error: fd:999: this descriptor is not open; only the runner can give one",
         ),
         (
             ["--preload", "json"],

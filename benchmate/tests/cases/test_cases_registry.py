@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmate.cases.registry import Benchmark, RegistrationError, Registry, State
+from benchmate.cases.registry import BenchmarkCase, RegistrationError, Registry, State
 
 HERE = "bench.py:7"
 
@@ -56,12 +56,12 @@ def test_a_filter_finds_its_pattern_anywhere_in_the_name() -> None:
     assert len(registry.matching(re.compile("MNLI/"), negated=True)) == 4
 
 
-class WithBase(Benchmark):
+class WithBase(BenchmarkCase):
     def run(self) -> None:
         """Nothing."""
 
 
-class Unfinished(Benchmark):
+class Unfinished(BenchmarkCase):
     """Has no run."""
 
 

@@ -8,25 +8,32 @@ import sqlite3
 import pytest
 from configurations import number, operator, tensor
 
-from benchmate.ops.batch import command, payload
+from benchmate.ops.config_file import iterate_inputs, parse_operators
 from benchmate.ops.errors import OpsError
-from benchmate.ops.execute import Measured
+from benchmate.ops.executor import InputResult
 from benchmate.ops.nsys_analysis import analyse, main, parse_label
-from benchmate.ops.options import ExecutionPass, Options, Profiler, get_benchmark_options, options_of, parse_modes
-from benchmate.ops.record import finish_record, input_record, open_output, write
-from benchmate.ops.spec import inputs, parse
-from benchmate.ops.suite import details
+from benchmate.ops.options import (
+    ExecutionPass,
+    Options,
+    ProfilerOptions,
+    as_options,
+    get_benchmark_options,
+    parse_modes,
+)
+from benchmate.ops.profiler_batch import batch_payload, profiler_argv
+from benchmate.ops.records import finish_record, input_record, open_output, write_record
+from benchmate.ops.suite import metric_details
 
 METRIC = {"forward": {"warmup.time": [0.2], "measure.time": [0.1]}}
 
 
 def one_of(config):
-    [spec] = parse(config)
-    return next(inputs(spec, "cpu"))
+    [spec] = parse_operators(config)
+    return next(iterate_inputs(spec, "cpu"))
 
 
 def test_a_record_of_the_original_has_its_four_keys():
-    made = input_record(one_of({"torch.add": operator([tensor(2), tensor(2)])}), Measured(metric=METRIC), Options())
+    made = input_record(one_of({"torch.add": operator([tensor(2), tensor(2)])}), InputResult(metric=METRIC), Options())
     assert made == {
         "op_name": "torch.add",
         "id": "0|0|0",
@@ -41,11 +48,11 @@ def test_macros_are_in_no_record_also_not_inside():
     config = {
         "torch.add": operator({"args": [inner], "kwargs": {"n": number([1, 2, 1], __range__=["value"])}}, ranged=True)
     }
-    assert "__range__" not in json.dumps(input_record(one_of(config), Measured(), Options()))
+    assert "__range__" not in json.dumps(input_record(one_of(config), InputResult(), Options()))
 
 
 def test_what_was_drawn_and_what_failed_is_in_both_formats():
-    found = Measured(
+    found = InputResult(
         status="failed", error={"type": "E", "message": "m", "stage": "run"}, drawn=[{"path": "args[0]", "value": 3}]
     )
     for form in ("original", "rich"):
@@ -60,45 +67,45 @@ def test_what_was_drawn_and_what_failed_is_in_both_formats():
 def test_a_rich_record_says_how_far_it_can_be_trusted():
     one = one_of({"torch.add": operator([tensor(2)])})
     rich = Options(format="rich")
-    assert input_record(one, Measured(results=[{"converged": True}]), rich)["validity"] == "valid"
-    made = input_record(one, Measured(results=[{"converged": False}]), rich)
+    assert input_record(one, InputResult(results=[{"converged": True}]), rich)["validity"] == "valid"
+    made = input_record(one, InputResult(results=[{"converged": False}]), rich)
     assert (made["validity"], made["reasons"], made["run_id"], made["hash"]) == (
         "suspect",
         ["unconverged"],
         one.run_id,
         one.hash,
     )
-    assert input_record(one, Measured(more={"correctness": {"status": "wrong"}}), rich)["validity"] == "invalid"
+    assert input_record(one, InputResult(details={"correctness": {"status": "wrong"}}), rich)["validity"] == "invalid"
 
 
 def test_the_metric_of_a_suite_says_why_it_is_doubtful():
     one = one_of({"torch.add": operator([tensor(2)])})
     result = {"pass": "forward", "mode": "hot", "ci95": [1.0, 2.0], "samples": 30, "converged": True}
-    assert "reasons" not in details(one, result)
-    assert details(one, {**result, "converged": False}, ["zeros"])["reasons"] == ["zeros", "unconverged"]
+    assert "reasons" not in metric_details(one, result)
+    assert metric_details(one, {**result, "converged": False}, ["zeros"])["reasons"] == ["zeros", "unconverged"]
 
 
 def test_appending_begins_a_line_of_its_own_after_a_torn_one(tmp_path):
     path = tmp_path / "deep" / "out.json"
     for _ in range(2):
         with open_output(path, True) as stream:
-            write(stream, finish_record({"passed": 1}))
+            write_record(stream, finish_record({"passed": 1}))
     with path.open("a") as stream:
         stream.write('{"torn')
     with open_output(path, True) as stream:
-        write(stream, finish_record({"passed": 2}))
+        write_record(stream, finish_record({"passed": 2}))
     lines = path.read_text().splitlines()
     assert [json.loads(line)["counts"]["passed"] for line in (*lines[:2], lines[3])] == [1, 1, 2]
     assert lines[2] == '{"torn'
 
 
 def test_the_originals_mapping_of_options_is_understood():
-    options = options_of(
+    options = as_options(
         {**get_benchmark_options(), "device": "cuda", "pass_type": ExecutionPass.BACKWARD, "iteration": 7, "other": 1}
     )
     assert (options.device, options.has_backward, options.iteration, options.modes) == ("cuda", True, 7, ("discrete",))
-    assert options_of(options.described()).iteration == 7
-    assert options_of({"cuda_l2_cache": "off"}).is_cache_kept is False
+    assert as_options(options.described()).iteration == 7
+    assert as_options({"cuda_l2_cache": "off"}).is_cache_kept is False
 
 
 def test_our_modes_combine_and_the_originals_stand_alone():
@@ -110,23 +117,28 @@ def test_our_modes_combine_and_the_originals_stand_alone():
 
 
 def test_a_batch_tells_the_child_one_build_and_its_inputs():
-    [spec] = parse({"torch.nn.Linear": operator([tensor(2)], [tensor(3)], build=[{"args": [number(2)]}])})
-    queue = list(inputs(spec, "cpu"))
-    made = payload(queue, Options(), Profiler(warmup=5, iteration=1))
+    [spec] = parse_operators({"torch.nn.Linear": operator([tensor(2)], [tensor(3)], build=[{"args": [number(2)]}])})
+    queue = list(iterate_inputs(spec, "cpu"))
+    made = batch_payload(queue, Options(), ProfilerOptions(warmup=5, iteration=1))
     assert made["config_build_id"] == "0|0"
     assert [one["id"] for one in made["op_info"]["config"][0]["input"]] == [0, 1]
     assert made["op_info"]["config"][0]["build"] == [{"args": [number(2)]}]
     assert (made["run_options"]["warmup"], made["run_options"]["iteration"]) == (5, 1)
-    assert options_of(json.loads(json.dumps(made["run_options"]))).warmup == 5
+    assert as_options(json.loads(json.dumps(made["run_options"]))).warmup == 5
 
 
 def test_the_profiler_is_told_which_range_to_look_at(tmp_path):
     more = tmp_path / "args"
     more.write_text("--metrics 'a b'\n")
-    argv = command("ncu", Profiler(program="ncu", args_file=str(more)), "o.log", "child --x", "shm")
+    argv = profiler_argv("ncu", ProfilerOptions(program="ncu", args_file=str(more)), "o.log", "child --x", "shm")
     assert argv[argv.index("--nvtx-include") + 1] == "param_bench:measure"
     assert argv[-6:] == ["--metrics", "a b", "child", "--x", "-s", "shm"]
-    assert command("nsys", Profiler(program="nsys"), "o", "", "shm")[:4] == ["nsys", "profile", "-t", "cuda,nvtx"]
+    assert profiler_argv("nsys", ProfilerOptions(program="nsys"), "o", "", "shm")[:4] == [
+        "nsys",
+        "profile",
+        "-t",
+        "cuda,nvtx",
+    ]
 
 
 def test_labels_of_now_and_of_the_oldest_version_are_read():

@@ -24,10 +24,10 @@ DRY_RULE = {"precision": 0.5, "samples": 6, "seconds": 0.0, "longest_s": 0.05, "
 def run(config, **options):
     """Records of a configuration run in this process, by operator; the counts."""
     from benchmate.ops import Benchmark, BenchmarkConfig
-    from benchmate.ops.options import options_of
+    from benchmate.ops.options import as_options
 
     stream = io.StringIO()
-    chosen = options_of({"out_stream": stream, "rule": DRY_RULE, "has_peaks": False, "threads": 1, **options})
+    chosen = as_options({"out_stream": stream, "rule": DRY_RULE, "has_peaks": False, "threads": 1, **options})
     counts = Benchmark(BenchmarkConfig(chosen).load(config)).run()
     return [record for line in stream.getvalue().splitlines() if "op_name" in (record := json.loads(line))], counts
 

@@ -121,9 +121,9 @@ def test_a_name_is_registered_once():
     from benchmate.ops import register_operator
 
     with pytest.raises(ValueError, match=r"'torch\.add' is registered already"):
-        import benchmate.ops.operators
+        from benchmate.ops.operators import CallableOp
 
-        register_operator("torch.add", benchmate.ops.operators.CallableOp(len))
+        register_operator("torch.add", CallableOp(len))
 
 
 def test_subcommands_have_their_own_help(tmp_path):

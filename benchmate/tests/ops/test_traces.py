@@ -29,21 +29,21 @@ from traces import (
     trace,
 )
 
+from benchmate.ops.config_file import iterate_inputs, parse_operators
 from benchmate.ops.errors import OpsError
-from benchmate.ops.spec import inputs, parse
 from benchmate.ops.traces import cli, fidelity
-from benchmate.ops.traces.convert import configuration, predicted
-from benchmate.ops.traces.graph import graph_of
-from benchmate.ops.traces.plan import Slot, plan, select
-from benchmate.ops.traces.record import Recorder, Recording, own_path
-from benchmate.ops.traces.schema import SCHEMAS, Device, Opaque, TensorRef, read, split_types
-from benchmate.ops.traces.summary import summary
+from benchmate.ops.traces.convert import predict_step, to_configuration
+from benchmate.ops.traces.graph import build_graph
+from benchmate.ops.traces.plan import Slot, build_plan, select_calls
+from benchmate.ops.traces.record import Recorder, TraceRecording, rank_path
+from benchmate.ops.traces.schema import SCHEMAS, DeviceRef, OpaqueValue, TensorRef, read_trace, split_types
+from benchmate.ops.traces.summary import summarise_trace
 
 ALL = ["1.0.1", *(f"{version}-chakra.0.0.4" for version in SCHEMAS if version != "1.0.1")]
 
 
 def calls(found):
-    return [call.id for call in select(found, graph_of(found)).calls]
+    return [call.id for call in select_calls(found, build_graph(found)).calls]
 
 
 @pytest.mark.parametrize("schema", ALL)
@@ -53,7 +53,7 @@ def test_every_schema_says_the_same(schema):
     rows, index, padding = found.nodes[1].inputs
     assert (rows.shape, rows.dtype, rows.storage, index.dtype, padding) == ((10, 4), "float32", 3, "int64", -1)
     assert calls(found) == [10, 20, 30, 33]
-    assert len(configuration(found)[0]) == 3
+    assert len(to_configuration(found)[0]) == 3
 
 
 def test_arguments_are_read_as_what_they_are():
@@ -71,7 +71,7 @@ def test_arguments_are_read_as_what_they_are():
     assert isinstance(values[0][0], TensorRef)
     assert values[0][1] is None
     assert values[1:] == (
-        float("inf"), Device(name="cuda:0"), Opaque(kind="Object"), None, ((1, 2), ()), True, "none",
+        float("inf"), DeviceRef(name="cuda:0"), OpaqueValue(kind="Object"), None, ((1, 2), ()), True, "none",
     )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def test_a_file_may_be_compressed_or_in_an_archive(tmp_path):
         member.size = len(text)
         made.addfile(member, io.BytesIO(text))
     (tmp_path / "t.tar.gz").write_bytes(archive.getvalue())
-    assert [len(read(str(tmp_path / name)).nodes) for name in ("t.json.gz", "t.tar.gz")] == [8, 8]
+    assert [len(read_trace(str(tmp_path / name)).nodes) for name in ("t.json.gz", "t.tar.gz")] == [8, 8]
 
 
 def whole():
@@ -133,7 +133,7 @@ def test_a_parent_missing_at_the_end_leaves_roots():
 
 def test_a_storage_number_that_is_given_anew_is_other_memory():
     first, again = tensor(2, 3, 4), tensor(2, 3, 8)
-    graph = graph_of(
+    graph = build_graph(
         trace(
             node(10, "aten::relu", [tensor(8, 9, 4)], [first], schema=RELU),
             node(20, "aten::relu", [first], [tensor(4, 5, 4)], schema=RELU),
@@ -149,7 +149,7 @@ def test_a_storage_number_that_is_given_anew_is_other_memory():
 def test_views_and_changes_in_place_stay_in_their_memory():
     weight, turned = tensor(2, 3, 4, 5), tensor(4, 3, 5, 4)
     schema = "aten::relu_(Tensor(a!) self) -> Tensor(a!)"
-    graph = graph_of(
+    graph = build_graph(
         trace(
             node(10, "aten::t", [weight], [turned], schema=VIEW),
             node(20, "aten::relu_", [turned], [turned], schema=schema),
@@ -161,7 +161,7 @@ def test_views_and_changes_in_place_stay_in_their_memory():
 def test_a_number_that_nobody_wrote_is_not_what_lay_there_before():
     floats = tensor(2, 3, 4)
     scalar = tensor(2, 3, dtype="double", size=8)
-    graph = graph_of(
+    graph = build_graph(
         trace(
             node(10, "aten::relu", [tensor(8, 9, 4)], [floats], schema=RELU),
             node(20, "aten::add", [tensor(8, 9, 4), scalar, number(1)], [tensor(4, 5, 4)], schema=ADD),
@@ -179,14 +179,14 @@ def test_an_operator_that_hides_what_is_read_later_is_replaced_by_what_it_called
     hidden = tensor(15, 16, 6, 4)
     reader = node(40, "aten::relu", [hidden], [tensor(41, 42, 6, 4)], schema=RELU)
     found = trace(*small(), reader)
-    chosen = select(found, graph_of(found))
+    chosen = select_calls(found, build_graph(found))
     assert [one.id for one in chosen.calls] == [10, 21, 22, 23, 30, 33, 40]
     assert chosen.expanded == {20}
 
 
 def test_an_operator_that_cannot_be_carried_out_is_replaced_or_skipped_with_the_reason():
     found = trace(*small())
-    chosen = select(found, graph_of(found), lambda one: "no" if one.id in (20, 30) else None)
+    chosen = select_calls(found, build_graph(found), lambda one: "no" if one.id in (20, 30) else None)
     assert [one.id for one in chosen.calls] == [10, 21, 22, 23, 33]
     assert [(one.id, reason) for one, reason in chosen.skipped] == [(30, "no")]
 
@@ -200,7 +200,7 @@ def test_a_mask_that_old_schemas_did_not_write_is_no_obstacle():
         node(10, "aten::some_backward", [*tensors, opaque], [], schema=mask),
         node(20, "aten::some_other", [*tensors, opaque], [], schema=other),
     )
-    chosen = select(found, graph_of(found))
+    chosen = select_calls(found, build_graph(found))
     assert [one.id for one in chosen.calls] == [10]
     assert [reason for _, reason in chosen.skipped] == ["an argument whose value is not in the trace"]
 
@@ -216,15 +216,15 @@ def test_loading_of_data_and_steps_outside_the_marks_are_left_out():
         node(30, "ProfilerStep#4", [], []),
         node(31, "aten::relu", *tail, schema=RELU, parent=30),
     )
-    chosen = select(found, graph_of(found))
+    chosen = select_calls(found, build_graph(found))
     assert [one.id for one in chosen.calls] == [21]
     assert [(one.id, reason) for one, reason in chosen.skipped] == [(23, "loading of data")]
 
 
 def test_a_plan_binds_results_to_readers_and_lets_them_go():
     found = trace(*small())
-    graph = graph_of(found)
-    made = plan(graph, select(found, graph))
+    graph = build_graph(found)
+    made = build_plan(graph, select_calls(found, graph))
     embedding, linear, first, second = made.calls
     chosen = embedding.results[0]
     assert linear.arguments[0] == chosen == first.arguments[0] == second.arguments[1]
@@ -239,8 +239,8 @@ def test_a_plan_binds_results_to_readers_and_lets_them_go():
 
 def test_made_up_indices_stay_below_the_rows_they_name():
     found = trace(*small())
-    graph = graph_of(found)
-    made = plan(graph, select(found, graph))
+    graph = build_graph(found)
+    made = build_plan(graph, select_calls(found, graph))
     assert made.bounds == {graph.read[10][1]: 10}
     assert made.calls[0].guards == ()
 
@@ -251,8 +251,8 @@ def test_indices_that_an_operator_made_of_unknown_data_are_guarded():
         node(10, "aten::empty", [listed(number(6)), number(4), NONE, NONE, NONE, NONE], [index], schema=EMPTY),
         node(20, "aten::embedding", [tensor(2, 3, 10, 4), index, number(-1)], [tensor(6, 7, 6, 4)], schema=EMBEDDING),
     )
-    graph = graph_of(found)
-    made = plan(graph, select(found, graph))
+    graph = build_graph(found)
+    made = build_plan(graph, select_calls(found, graph))
     [guard] = made.calls[1].guards
     assert guard == (made.calls[1].arguments[1].number, 10)
 
@@ -260,8 +260,8 @@ def test_indices_that_an_operator_made_of_unknown_data_are_guarded():
 def test_a_number_beside_tensors_without_dimensions_stays_a_number():
     scalar = tensor(2, 3, dtype="double", size=8)
     found = trace(node(10, "aten::add", [tensor(4, 5), scalar, number(1)], [tensor(6, 7)], schema=ADD))
-    graph = graph_of(found)
-    [call] = plan(graph, select(found, graph)).calls
+    graph = build_graph(found)
+    [call] = build_plan(graph, select_calls(found, graph)).calls
     assert call.arguments == (Slot(0), 0.5, 1)
 
 
@@ -275,7 +275,7 @@ def test_a_summary_counts_what_would_be_carried_out():
         [],
         schema="c10d::allreduce_()",
     )
-    found = summary(trace(init, *small(), reduce))
+    found = summarise_trace(trace(init, *small(), reduce))
     assert (found["operators"], found["calls"], found["unique"], found["ranks"]) == (8, 5, 4, 2)
     assert found["by_operator"][0] == {"name": "aten::add", "count": 2, "unique": 1, "bytes": 4 * 6 * 4 * 4}
     assert found["collectives"] == [{"name": "c10d::allreduce_", "count": 1, "unique": 1, "bytes": 160}]
@@ -283,7 +283,7 @@ def test_a_summary_counts_what_would_be_carried_out():
 
 
 def test_a_configuration_has_each_operator_once_with_its_count():
-    made, left_out = configuration(trace(*small()))
+    made, left_out = to_configuration(trace(*small()))
     assert left_out == {}
     [add] = made["aten::add"]["config"]
     assert add["build"] == [{"args": [{"type": "str", "value": ADD}]}]
@@ -292,7 +292,7 @@ def test_a_configuration_has_each_operator_once_with_its_count():
     assert given["args"][0] == {"type": "tensor", "dtype": "float", "shape": [6, 4], "requires_grad": False}
     [embedding] = made["aten::embedding"]["config"]
     assert embedding["input"][0]["args"][1]["value_range"] == [0, 9]
-    read_back = [one for spec in parse(made) for one in inputs(spec, "cpu")]
+    read_back = [one for spec in parse_operators(made) for one in iterate_inputs(spec, "cpu")]
     assert [one.run_id for one in read_back] == ["aten::embedding|0|0|0", "aten::linear|0|0|0", "aten::add|0|0|0"]
 
 
@@ -302,43 +302,43 @@ def test_records_of_a_configuration_add_up_to_the_step(tmp_path):
     second = {"config": {"input": {"count": 1}}, "metric": {"forward": {"measure.time": [500.0, 1500.0]}}}
     third = {"config": {"input": {"count": 4}}, "status": "failed"}
     path.write_text("\n".join(map(json.dumps, [{"run_options": {}}, first, second, third])))
-    assert predicted(str(path)) == {"seconds": 7.0, "calls": 4, "inputs": 3, "missing": 4}
+    assert predict_step(str(path)) == {"seconds": 7.0, "calls": 4, "inputs": 3, "missing": 4}
     path.write_text("{}")
     with pytest.raises(OpsError, match="no record with a count"):
-        predicted(str(path))
+        predict_step(str(path))
 
 
 def test_fidelity_joins_calls_by_torchs_own_number():
     found = trace(*small())
-    graph = graph_of(found)
-    chosen = select(found, graph).calls
+    graph = build_graph(found)
+    chosen = select_calls(found, graph).calls
     events = [
         {"ph": "X", "cat": "cpu_op", "dur": 10.0, "args": {"External id": 5, "Record function id": 10}},
         {"ph": "X", "cat": "cpu_op", "dur": 30.0, "args": {"External id": 6, "Record function id": 20}},
         {"ph": "X", "cat": "cpu_op", "dur": 20.0, "args": {"External id": 7, "Record function id": 23}},
         {"ph": "X", "cat": "kernel", "dur": 15.0, "args": {"External id": 7}},
     ]
-    recorded = fidelity.recorded_s(events, graph, chosen)
+    recorded = fidelity.recorded_times(events, graph, chosen)
     assert recorded == pytest.approx({10: 10e-6, 20: 15e-6})
-    told = fidelity.compared(recorded, {10: [20e-6], 20: [15e-6], 30: [1.0]})
+    told = fidelity.compare_times(recorded, {10: [20e-6], 20: [15e-6], 30: [1.0]})
     assert told["calls"] == 2
     assert told["ratio"] == pytest.approx(35 / 25)
     assert told["shares_in_common"] == pytest.approx(0.4 + 15 / 35)
-    assert fidelity.compared({}, {10: [1.0]}) is None
+    assert fidelity.compare_times({}, {10: [1.0]}) is None
 
 
 def test_each_rank_has_its_file():
-    assert [str(own_path(name, 1, 2)) for name in ("t.json", "t.json.gz", "t{rank}.json", "t")] == [
+    assert [str(rank_path(name, 1, 2)) for name in ("t.json", "t.json.gz", "t{rank}.json", "t")] == [
         "t.rank-1.json", "t.rank-1.json.gz", "t1.json", "t.rank-1",
     ]  # fmt: skip
-    assert str(own_path("t.json", 0, 1)) == "t.json"
+    assert str(rank_path("t.json", 0, 1)) == "t.json"
 
 
 def test_a_recorder_counts_the_steps_of_one_optimizer():
-    recorder = Recorder(Recording(skip=100))
+    recorder = Recorder(TraceRecording(skip=100))
     generator, critic = object(), object()
     for optimizer in (generator, critic, critic, generator):
-        recorder.stepped(optimizer)
+        recorder.on_step(optimizer)
     assert recorder.steps == 2
 
 
@@ -349,7 +349,7 @@ def test_a_recorder_counts_the_steps_of_one_optimizer():
         (["record", "--", "no-such-program"], "no-such-program: no such program"),
         (["record", "--skip", "-1", "--", "true"], "--skip: expected a number that is not negative"),
         (["record", "-o", "nowhere/t.json", "--", "true"], "no folder"),
-        (["record", "-o", "/dev/null", "--", "true"], "-o /dev/null: is there and no file"),
+        (["record", "-o", "/dev/null", "--", "true"], "-o /dev/null: exists and is no file"),
         (["replay", "FILE", "-i", "0"], "-i: expected at least 1"),
         (["replay", "FOLDER"], "no rank-0.json"),
         (["summary", "nowhere.json"], "nowhere.json: No such file"),

@@ -13,7 +13,7 @@ from configurations import GENERATOR, needs_torch
 from traces import ADD, EMPTY, NONE, RELU, content, file, listed, node, number, small, tensor, trace
 
 from benchmate.ops.traces import cli
-from benchmate.ops.traces.schema import parse, read
+from benchmate.ops.traces.schema import parse_trace, read_trace
 
 pytestmark = needs_torch
 
@@ -49,7 +49,7 @@ def recorded(step, path, warmup=2):
     step()
     observer.stop()
     observer.unregister_callback()
-    return read(str(path))
+    return read_trace(str(path))
 
 
 def trained(model, optimizer, make):
@@ -126,7 +126,7 @@ def test_what_a_gpu_did_is_replayed_on_a_cpu():
     empty = node(5, "aten::empty", [listed(number(6)), number(4), NONE, ("cpu", "Device", [], []), NONE, NONE],
                  [tensor(4, 5, 6, dtype="long int", size=8)], schema=EMPTY)  # fmt: skip
     text = json.dumps(content([empty, *small()])).replace('"cpu"', '"cuda:0"')
-    found = replayed(parse(json.loads(text)))
+    found = replayed(parse_trace(json.loads(text)))
     assert (found.failed, len(found.plan.calls), found.substituted) == ({}, 5, 0)
 
 
@@ -174,13 +174,13 @@ def test_collectives_without_their_ranks_are_skipped_with_the_way_out():
 
 def test_a_converted_configuration_runs_whole(tmp_path):
     from benchmate.ops import Benchmark, BenchmarkConfig
-    from benchmate.ops.options import options_of
-    from benchmate.ops.traces.convert import configuration
+    from benchmate.ops.options import as_options
+    from benchmate.ops.traces.convert import to_configuration
 
-    made, left_out = configuration(recorded(cnn(), tmp_path / "t.json"))
+    made, left_out = to_configuration(recorded(cnn(), tmp_path / "t.json"))
     assert left_out == {}
     assert {one["input_data_generator"] for one in made.values()} == {GENERATOR}
-    counts = Benchmark(BenchmarkConfig(options_of({"iteration": 1, "warmup": 0})).load(made)).run()
+    counts = Benchmark(BenchmarkConfig(as_options({"iteration": 1, "warmup": 0})).load(made)).run()
     assert (counts["failed"], counts["skipped"]) == (0, 0)
     assert counts["passed"] > 30
 
@@ -217,7 +217,7 @@ def test_a_step_of_an_optimizer_is_recorded_from_outside(tmp_path):
     )
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "trained"), done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.json.gz", "t.profile.json", "train.py"]
-    about = read(str(tmp_path / "t.json.gz")).about
+    about = read_trace(str(tmp_path / "t.json.gz")).about
     assert (about["steps_timed"], about["rank"], about["ranks"]) == (2, 0, 1)
     assert about["step_s"] > 0
 
@@ -227,7 +227,7 @@ def test_a_program_without_an_optimizer_is_recorded_whole(tmp_path):
     command = [sys.executable, "-m", "benchmate.ops", "trace", "record", "--whole", "--", sys.executable, "infer.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    found = replayed(read(str(tmp_path / "trace.json")))
+    found = replayed(read_trace(str(tmp_path / "trace.json")))
     assert "aten::linear" in [call.node.name for call in found.plan.calls]
     assert found.failed == {}
 
@@ -247,7 +247,7 @@ def test_a_voirfile_records_too(tmp_path):
     command = [sys.executable, "-m", "benchmate.run", "--voirfile", "voirfile.py", "train.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert any(one.name == "aten::mul" for one in read(str(tmp_path / "t.json")).nodes)
+    assert any(one.name == "aten::mul" for one in read_trace(str(tmp_path / "t.json")).nodes)
 
 
 def test_two_ranks_replay_their_collectives(tmp_path):

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmate.ops.traces.schema import Trace, contiguous, parse
+from benchmate.ops.traces.schema import Trace, contiguous, parse_trace
 
 NESTED = "1.1.1-chakra.0.0.4"
 ROOT = 1
@@ -101,7 +101,7 @@ def _without_strides(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def trace(*nodes: dict[str, Any], schema: str = NESTED, **more: Any) -> Trace:
-    return parse(content(list(nodes), schema, **more))
+    return parse_trace(content(list(nodes), schema, **more))
 
 
 def file(folder: Path, *nodes: dict[str, Any], schema: str = NESTED, **more: Any) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from milabench.config.layers import near
+from milabench.config.problems import did_you_mean
 from milabench.config.source_map import Located, SourceLocation, display_value
 from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.errors import ConfigError, Problem
@@ -174,7 +174,7 @@ class _Reader:
                         where=str(child.key or child.mark),
                         path=path,
                         what=f"unknown key {key!r}",
-                        way_out=near(key, known) or f"known are {', '.join(known)}",
+                        way_out=did_you_mean(key, known) or f"known are {', '.join(known)}",
                     )
                 )
         return dict(node.value)

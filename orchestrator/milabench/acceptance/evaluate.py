@@ -38,6 +38,11 @@ class CriterionResult:
     bounds: tuple[float, float] | None = None
     where: str = ""
 
+    def to_json(self) -> dict[str, Any]:
+        """Return one of `checks` as `accept --format json` has it."""
+        encoded: dict[str, Any] = encode(self)
+        return encoded
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:

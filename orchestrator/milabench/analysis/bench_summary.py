@@ -32,8 +32,6 @@ from milabench.events.numbers import SMALLEST
 from milabench.events.reasons import Reason
 from milabench.events.sanitize import one_line
 
-# Methods whose steps of one replicate are one job; the steps of the others are instances of their own.
-_ONE_JOB = ("multigpu", "multinode")
 # The worst that happened to a step is what happened to its benchmark.
 _WORST_FIRST: tuple[OutcomeName, ...] = ("failed", "cancelled", "missing", "passed", "skipped")
 _MAX_MESSAGES = 20
@@ -226,7 +224,7 @@ def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
     jobs: dict[tuple[str, int], list[StepResult]] = {}
     for result in results:
         step = result.step
-        slot = "" if step.method in _ONE_JOB else f"{step.node}/{step.tag}"
+        slot = "" if step.one_job else f"{step.node}/{step.tag}"
         jobs.setdefault((slot, step.repeat), []).append(result)
     for (slot, repeat), members in jobs.items():
         if all(member.outcome == "passed" for member in members):
@@ -271,7 +269,7 @@ def _overlap(results: Sequence[StepResult], clocks: SharedClocks) -> float | Non
     """
     groups: dict[tuple[int, str], list[Window | None]] = {}
     for result in results:
-        if result.step.method in _ONE_JOB:
+        if result.step.one_job:
             continue
         together, ahead_s = clocks.get(result.step.id, (result.step.node, 0.0))
         window = result.measured.window

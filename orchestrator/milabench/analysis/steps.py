@@ -16,6 +16,8 @@ from milabench.events.rundir import Run, parse_stem
 from milabench.events.sanitize import one_line
 
 _OUTCOMES = get_args(OutcomeName)
+# The methods whose steps are one job, for manifests that do not say so of their steps, and for the runs of others.
+_ONE_JOB = ("multigpu", "multinode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,10 @@ class SupersededAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedStep:
-    """What the plan, or for a run of milabench 1.3 the names of its files and its records, says of a step."""
+    """What the plan, or for a run of milabench 1.3 the names of its files and its records, says of a step.
+
+    `one_job`: the steps of a replicate give one measurement; else each is an instance that has its own.
+    """
 
     id: str
     bench: str
@@ -39,7 +44,7 @@ class PlannedStep:
     repeat: int = 0
     node: str = "local"
     devices: tuple[int, ...] = ()
-    method: str = ""
+    one_job: bool = False
     weight: float | None = None
 
 
@@ -180,6 +185,7 @@ def _planned(step: Mapping[str, Any]) -> PlannedStep:
         bench=str(step.get("bench", "")),
         tag=str(step.get("tag") or ""),
         repeat=repeat if isinstance(repeat, int) else 0,
+        one_job=step.get("one_job") is True,
         node=str(step.get("node") or "local"),
         devices=tuple(device for device in devices if isinstance(device, int)) if isinstance(devices, list) else (),
     )
@@ -192,6 +198,6 @@ def _with_config(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep
     return replace(
         planned,
         bench=name if isinstance(name, str) and name else planned.bench,
-        method=str(as_mapping(config.get("plan")).get("method") or planned.method),
+        one_job=planned.one_job or as_mapping(config.get("plan")).get("method") in _ONE_JOB,
         weight=planned.weight if weight is None else weight,
     )

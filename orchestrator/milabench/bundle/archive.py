@@ -190,5 +190,5 @@ def _looks_like_a_bomb(content: bytes | Path) -> bool:
 
 
 def _clause(error: Exception) -> str:
-    told = str(error) or type(error).__name__
-    return told[:1].lower() + told[1:]
+    text = str(error) or type(error).__name__
+    return text[:1].lower() + text[1:]

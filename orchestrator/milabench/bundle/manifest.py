@@ -50,11 +50,11 @@ class Manifest:
 
 def chain_links(files: Iterable[ArchiveMember]) -> list[str]:
     """Each file's link: the SHA-256 of the link before it, its own hash, its size and its path."""
-    found, last = [], _SEED
+    chain, last = [], _SEED
     for file in files:
         last = hashlib.sha256(f"{last}\n{file.sha256} {file.size} {file.path}".encode()).hexdigest()
-        found.append(last)
-    return found
+        chain.append(last)
+    return chain
 
 
 def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
@@ -63,7 +63,7 @@ def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
         value = json.loads(content)
         listed = value["files"]
         files = tuple(ArchiveMember(path=str(f["path"]), size=int(f["size"]), sha256=str(f["sha256"])) for f in listed)
-        told = [str(file["chain"]) for file in listed]
+        recorded_links = [str(file["chain"]) for file in listed]
         schema, chain = value["schema"], str(value["chain"])
         runs, notes = tuple(map(str, value["runs"])), tuple(map(str, value.get("notes", ())))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -73,8 +73,8 @@ def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
     manifest = Manifest(version=str(value.get("version", "")), runs=runs, files=files, notes=notes)
     wrong = [
         f"{NAME}: the chain breaks at {file.path}"
-        for file, said, link in zip(files, told, chain_links(files), strict=True)
-        if said != link
+        for file, recorded, link in zip(files, recorded_links, chain_links(files), strict=True)
+        if recorded != link
     ][:1]
     if not wrong and chain != manifest.chain:
         wrong.append(f"{NAME}: its last link is not the chain's")

@@ -42,11 +42,13 @@ def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[b
         path.write_bytes(signature)
         if allowed is None:
             done = _run([program, "-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(path)], content)
-            said = _said(done)
-            return done.returncode == 0, said.partition(" signature with ")[2] or said if done.returncode == 0 else said
-        found = _run([program, "-Y", "find-principals", "-f", str(allowed), "-s", str(path)], b"")
-        names = found.stdout.decode("utf-8", "replace").split("\n")
-        if found.returncode or not names[0]:
+            output = _said(done)
+            return done.returncode == 0, output.partition(" signature with ")[
+                2
+            ] or output if done.returncode == 0 else output
+        principals = _run([program, "-Y", "find-principals", "-f", str(allowed), "-s", str(path)], b"")
+        names = principals.stdout.decode("utf-8", "replace").split("\n")
+        if principals.returncode or not names[0]:
             return False, "it was made with a key that is not among the allowed signers"
         done = _run(
             [program, "-Y", "verify", "-n", NAMESPACE, "-f", str(allowed), "-I", names[0], "-s", str(path)], content
@@ -55,10 +57,10 @@ def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[b
 
 
 def _program() -> str:
-    found = shutil.which(_PROGRAM)
-    if found is None:
+    path = shutil.which(_PROGRAM)
+    if path is None:
         raise EnvironmentFailed(f"{_PROGRAM}: is not installed; signatures need OpenSSH 8.2 or newer")
-    return found
+    return path
 
 
 def _run(argv: list[str], content: bytes) -> subprocess.CompletedProcess[bytes]:

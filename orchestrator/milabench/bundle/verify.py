@@ -91,11 +91,11 @@ def _signer(
         if allowed is not None:
             wrong.append("it is not signed")
         return "", False
-    is_good, told = signer_of(listed, archive.read_member(file, SIGNATURE), allowed)
+    is_good, detail = signer_of(listed, archive.read_member(file, SIGNATURE), allowed)
     if not is_good:
-        wrong.append(f"the signature is not good: {told}")
+        wrong.append(f"the signature is not good: {detail}")
         return "", False
-    return told, allowed is not None
+    return detail, allowed is not None
 
 
 def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Summarised, wrong: list[str]) -> int:
@@ -106,42 +106,42 @@ def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Su
         wrong.append(f"{run}: its summary or its records are not there: no number can be recomputed")
         return 0
     try:
-        told = json.loads(archive.read_member(file, stored))
+        stored_summary = json.loads(archive.read_member(file, stored))
         with tempfile.TemporaryDirectory(prefix="milabench-verify-") as place:
             target = Path(place, run)
             archive.unpack(file, records, folder.rstrip("/"), target)
-            found = relative_logs(json.loads(json.dumps(summarised(open_run(target)))), str(target))
+            recomputed = relative_logs(json.loads(json.dumps(summarised(open_run(target)))), str(target))
     except (RecordError, ValueError) as error:
         wrong.append(f"{run}: cannot be recomputed: {error}")
         return 0
     counted: list[str] = []
-    differ = [f"{run}: {one}" for one in summary_differences(told, found, "", counted)]
+    differ = [f"{run}: {one}" for one in summary_differences(stored_summary, recomputed, "", counted)]
     wrong += differ[:_SHOWN]
     if len(differ) > _SHOWN:
         wrong.append(f"{run}: {len(differ) - _SHOWN} more of its numbers differ")
     return len(counted)
 
 
-def summary_differences(told: Any, found: Any, path: str, counted: list[str]) -> Iterable[str]:
+def summary_differences(stored: Any, recomputed: Any, path: str, counted: list[str]) -> Iterable[str]:
     """Where two summaries differ; only what is told is looked at, since a later version may compute more.
 
     `counted` gets the path of every number that was compared.
     """
-    if isinstance(told, Mapping) and isinstance(found, Mapping):
-        for key, value in told.items():
+    if isinstance(stored, Mapping) and isinstance(recomputed, Mapping):
+        for key, value in stored.items():
             below = f"{path}.{key}" if path else str(key)
-            yield from summary_differences(value, found.get(key), below, counted)
-    elif isinstance(told, list) and isinstance(found, list) and len(told) == len(found):
-        for place, (one, other) in enumerate(zip(told, found, strict=True)):
+            yield from summary_differences(value, recomputed.get(key), below, counted)
+    elif isinstance(stored, list) and isinstance(recomputed, list) and len(stored) == len(recomputed):
+        for place, (one, other) in enumerate(zip(stored, recomputed, strict=True)):
             label = one.get("bench", place) if isinstance(one, Mapping) else place
             yield from summary_differences(one, other, f"{path}[{label}]", counted)
-    elif isinstance(told, int | float) and not isinstance(told, bool):
+    elif isinstance(stored, int | float) and not isinstance(stored, bool):
         counted.append(path)
-        is_number = isinstance(found, int | float) and not isinstance(found, bool)
-        if not is_number or abs(told - found) > max(_ZERO, _FAR * max(abs(told), abs(found))):
-            yield f"{path}: is said to be {told!r}, and its records give {found!r}"
-    elif told != found:
-        yield f"{path}: is said to be {_short(told)}, and its records give {_short(found)}"
+        is_number = isinstance(recomputed, int | float) and not isinstance(recomputed, bool)
+        if not is_number or abs(stored - recomputed) > max(_ZERO, _FAR * max(abs(stored), abs(recomputed))):
+            yield f"{path}: is said to be {stored!r}, and its records give {recomputed!r}"
+    elif stored != recomputed:
+        yield f"{path}: is said to be {_short(stored)}, and its records give {_short(recomputed)}"
 
 
 def _short(value: Any) -> str:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from milabench.cli.formats import format_options, pick_format, write_output
+from milabench.report.registry import FORMATS
+
 if TYPE_CHECKING:
     from milabench.acceptance.criteria import Criteria
 
-FORMATS = ("text", "markdown", "json", "junit")
 EXIT_CODES = {"PASS": 0, "FAIL": 7, "INCONCLUSIVE": 8}
 
 
@@ -26,17 +28,7 @@ EXIT_CODES = {"PASS": 0, "FAIL": 7, "INCONCLUSIVE": 8}
     help="What is asked, in YAML; docs/acceptance.md.",
 )
 @click.option("--reference", metavar="RUN|FILE", help="The run, or JSON report of one, that `x reference` means.")
-@click.option(
-    "-f",
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    help="What is written. Default: what the output file ends in, else text.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Short for --format json.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to a file instead of the terminal."
-)
+@format_options
 @click.option(
     "--schema", "print_schema", is_flag=True, help="Print the JSON schema of a criteria file, and do no more."
 )
@@ -53,8 +45,6 @@ def command(
     """Hand the command line's values on; see the help text above."""
     from milabench.acceptance.criteria import criteria_schema
     from milabench.acceptance.evaluate import evaluate_criteria
-    from milabench.acceptance.render import render
-    from milabench.cli.formats import pick_format, write_output
     from milabench.errors import UsageError
     from milabench.workflow.context import base_folder
     from milabench.workflow.report_inputs import find_report_source
@@ -69,10 +59,6 @@ def command(
     if criteria is None:
         raise UsageError("--criteria: is missing: the file that says what is asked; docs/acceptance.md shows one")
     form = pick_format(form, as_json, output)
-    if form not in FORMATS:
-        raise UsageError(
-            f"-o {output}: an acceptance is not written as {form}; give one with --format {'|'.join(FORMATS)}"
-        )
     asked = read_criteria(criteria)
     if asked.is_relative and reference is None:
         raise UsageError(f"{criteria}: asks for 'x reference': name that run with --reference")
@@ -81,7 +67,7 @@ def command(
         summary_of(resolve_runs(base, [run] if run else [])[0]),
         find_report_source(base_folder(base), reference).summary if reference is not None else None,
     )
-    write_output(render(found, form), output)
+    write_output(FORMATS[form].renderer.render_acceptance(found), output)
     if output is not None:
         click.echo(found.verdict, err=True)
     return EXIT_CODES[found.verdict]

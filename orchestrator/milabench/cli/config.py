@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
 from milabench.cli.completion_hooks import benchmark_names
 from milabench.cli.options import SuiteOptions, suite_options
-from milabench.errors import ConfigError, MilabenchError, Problem
+from milabench.errors import ConfigError, MilabenchError
 from milabench.workflow.context import declared_options, max_jobs, overrides, read_context, read_suite_only, suite_dirs
 
 if TYPE_CHECKING:
-    from milabench.config.schema import Suite
-    from milabench.facts.model import Arch
+    pass
 
 
 @click.group("config", help="Show, explain or check what the suite means.")
@@ -62,8 +59,9 @@ def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> int:
 
 def rendered(options: SuiteOptions, key: str) -> list[str]:
     """What the placeholders in a value become on this machine; nothing where there are none."""
-    from milabench.plan.argv import placeholders, render_text, texts
+    from milabench.plan.context import benchmark_on
     from milabench.plan.placeholders import names_for
+    from milabench.plan.render import placeholders, render_text, texts
 
     suite, _ = read_suite_only(options)
     name = max((bench for bench in suite.benchmarks if key.startswith(bench + ".")), key=len, default=None)
@@ -75,7 +73,7 @@ def rendered(options: SuiteOptions, key: str) -> list[str]:
     quote = '"' if "'" in name else "'"
     inputs = read_context(replace(options, select=f"{quote}{name}{quote}"))
     (bench,) = inputs.benches
-    names = names_for(bench.config, bench.folder, inputs.where, inputs.where.facts.main)
+    names = names_for(benchmark_on(inputs.where.facts.main, bench, inputs.where))
     wanted = [text for text in found if text.startswith("{")]
     if len(wanted) < len(found):
         # Functions are worked out in the whole value that they stand in.
@@ -91,6 +89,7 @@ def rendered(options: SuiteOptions, key: str) -> list[str]:
 def check_files(options: SuiteOptions, files: tuple[Path, ...]) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.config.read import read_suite
+    from milabench.plan.check import planning_problems
     from milabench.workflow.context import suite_file
 
     wanted = [each for file in files or (suite_file(options.config_file),) for each in yaml_files(file)]
@@ -111,55 +110,13 @@ def check_files(options: SuiteOptions, files: tuple[Path, ...]) -> int:
             continue
         for warning in suite.warnings:
             click.echo(f"warning: {warning}", err=True)
-        if problems := planning_problems(suite, options):
+        if problems := planning_problems(suite, suite_dirs(options, suite)):
             broken += 1
             click.echo(f"error: {ConfigError(problems)}", err=True)
     if broken:
         raise ConfigError(f"{broken} of {len(wanted)} files cannot be used")
     print(f"{len(wanted)} files are in order", file=sys.stderr)
     return 0
-
-
-def planning_problems(suite: Suite, options: SuiteOptions) -> list[Problem]:
-    """What only planning would find: placeholders and expressions that cannot be resolved, each place once."""
-    from milabench.facts.model import Node
-    from milabench.plan.argv import render_argv, render_env
-    from milabench.plan.container import container_of
-    from milabench.plan.context import PlanContext
-    from milabench.plan.launchers import launcher_words
-    from milabench.plan.placeholders import names_for
-    from milabench.plan.placement import placements, system_facts
-    from milabench.plan.profile import PROFILES
-    from milabench.plan.run import unmet_requirement
-    from milabench.plan.sizing import sizer_options
-
-    # Any machine does: which names there are does not depend on it.
-    arch = cast("Arch", suite.system.arch or "cpu")
-    facts = system_facts(suite.system, Node(), arch)
-    where = PlanContext(
-        facts=facts, system=suite.system, dirs=suite_dirs(options, suite), profile=PROFILES[suite.profile]
-    )
-    found: dict[tuple[str, str], Problem] = {}
-
-    def attempt(what: Callable[[], object]) -> None:
-        try:
-            what()
-        except ConfigError as error:
-            for problem in error.problems:
-                found.setdefault((problem.where, problem.what), problem)
-
-    attempt(lambda: sizer_options(suite.system.options.get("sizer"), suite.system.origin.where))
-    for bench in suite.benchmarks.values():
-        attempt(partial(names_for, bench, "", where, facts.main))
-        names = names_for(replace(bench, dirs={}), "", where, facts.main)
-        for key in ("argv", "server.argv", "client.argv", "command"):
-            attempt(partial(render_argv, bench, names, key=key))
-        attempt(partial(render_env, bench, names))
-        attempt(partial(unmet_requirement, bench, names))
-        attempt(partial(container_of, bench, suite.system))
-        for place in placements(bench, facts)[:1]:
-            attempt(partial(launcher_words, bench, place, facts, suite.system.options, names))
-    return list(found.values())
 
 
 def yaml_files(path: Path) -> list[Path]:
@@ -172,10 +129,11 @@ def yaml_files(path: Path) -> list[Path]:
     return found
 
 
-@command.command("schema", help="The JSON Schema (draft 2020-12) of suite and system files, for editors.")
-def print_schema() -> int:
-    """Print it."""
-    from milabench.config.show import json_schema
+@command.command("schema", help="Print the JSON Schema (draft 2020-12) of suite and system files, for editors.")
+@click.option("--markdown", is_flag=True, help="Print the reference page of all keys instead.")
+def print_schema(markdown: bool) -> int:
+    """Hand the command line's values on; see the help text above."""
+    from milabench.config.schema_docs import json_schema, reference_page
 
-    click.echo(json.dumps(json_schema(), indent=1))
+    click.echo(reference_page() if markdown else json.dumps(json_schema(), indent=1) + "\n", nl=False)
     return 0

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from milabench.errors import RecordError, UsageError
+from milabench.report.registry import FORMATS, format_of_file
 
 if TYPE_CHECKING:
     from milabench.analysis.compare import Comparison
@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from milabench.analysis.system_diff import Difference
     from milabench.analysis.traces import Tracing
     from milabench.events.rundir import Run
-
-FORMATS = ("text", "markdown", "html", "csv", "json", "junit")
-ENDINGS = {
-    ".txt": "text",
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".html": "html",
-    ".htm": "html",
-    ".csv": "csv",
-    ".json": "json",
-    ".xml": "junit",
-}
 
 
 def format_options(function: Callable[..., int]) -> Callable[..., int]:
@@ -38,7 +26,7 @@ def format_options(function: Callable[..., int]) -> Callable[..., int]:
             "-f",
             "--format",
             "form",
-            type=click.Choice(FORMATS),
+            type=click.Choice(tuple(FORMATS)),
             help="What is written. Default: what the output file ends in, else text.",
         ),
         click.option("--json", "as_json", is_flag=True, help="Short for --format json."),
@@ -62,14 +50,17 @@ def pick_format(form: str | None, as_json: bool, output: Path | None) -> str:
         return "json" if as_json else str(form)
     if output is None:
         return "text"
-    if output.suffix.lower() in ENDINGS:
-        return ENDINGS[output.suffix.lower()]
-    raise UsageError(f"-o {output}: no format ends in '{output.suffix}'; give one with --format {'|'.join(FORMATS)}")
+    by_ending = format_of_file(output.suffix)
+    if by_ending is None:
+        raise UsageError(
+            f"-o {output}: no format ends in '{output.suffix}'; give one with --format {'|'.join(FORMATS)}"
+        )
+    return by_ending.name
 
 
 def tracing_for(form: str) -> Tracing | None:
     """Who draws the runs' series where the format shows them: it is to see their records when they are read."""
-    if form != "html":
+    if not FORMATS[form].draws:
         return None
     from milabench.analysis.traces import Tracing
 
@@ -78,15 +69,13 @@ def tracing_for(form: str) -> Tracing | None:
 
 def tracing_of_systems(form: str, count: int) -> Tracing | None:
     """As `tracing_for`, of so many systems that are compared: only a few of them are drawn."""
-    return tracing_for(form) if form == "html" and count <= _module(form).SYSTEMS_DRAWN else None
+    return tracing_for(form) if count <= FORMATS[form].most_drawn else None
 
 
 def render_report(form: str, summaries: Sequence[Summary], runs: Sequence[Run], tracing: Tracing | None) -> str:
     """The report on runs in a format; `tracing` has their series for a page in HTML."""
-    module = _module(form)
-    if tracing is not None:
-        return str(module.render(summaries, [tracing.of(run) for run in runs]))
-    return str(module.render(summaries))
+    traces = None if tracing is None else [tracing.of(run) for run in runs]
+    return FORMATS[form].renderer.render(summaries, traces)
 
 
 def render_comparison_as(
@@ -97,11 +86,8 @@ def render_comparison_as(
     tracing: Tracing | None,
 ) -> str:
     """A comparison in a format; `runs` are those of its systems in order, None for one that is known by its report alone."""
-    module = _module(form)
-    if form == "html":
-        traced = [None if run is None or tracing is None else tracing.of(run) for run in runs]
-        return str(module.render_comparison(comparison, differences, traced))
-    return str(module.render_comparison(comparison, differences))
+    traces = None if tracing is None else [None if run is None else tracing.of(run) for run in runs]
+    return FORMATS[form].renderer.render_comparison(comparison, differences, traces)
 
 
 def write_output(text: str, output: Path | None) -> None:
@@ -114,7 +100,3 @@ def write_output(text: str, output: Path | None) -> None:
     except OSError as error:
         raise RecordError(f"{output}: cannot be written: {(error.strerror or str(error)).lower()}") from None
     click.echo(f"written to {output}", err=True)
-
-
-def _module(form: str) -> Any:
-    return importlib.import_module(f"milabench.report.{form}")

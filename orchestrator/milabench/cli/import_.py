@@ -7,14 +7,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from milabench.errors import NothingSelected, RecordError
-
-if TYPE_CHECKING:
-    from milabench.history.importer import ForeignRun
 
 
 @click.command(
@@ -31,13 +27,14 @@ def command(sources: tuple[str, ...], base: Path | None, name: str | None, as_js
     from dataclasses import replace
 
     from milabench.history.importer import write_foreign_run
+    from milabench.history.registry import read_foreign_runs
     from milabench.plan.environ import SECRET
     from milabench.workflow.context import base_folder
 
     made, notes = [], []
     for source in sources:
         with opened(Path(source)) as place:
-            arrivals, left_out = arrivals_in(place, source)
+            arrivals, left_out = read_foreign_runs(place, source)
             notes += left_out
             for arrival in arrivals:
                 renamed = replace(arrival, name=name) if name else arrival
@@ -83,20 +80,3 @@ def opened(source: Path) -> Iterator[Path]:
         folder.mkdir()
         archive.unpack(file, archive.files(file), "", folder)
         yield folder
-
-
-def arrivals_in(place: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
-    """(the runs found in a folder or file, what was left out)."""
-    from milabench.history import milabench13, nccl
-
-    if place.is_file():
-        return [nccl.read_nccl_run([(place.name, nccl.read_nccl_json(place))], place.stem, origin)], []
-    found, notes = [], []
-    for folder in milabench13.run_folders(place):
-        arrived, left_out = milabench13.read_milabench13_run(folder, origin)
-        notes += left_out
-        found += [arrived] if arrived is not None else []
-    if not found and not notes:
-        listed = [(path.name, nccl.read_nccl_json(path)) for path in sorted(place.rglob("*.json"))]
-        found += [nccl.read_nccl_run(listed, place.name, origin)] if listed else []
-    return found, notes

@@ -141,7 +141,7 @@ def install_on_nodes(
 def fetch_definitions(inputs: CommandContext) -> None:
     """Fetch the benchmarks' folders that are not here. Raises EnvironmentFailed with a line for each that cannot be."""
     from milabench.bench.api import Git
-    from milabench.config.schema import GitDefinition, PyPIDefinition
+    from milabench.config.definition import GitDefinition, PyPIDefinition
     from milabench.execute.base_lock import hold_base
     from milabench.execute.sources import fetch_sources, release, require_fetched
 

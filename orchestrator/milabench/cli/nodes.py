@@ -33,7 +33,7 @@ def command() -> None:
 def check_nodes(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.facts.probe import this_machine
-    from milabench.plan.placement import is_local
+    from milabench.plan.system import is_local
     from milabench.workflow.context import base_folder, read_suite_only
     from milabench.workflow.remote_nodes import findings_of, query_nodes
 

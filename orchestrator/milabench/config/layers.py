@@ -4,23 +4,21 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from milabench.config.matrix import MAX_JOBS, expand, is_matrix
+from milabench.config.problems import Problems, did_you_mean
 from milabench.config.schema import FILE_KEYS
 from milabench.config.source_map import (
     DELETED,
     Located,
     Mark,
-    MergeError,
     SourceLocation,
     display_value,
     mapping_at,
-    merge_documents,
     scalar,
     settled,
 )
@@ -63,45 +61,6 @@ class Folded:
     benchmarks: Mapping[str, Located]
     templates: Mapping[str, Located]
     warnings: tuple[Problem, ...] = ()
-
-
-@dataclass(slots=True)
-class Problems:
-    """Problems met on the way; the same fact about one place is noted once, however many benchmarks share it."""
-
-    found: dict[tuple[str, str], Problem] = field(default_factory=dict)
-
-    def add(self, problem: Problem) -> None:
-        self.found.setdefault((problem.where, problem.what), problem)
-
-    def extend(self, problems: Iterable[Problem]) -> None:
-        for problem in problems:
-            self.add(problem)
-
-    def take(self, error: ConfigError) -> None:
-        """Note what an error carries."""
-        self.extend(error.problems or (Problem(where="", path="", what=str(error)),))
-
-    def merged(self, low: Located | None, high: Located) -> Located:
-        """The merge of two trees; the lower one, with the problem noted, where they cannot be merged."""
-        if low is None:
-            return high
-        try:
-            return merge_documents(low, high)
-        except MergeError as failure:
-            self.add(failure.problem())
-            return low
-
-    def raise_any(self) -> None:
-        """Raise ConfigError with everything noted, if there is anything."""
-        if self.found:
-            raise ConfigError(tuple(self.found.values()))
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """`did you mean 'x'?`, or nothing."""
-    found = difflib.get_close_matches(name, list(known), 1)
-    return f"did you mean {found[0]!r}?" if found else ""
 
 
 def parse_override(text: str, folder: str, said: str | None = None) -> Override:
@@ -158,7 +117,7 @@ def fold(
     """Merge the files' roots in order, apply overrides, expand matrices, resolve inheritance. Problems are noted."""
     total: Located | None = None
     for root in roots:
-        total = problems.merged(total, root)
+        total = problems.merge(total, root)
     entries = {} if total is None else _present(total)
     file_keys = {key: entries.pop(key, None) for key in FILE_KEYS}
     for key, node in list(entries.items()):
@@ -200,7 +159,7 @@ def _file_keys_overridden(
         if first == "include":
             problems.add(Problem(where=str(override.mark), path=first, what="include cannot be overridden"))
         elif first in FILE_KEYS:
-            file_keys[first] = problems.merged(file_keys[first], override.tree(1))
+            file_keys[first] = problems.merge(file_keys[first], override.tree(1))
         else:
             others.append(override)
     return others
@@ -229,7 +188,7 @@ class _Inheritance:
         for position, override in enumerate(self.overrides):
             if position not in self.used:
                 what = f"no benchmark or template named {override.keys[0]!r}"
-                way_out = near(override.keys[0], [*self.entries, EVERY, *FILE_KEYS[1:]])
+                way_out = did_you_mean(override.keys[0], [*self.entries, EVERY, *FILE_KEYS[1:]])
                 self.problems.add(Problem(where=str(override.mark), path="", what=what, way_out=way_out))
 
     def _override_known(self, entries: dict[str, Located]) -> None:
@@ -252,16 +211,16 @@ class _Inheritance:
             return
         tree = override.tree(length)
         if name == EVERY:
-            self.every = self.problems.merged(self.every, tree)
+            self.every = self.problems.merge(self.every, tree)
             return
-        self.pre[name] = self.problems.merged(self.pre.get(name), tree)
+        self.pre[name] = self.problems.merge(self.pre.get(name), tree)
 
     def _expanded(self, entries: dict[str, Located], max_jobs: int) -> dict[str, Located]:
         made: dict[str, Located] = {}
         first: dict[str, Mark] = {}
         for name, node in entries.items():
             own = self.pre.get(name)
-            described = node if own is None else self.problems.merged(node, own)
+            described = node if own is None else self.problems.merge(node, own)
             if not is_matrix(described) or name.startswith("_"):
                 self._add(made, first, name, node)
                 continue
@@ -313,9 +272,9 @@ class _Inheritance:
                 return None
             made = self._inherited(parent, own)
         if self.every is not None:
-            made = self.problems.merged(made, self.every)
+            made = self.problems.merge(made, self.every)
         if said is not None:
-            made = self.problems.merged(made, said)
+            made = self.problems.merge(made, said)
         return settled(made)
 
     def _parent_of(self, name: str, parent_node: Located) -> Located | None:
@@ -326,7 +285,7 @@ class _Inheritance:
             self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what))
             return None
         if parent not in self.entries:
-            way_out = near(parent, self.entries) or "define it, or include the file that does"
+            way_out = did_you_mean(parent, self.entries) or "define it, or include the file that does"
             what = f"no benchmark or template named {parent!r}"
             self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what, way_out=way_out))
             return None
@@ -341,7 +300,7 @@ class _Inheritance:
             own = self.entries[current]
             said = self.pre.get(current)
             if said is not None:
-                own = self.problems.merged(own, said)
+                own = self.problems.merge(own, said)
             parent_node = own.value.get("inherits")
             chain.append((current, own, parent_node))
             seen.add(current)
@@ -372,7 +331,7 @@ class _Inheritance:
 
     def _inherited(self, parent: Located, own: Located) -> Located:
         """The child over its parent; tags are united."""
-        made = self.problems.merged(parent, own)
+        made = self.problems.merge(parent, own)
         old, new = parent.value.get("tags"), own.value.get("tags")
         if old is None or new is None or made is parent:
             return made

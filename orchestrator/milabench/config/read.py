@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from milabench.config.layers import Override, Problems, fold, parse_override
+from milabench.config.layers import Override, fold, parse_override
 from milabench.config.matrix import MAX_JOBS
 from milabench.config.parse import Declared, parse_suite
+from milabench.config.problems import Problems
 from milabench.config.schema import Suite
 from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, display_value, mapping_at
 from milabench.config.yaml_reader import MAX_BYTES, Document, decode_text, parse_document

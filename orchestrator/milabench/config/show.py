@@ -1,46 +1,20 @@
-"""What a suite means, for people and editors: resolved YAML, where a value comes from, the JSON Schema of the files."""
+"""What a suite means, for people: resolved YAML, and where a value comes from."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
+from milabench.config.definition import plain_definition
 from milabench.config.interpolate import escaped
-from milabench.config.layers import near
-from milabench.config.schema import (
-    BENCHMARK,
-    MULTIRUN,
-    PROFILE,
-    SYSTEM,
-    Anything,
-    Argument,
-    Arguments,
-    BenchmarkConfig,
-    Capacity,
-    Choice,
-    Definition,
-    DefinitionKind,
-    Expression,
-    Flag,
-    GitDefinition,
-    Kind,
-    ListOf,
-    MapOf,
-    Number,
-    Origin,
-    Pattern,
-    PlanConfig,
-    PyPIDefinition,
-    Record,
-    Suite,
-    Text,
-    Whole,
-)
+from milabench.config.kinds import Argument
+from milabench.config.origin import Origin
+from milabench.config.problems import did_you_mean
+from milabench.config.scalars import resolve_scalar
+from milabench.config.schema import BENCHMARK, BenchmarkConfig, PlanConfig, Suite
 from milabench.config.source_map import shown_scalar
-from milabench.config.yaml_reader import resolve_scalar
 from milabench.errors import ConfigError
 
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+-]*(?: [A-Za-z0-9_./+-]+)*\Z")
@@ -51,25 +25,23 @@ _REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 
 
 def plain_benchmark(bench: BenchmarkConfig) -> dict[str, Any]:
-    """The benchmark as plain data under the keys of the suite language; what has its built-in default is left out."""
-    made: dict[str, Any] = {} if bench.definition is None else {"definition": _definition(bench.definition)}
-    for one in fields(bench):
-        if one.name in ("name", "inherits", "origin", "options", "definition"):
-            continue
-        value = getattr(bench, one.name)
-        if value != _DEFAULTS[one.name]:
-            made[one.name] = _plain_field(one.name, value)
+    """Return the benchmark as plain data under the keys of the suite language, without what has its default."""
+    keys: dict[str, Any] = {} if bench.definition is None else {"definition": plain_definition(bench.definition)}
+    for declared in fields(bench):
+        name = declared.name
+        value = getattr(bench, name)
+        if name in BENCHMARK.keys and name not in ("inherits", "definition") and value != BENCHMARK.keys[name].default:
+            keys[name] = _plain_field(name, value)
     if any(isinstance(value, list | tuple) for value in bench.matrix.values()):
-        made["job"] = None  # a choice that is a list; without this it would read as a matrix that lacks its job
-    made.update({key: _data(value) for key, value in bench.options.items()})
-    return made
+        keys["job"] = None  # a choice that is a list; without this it would read as a matrix that lacks its job
+    keys.update({key: _data(value) for key, value in bench.options.items()})
+    return keys
 
 
 def benchmark_completions(bench: BenchmarkConfig) -> dict[str, Any]:
-    """The benchmark as plain JSON data with every key, defaults included, and its name: what programs are given."""
-    made = {one.name: _plain_field(one.name, getattr(bench, one.name)) for one in fields(bench) if one.name != "origin"}
-    made["definition"] = _definition(bench.definition)
-    return made
+    """Return the benchmark as plain JSON data with every key, defaults included, and its name: what programs are given."""
+    names = [declared.name for declared in fields(bench) if declared.name != "origin"]
+    return {name: _plain_field(name, getattr(bench, name)) for name in names}
 
 
 def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
@@ -97,50 +69,34 @@ def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
     return "\n".join(lines) + "\n" if lines else "{}\n"
 
 
-_DEFAULTS: Final[Mapping[str, Any]] = {
-    one.name: one.default_factory() if callable(one.default_factory) else one.default for one in fields(BenchmarkConfig)
-}
-
-
-def _definition(definition: Definition | None) -> Any:
-    match definition:
-        case None:
-            return None
-        case Path():
-            return str(definition)
-        case GitDefinition(url=url, rev=rev, branch=branch):
-            return {"git": url, "rev": rev} if rev else {"git": url, "branch": branch}
-        case PyPIDefinition(project=project, version=version):
-            return {"pypi": project, "version": version}
-        case _:
-            assert_never(definition)
-
-
 def _plain_field(name: str, value: Any) -> Any:
     match name:
+        case "definition":
+            return plain_definition(value)
         case "argv":
             return _plain_arguments(value)
-        case "server" | "client" if value is not None:
-            given = {"argv": _plain_arguments(value.argv)}
-            if name == "client" or not value.ready:
-                return given
-            return {
-                **given,
-                "ready": {"pattern": value.ready, "timeout": value.timeout} if value.timeout else value.ready,
-            }
+        case "client" if value is not None:
+            return {"argv": _plain_arguments(value.argv)}
+        case "server" if value is not None:
+            server = {"argv": _plain_arguments(value.argv)}
+            ready, timeout = value.ready.condition, value.ready.timeout
+            if ready:
+                server["ready"] = {"pattern": ready, "timeout": timeout} if timeout else ready
+            return server
         case "container":
-            said = {one.name: getattr(value, one.name) for one in fields(value)}
-            return {key: _data(one) for key, one in said.items() if one is not None}
+            return {key: _data(item) for key, item in _fields_of(value).items() if item is not None}
         case "plan":
             return _plain_plan(value)
         case "cwd":
             return None if value is None else str(value)
         case "metrics":
-            return {
-                key: {one.name: getattr(metric, one.name) for one in fields(metric)} for key, metric in value.items()
-            }
+            return {metric: _fields_of(keys) for metric, keys in value.items()}
         case _:
             return _data(value)
+
+
+def _fields_of(value: Any) -> dict[str, Any]:
+    return {declared.name: getattr(value, declared.name) for declared in fields(value)}
 
 
 def _plain_plan(plan: PlanConfig) -> dict[str, Any]:
@@ -251,7 +207,10 @@ def _split_key(suite: Suite, key: str) -> tuple[str, str]:
     names = [name for name in (*suite.benchmarks, "system") if key == name or key.startswith(name + ".")]
     if not names:
         known = (*suite.benchmarks, "system")
-        way_out = near(key.partition(".")[0], known) or "say BENCH.KEY, with a name of `milabench list`, or system.KEY"
+        way_out = (
+            did_you_mean(key.partition(".")[0], known)
+            or "say BENCH.KEY, with a name of `milabench list`, or system.KEY"
+        )
         raise ConfigError(f"no benchmark is named as in {key!r}; {way_out}")
     name = max(names, key=len)
     return name, key[len(name) + 1 :]
@@ -265,7 +224,7 @@ def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mappi
     if origin is None:
         if rest in values:
             return (f"{key} = {_inline(values[rest])}", "  built-in default")
-        way_out = near(rest, [*origins, *values])
+        way_out = did_you_mean(rest, [*origins, *values])
         raise ConfigError(f"{key!r} is not set" + (f"; {way_out}" if way_out else ""))
     lines = [f"{key} = {_at(values, rest)}", f"  set at {origin.where}"]
     if origin.interpolated is not None:
@@ -304,112 +263,6 @@ def _inline(value: Any) -> str:
 
 def _benchmark(suite: Suite, name: str) -> BenchmarkConfig:
     if name not in suite.benchmarks:
-        way_out = near(name, suite.benchmarks)
+        way_out = did_you_mean(name, suite.benchmarks)
         raise ConfigError(f"no benchmark is named {name!r}" + (f"; {way_out}" if way_out else ""))
     return suite.benchmarks[name]
-
-
-# --- JSON Schema ----------------------------------------------------------------------------------------------------
-
-_INTERPOLATED: Final = {"type": "string", "pattern": r"[${]"}
-
-
-def json_schema(declared: Iterable[str] = ()) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of suite and system files, made from the tables that parse them.
-
-    `declared` names keys that benchfiles add to benchmarks.
-    """
-    benchmark = _record_schema(BENCHMARK)
-    benchmark["properties"].update({key: {"description": "declared by a benchfile"} for key in sorted(declared)})
-    job = {**benchmark, "properties": {**benchmark["properties"], "name": {"type": "string"}}, "required": ["name"]}
-    benchmark["properties"]["job"] = {"$ref": "#/$defs/job"}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "milabench suite or system file",
-        "type": "object",
-        "properties": {
-            "include": {
-                "description": "files merged before this one, relative to it",
-                "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
-            },
-            "system": {"$ref": "#/$defs/system"},
-            "multirun": _kind_schema(MULTIRUN),
-            "profile": {**_kind_schema(PROFILE), "description": "how much is measured"},
-        },
-        "additionalProperties": {"$ref": "#/$defs/benchmark"},
-        "$defs": {"benchmark": benchmark, "job": job, "system": _record_schema(SYSTEM)},
-    }
-
-
-def _record_schema(record: Record) -> dict[str, Any]:
-    properties = {}
-    for key, one in record.keys.items():
-        kind = _kind_schema(one.kind)
-        if isinstance(one.kind, ListOf | Arguments):
-            kind = {"anyOf": [kind, _append_schema()]}
-        properties[key] = {"description": one.doc, "anyOf": [kind, {"type": "null"}]}
-    made: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": record.open}
-    if record.required:
-        made["required"] = list(record.required)
-    return made
-
-
-def _append_schema() -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {"append": {"type": "array"}},
-        "required": ["append"],
-        "additionalProperties": False,
-    }
-
-
-def _kind_schema(kind: Kind) -> dict[str, Any]:
-    scalar_types = ["string", "number", "boolean"]
-    match kind:
-        case Anything():
-            return {}
-        case Text() | Expression() | Pattern():
-            return {"type": scalar_types}
-        case Number(at_least=low, above=above, at_most=high):
-            bounds = {"minimum": low, "exclusiveMinimum": above, "maximum": high}
-            number = {"type": "number", **{key: value for key, value in bounds.items() if value is not None}}
-            return {"anyOf": [number, _INTERPOLATED]}
-        case Whole(at_least=least, at_most=most):
-            limits = {"minimum": least, "maximum": most}
-            whole = {"type": "integer", **{key: value for key, value in limits.items() if value is not None}}
-            return {"anyOf": [whole, _INTERPOLATED]}
-        case Flag():
-            return {"anyOf": [{"type": "boolean"}, _INTERPOLATED]}
-        case Choice(words=words):
-            return {"anyOf": [{"enum": list(words)}, _INTERPOLATED]}
-        case Capacity():
-            return {"type": ["string", "number"]}
-        case ListOf(item=item, lone=lone):
-            several = {"type": "array", "items": _kind_schema(item)}
-            return {"anyOf": [several, _kind_schema(item)]} if lone else several
-        case MapOf(item=item):
-            return {"type": "object", "additionalProperties": {"anyOf": [_kind_schema(item), {"type": "null"}]}}
-        case Record():
-            known = _record_schema(kind)
-            return {"anyOf": [known, _kind_schema(kind.keys[kind.lone].kind)]} if kind.lone else known
-        case Arguments():
-            return {"anyOf": [_options_schema(), {"type": "array", "items": {"type": scalar_types}}]}
-        case DefinitionKind():
-            return {"anyOf": [{"type": "string"}, *_source_schemas()]}
-        case _:
-            assert_never(kind)
-
-
-def _options_schema() -> dict[str, Any]:
-    values = ["string", "number", "boolean", "null", "array"]
-    return {"type": "object", "additionalProperties": {"type": values}}
-
-
-def _source_schemas() -> list[dict[str, Any]]:
-    made = []
-    for names in (("git", "rev"), ("git", "branch"), ("pypi", "version")):
-        properties = {name: {"type": ["string", "number"]} for name in names}
-        made.append(
-            {"type": "object", "properties": properties, "required": list(names), "additionalProperties": False}
-        )
-    return made

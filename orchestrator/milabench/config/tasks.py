@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from milabench.config.layers import near
+from milabench.config.problems import did_you_mean
 from milabench.config.source_map import Located, Mark, SourceLocation, mapping_at, scalar
 from milabench.errors import ConfigError, Problem
 
@@ -122,7 +122,7 @@ class TaskFile:
     def task(self, name: str) -> ConfiguredTask:
         """The task of this name. Raises ConfigError, with the place, for one that is not there or cannot be understood."""
         if name not in self.sections:
-            way_out = near(name, self.sections) or f"the sections are {', '.join(self.sections) or 'none'}"
+            way_out = did_you_mean(name, self.sections) or f"the sections are {', '.join(self.sections) or 'none'}"
             raise ConfigError(Problem(where=self.name, path=name, what="there is no such section", way_out=way_out))
         return _task(self, self.sections[name])
 
@@ -320,7 +320,7 @@ def _task(file: TaskFile, section: _Section) -> ConfiguredTask:
     for key in _LISTS:
         value = section.values.get(key)
         if value is None:
-            problem("", "", f"the key {key!r} is missing", near(key, section.values))
+            problem("", "", f"the key {key!r} is missing", did_you_mean(key, section.values))
             continue
         items = _list(value.text)
         if isinstance(items, int):
@@ -342,7 +342,7 @@ def _task(file: TaskFile, section: _Section) -> ConfiguredTask:
             problem(section.values["patterns"].place(offset), "patterns", f"{pattern!r} is not usable: {wrong}")
     for method, offset in lists.get("compute_method", ()):
         if method not in METHODS:
-            way_out = near(method, METHODS) or f"there are {', '.join(METHODS)}"
+            way_out = did_you_mean(method, METHODS) or f"there are {', '.join(METHODS)}"
             problem(section.values["compute_method"].place(offset), "compute_method", f"no method {method!r}", way_out)
     if problems:
         raise ConfigError(problems)

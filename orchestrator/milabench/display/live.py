@@ -91,8 +91,8 @@ class Live:
         parts = [ending_of(outcome, reason)]
         if row is not None:
             parts += [rate_text(row.last), f"{self._clock() - row.began:.1f} s"]
-        said = "  ".join(part for part in parts if part)
-        self._ended.append(Text.assemble((step, _STYLES.get(outcome, "")), f"  {said}"))
+        line = "  ".join(part for part in parts if part)
+        self._ended.append(Text.assemble((step, _STYLES.get(outcome, "")), f"  {line}"))
         self._changed()
 
     def on_message(self, text: str) -> None:

@@ -32,7 +32,7 @@ class Plain:
         self._began = clock()
         self._tally = Tally()
         self._started: dict[str, float] = {}
-        self._told: dict[str, float] = {}
+        self._last_printed: dict[str, float] = {}
         self._last: dict[str, Mapping[str, Any]] = {}
 
     def on_plan(self, plan: Plan) -> None:
@@ -52,13 +52,13 @@ class Plain:
         """Say the first observation, and then one every few seconds."""
         now = self._clock()
         self._last[step] = {**self._last.get(step, {}), **last}
-        told = self._told.get(step)
-        if told is not None and now - told < self._every_s:
+        last_printed = self._last_printed.get(step)
+        if last_printed is not None and now - last_printed < self._every_s:
             return
         known = ", ".join(part for part in (progress_text(self._last[step]), rate_text(self._last[step])) if part)
         if known:
-            self._told[step] = now
-            first = "" if told is not None else "first observation, "
+            self._last_printed[step] = now
+            first = "" if last_printed is not None else "first observation, "
             self._say(f"{self._place()} {step}: {first}{known}")
 
     def on_line(self, step: str, payload: bytes) -> None:
@@ -77,7 +77,7 @@ class Plain:
         began = self._started.pop(step, None)
         if began is not None:
             parts.append(f"{self._clock() - began:.1f} s")
-        self._told.pop(step, None)
+        self._last_printed.pop(step, None)
         self._say(f"{self._place()} {step}: {', '.join(parts)}")
 
     def on_message(self, text: str) -> None:

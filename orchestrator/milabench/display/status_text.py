@@ -34,8 +34,8 @@ class Tally:
 
     def __str__(self) -> str:
         """`3/9 done: 2 passed, 1 failed`."""
-        told = ", ".join(f"{count} {outcome}" for outcome, count in self.ended.items() if count)
-        return f"{self.done}/{self.planned} done" + (f": {told}" if told else "")
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in self.ended.items() if count)
+        return f"{self.done}/{self.planned} done" + (f": {counts}" if counts else "")
 
 
 def rate_text(last: Mapping[str, Any]) -> str:
@@ -67,8 +67,8 @@ def progress_text(last: Mapping[str, Any]) -> str:
 
 def ending_of(outcome: str, reason: str) -> str:
     """`passed`, or `failed: exit: ValueError: bad`; on one line, without what a terminal would obey."""
-    told = one_line(reason)
-    return f"{outcome}: {told}" if told else outcome
+    reason_line = one_line(reason)
+    return f"{outcome}: {reason_line}" if reason_line else outcome
 
 
 def lines_of(payload: bytes) -> Iterator[str]:

@@ -18,6 +18,7 @@ Reason = Literal[
     "overlap",
     "short",
     "unconverged",
+    "wrong",
     "zeros",
 ]
 
@@ -35,5 +36,6 @@ REASONS: Mapping[Reason, str] = {
     "overlap": "instances of a group measured together for less than 95 % of the time",
     "short": "measured with the quick profile: an indication only",
     "unconverged": "a metric's spread was still above its limit when measuring ended",
+    "wrong": "an operator's result differs from its reference by more than the tolerance",
     "zeros": "the inputs were zeros, with which devices use less power and may be faster",
 }

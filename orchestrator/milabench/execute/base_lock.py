@@ -44,10 +44,10 @@ def hold_base(
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            told = f"{base} is held by {_holder(fd)}"
+            message = f"{base} is held by {_holder(fd)}"
             if not wait:
-                raise Unreachable(f"{told}; try again when it has ended") from None
-            say(f"{told}; waiting for its end")
+                raise Unreachable(f"{message}; try again when it has ended") from None
+            say(f"{message}; waiting for its end")
             fcntl.flock(fd, fcntl.LOCK_EX)
         _write_holder(fd, purpose, clock())
         try:

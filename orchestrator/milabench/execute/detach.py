@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from milabench.errors import RecordError, UsageError
-from milabench.execute.interrupts import interrupts
+from milabench.execute.interrupts import WAKEUP_BYTES, interrupts, wakeup_sockets
 
 LOG = "orchestrator.log"
 """Where in a run directory an orchestrator without a terminal says what it would say there."""
@@ -43,10 +43,10 @@ class DetachedProcess:
 class DetachHandover:
     """What ties the process that left to the one that stayed, until it lets go: that one tells all that it says."""
 
-    def __init__(self, said: int, word: int) -> None:
-        self._said = said
+    def __init__(self, output_fd: int, word: int) -> None:
+        self._output_fd = output_fd
         self._word: int | None = word
-        self._voice = _Voice((said,))
+        self._voice = _Voice((output_fd,))
         sys.stderr = cast(TextIO, self._voice)
 
     @property
@@ -64,7 +64,7 @@ class DetachHandover:
         except OSError as error:
             raise RecordError(f"{run / LOG}: cannot be written: {error.strerror}") from None
         _put(log, _OUT, _ERR)
-        self._voice.ends = (_ERR, self._said) if self.is_held else (_ERR,)
+        self._voice.ends = (_ERR, self._output_fd) if self.is_held else (_ERR,)
 
     def let_go(self, run: Path) -> None:
         """Nobody need listen any more: this run goes on by itself."""
@@ -73,7 +73,7 @@ class DetachHandover:
         with contextlib.suppress(OSError):  # whoever listened may be gone
             os.write(self._word, os.fsencode(run))
         self._voice.ends = (_ERR,)
-        for end in (self._word, self._said):
+        for end in (self._word, self._output_fd):
             os.close(end)
         self._word = None
 
@@ -104,7 +104,7 @@ def fork_detached() -> DetachHandover | DetachedProcess:
     both. A terminal that goes away means neither. Raises UsageError where a thread does not end, which would be cut off.
     """
     _end_threads()
-    (said, says), (word, gives) = os.pipe(), os.pipe()
+    (output_fd, says), (word, gives) = os.pipe(), os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
     with interrupts().held():
@@ -113,9 +113,9 @@ def fork_detached() -> DetachHandover | DetachedProcess:
             interrupts().outlive_the_terminal()
             for end in (says, gives):
                 os.close(end)
-            return _listen(pid, said, word)
+            return _listen(pid, output_fd, word)
         os.setsid()
-        for end in (said, word):
+        for end in (output_fd, word):
             os.close(end)
         _put(os.open(os.devnull, os.O_RDONLY), 0)
         for end in (_OUT, _ERR):
@@ -132,7 +132,7 @@ def _end_threads() -> None:
                 raise UsageError(f"--detach: the thread {thread.name} of this Python does not end; use nohup instead")
 
 
-def _listen(pid: int, said: int, word: int) -> DetachedProcess:
+def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:
     """Tells what the other process says until it lets go or ends; waits for its end when it was asked to end meanwhile."""
     asked: list[None] = []
 
@@ -141,13 +141,15 @@ def _listen(pid: int, said: int, word: int) -> DetachedProcess:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
-    with interrupts().heard_by(pass_on):
+    with interrupts().heard_by(pass_on), wakeup_sockets() as (woken, _):
         while True:
-            ready = select.select((said, word), (), ())[0]
-            if not (said in ready and _tell(said)) and word in ready:
+            ready = select.select((output_fd, word, woken.fileno()), (), ())[0]
+            if woken.fileno() in ready:
+                woken.recv(WAKEUP_BYTES)
+            if not (output_fd in ready and _tell(output_fd)) and word in ready:
                 break
-        os.set_blocking(said, False)
-        while _tell(said):
+        os.set_blocking(output_fd, False)
+        while _tell(output_fd):
             pass
         run = os.read(word, _PIECE)
         where = Path(os.fsdecode(run)) if run else None
@@ -156,10 +158,10 @@ def _listen(pid: int, said: int, word: int) -> DetachedProcess:
         return DetachedProcess(run=where, code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
-def _tell(said: int) -> bool:
+def _tell(output_fd: int) -> bool:
     """Says in the terminal what comes from the other process; whether anything came."""
     try:
-        piece = os.read(said, _PIECE)
+        piece = os.read(output_fd, _PIECE)
     except BlockingIOError:
         return False
     with contextlib.suppress(OSError):  # the terminal may be gone
@@ -169,8 +171,8 @@ def _tell(said: int) -> bool:
 
 def _put(fd: int, *places: int) -> None:
     """Makes a file what is read or written at these numbers, by what is started too."""
-    for place in places:
-        os.dup2(fd, place)
+    for target in places:
+        os.dup2(fd, target)
     if fd not in places:
         os.close(fd)
 

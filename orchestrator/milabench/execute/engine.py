@@ -271,7 +271,7 @@ class Engine:
         self._gathering = group_barrier(startable)
         ports = await self._ports_of(startable)
         tasks = [
-            asyncio.create_task(self._run_step(step, on_node[step.node], ports.get(job_of(step), {}), ended))
+            asyncio.create_task(self._run_step(step, on_node[step.node], ports.get(step.job, {}), ended))
             for step in startable
         ]
         if tasks:
@@ -290,8 +290,8 @@ class Engine:
         """The value of `@port` for each job of a group that asks for one: free where its first step runs."""
         ports: dict[str, dict[str, str]] = {}
         for step in group:
-            job = job_of(step)
-            if job and job not in ports and any(job_of(other) == job and asks_for_port(other) for other in group):
+            job = step.job
+            if job and job not in ports and any(other.job == job and asks_for_port(other) for other in group):
                 port = await self._executors[step.node].port()
                 ports[job] = {} if port is None else {"port": str(port)}
         return ports
@@ -408,10 +408,10 @@ class Engine:
         for step in group.live:
             if executor := self._running.get(step):
                 if step in late:
-                    told = f"not ready within {group.limit_s:g} s of the first of its group"
+                    reason = f"not ready within {group.limit_s:g} s of the first of its group"
                 else:
-                    told = f"waited at the start barrier for {', '.join(late)}, which was not ready within {group.limit_s:g} s"
-                self._meanwhile(executor.end(step, late=told))
+                    reason = f"waited at the start barrier for {', '.join(late)}, which was not ready within {group.limit_s:g} s"
+                self._meanwhile(executor.end(step, late=reason))
 
     def _cancel_limit(self) -> None:
         if self._limit is not None:
@@ -560,19 +560,7 @@ class Engine:
 
 def is_of_one_job(step: Step, other: Step) -> bool:
     """Whether two steps need each other, as the ranks of a job and a server and its client do."""
-    return bool(job_of(step)) and job_of(step) == job_of(other)
-
-
-def job_of(step: Step) -> str:
-    """What all steps share that need each other; empty for a step that needs no other."""
-    if role_of(step):
-        return step.id if role_of(step) == "server" else server_of(step)
-    plan = step.config.get("plan")
-    if not isinstance(plan, Mapping):
-        return ""
-    if plan.get("method") == "multinode":
-        return step.group
-    return f"{step.group}@{step.node}" if plan.get("ranks") else ""
+    return bool(step.job) and step.job == other.job
 
 
 def role_of(step: Step) -> str:
@@ -631,8 +619,8 @@ def holder_text(holder: Holder) -> str:
     """Who holds a device, for a person."""
     since = datetime.fromtimestamp(holder.since).strftime(" since %Y-%m-%d %H:%M:%S") if holder.since else ""
     whom = f"run {holder.run} (pid {holder.pid}" if holder.run else "somebody ("
-    place = f"{holder.user}@{holder.host}" if holder.host else "unknown"
-    return f"device {holder.name} is held by {whom}{', ' if holder.run else ''}{place}){since}"
+    owner = f"{holder.user}@{holder.host}" if holder.host else "unknown"
+    return f"device {holder.name} is held by {whom}{', ' if holder.run else ''}{owner}){since}"
 
 
 def _reason(error: OSError) -> str:

@@ -91,7 +91,7 @@ class FakeNode:
             case ("true",):
                 return self._conclude(order, emit, "passed", None, "", code=0)
             case ("false",):
-                detail = "exit code 1 without a word on stderr"
+                detail = "exited with code 1; stderr is empty"
                 return self._conclude(order, emit, "failed", "exit", detail, code=1)
             case ("echo", *words):
                 line = {"event": "line", "data": " ".join(words) + "\n", "pipe": "stdout", "t": 0.0}
@@ -178,9 +178,9 @@ class FakeNode:
         self, order: StepRequest, emit: Emit, outcome: OutcomeName, why: Why | None, detail: str, *, code: int | None
     ) -> Outcome:
         step, attempt, seen = order.step.id, order.attempt, Exit(return_code=code)
-        said = {"why": why, "detail": detail} if why else {}
+        failure = {"why": why, "detail": detail} if why else {}
         command = list(order.step.argv)
-        self._record(emit, step, "end", {"command": command, "return_code": code, "outcome": outcome, **said})
+        self._record(emit, step, "end", {"command": command, "return_code": code, "outcome": outcome, **failure})
         if why is not None:
             return Failed(step=step, why=why, detail=detail, attempt=attempt, exit=seen)
         if outcome == "cancelled":

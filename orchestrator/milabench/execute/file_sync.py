@@ -74,7 +74,7 @@ class RemoteFiles:
         async with self._turn:
             await self._ask({"do": "link", "path": path, "target": target})
 
-    async def send(self, folder: Path, there: str, *, keep: bool = False, thorough: bool = True) -> Sent:
+    async def send(self, folder: Path, target: str, *, keep: bool = False, thorough: bool = True) -> Sent:
         """Makes the folder `there` like ours; `keep` leaves what else it holds.
 
         `thorough` compares contents; else a file with the same size and time counts as the same, which is right for what only
@@ -83,7 +83,7 @@ class RemoteFiles:
         entries = await asyncio.to_thread(lambda: list(_entries(folder, thorough=thorough)))
         files = [entry for entry in entries if entry[1] == "f"]
         async with self._turn:
-            answer = await self._ask({"do": "take", "root": there, "entries": entries, "keep": keep})
+            answer = await self._ask({"do": "take", "root": target, "entries": entries, "keep": keep})
             sent = 0
             with contextlib.suppress(BrokenPipeError, ConnectionError):  # why, stands in the answer
                 for number, offset in answer["need"]:
@@ -130,10 +130,10 @@ class RemoteFiles:
 def _entries(folder: Path, *, thorough: bool) -> Iterator[list[Any]]:
     """What a folder holds, as the agent's `take` wants it; folders before what is in them, what says `complete` last."""
     last = []
-    for place, folders, files in os.walk(folder):
+    for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
         for name in [*folders, *sorted(files)]:
-            path = Path(place, name)
+            path = Path(root, name)
             entry = _entry(path, path.relative_to(folder).as_posix(), thorough=thorough)
             if entry is not None and name == LAST:
                 last.append(entry)
@@ -143,19 +143,19 @@ def _entries(folder: Path, *, thorough: bool) -> Iterator[list[Any]]:
 
 
 def _entry(path: Path, name: str, *, thorough: bool) -> list[Any] | None:
-    found = path.lstat()
-    mode = stat.S_IMODE(found.st_mode)
-    if stat.S_ISLNK(found.st_mode):
+    status = path.lstat()
+    mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISLNK(status.st_mode):
         return [name, "l", str(path.readlink())]
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return [name, "d", mode]
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return None
     digest = ""
     if thorough:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return [name, "f", mode, found.st_size, found.st_mtime_ns, digest]
+    return [name, "f", mode, status.st_size, status.st_mtime_ns, digest]
 
 
 async def storages(

@@ -49,7 +49,7 @@ class HostPool:
         return self._machines.setdefault(known, RemoteHost(address))
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What `main()` returns; see `HeldLoop.run`."""
+        """What `main()` returns; see `ReusableLoop.run`."""
 
         async def awake() -> T:
             await asyncio.sleep(0)  # what happened to connections while the loop rested is noticed before they are used
@@ -87,12 +87,12 @@ async def query_all(
     """What every machine says of itself; all are asked at the same time."""
     async with remote_files_of(list(machines.values())) as (desks, closed):
         asked = await asyncio.gather(*(_ask(desk, bases[name], clock) for name, desk in desks.items()))
-        told = dict(zip(desks, asked, strict=True))
-        shared, unusable = await storages({name: desks[name] for name in desks if not told[name].why}, bases, here)
+        reports = dict(zip(desks, asked, strict=True))
+        shared, unusable = await storages({name: desks[name] for name in desks if not reports[name].why}, bases, here)
     why = {**closed, **unusable}
     return {
-        name: replace(told[name], storage=shared.get(name, name), why=told[name].why or why.get(name, ""))
-        if name in told
+        name: replace(reports[name], storage=shared.get(name, name), why=reports[name].why or why.get(name, ""))
+        if name in reports
         else HostReport(why=why[name])
         for name in machines
     }
@@ -104,8 +104,10 @@ async def _ask(desk: RemoteFiles, base: str, clock: Callable[[], float]) -> Host
         facts = await desk.facts(base)
     except Unreachable as error:
         return HostReport(why=str(error))
-    ended, said = clock(), float(facts.get("time") or 0.0)
-    return HostReport(facts=facts, behind_s=began - said if said < began else min(0.0, ended - said))
+    ended, remote_time = clock(), float(facts.get("time") or 0.0)
+    return HostReport(
+        facts=facts, behind_s=began - remote_time if remote_time < began else min(0.0, ended - remote_time)
+    )
 
 
 @contextlib.asynccontextmanager
@@ -122,11 +124,11 @@ async def remote_files_of(
             why[machine.name] = str(error)
             return None
 
-    found = [desk for desk in await asyncio.gather(*map(opened, machines)) if desk is not None]
+    opened_files = [desk for desk in await asyncio.gather(*map(opened, machines)) if desk is not None]
     try:
-        yield {desk.name: desk for desk in found}, why
+        yield {desk.name: desk for desk in opened_files}, why
     finally:
-        for desk in found:
+        for desk in opened_files:
             desk.close()
 
 
@@ -135,13 +137,13 @@ async def link_speeds(machines: Sequence[tuple[RemoteHost, str]], seconds: float
 
     Each machine comes with the address at which the others reach it.
     """
-    found: dict[str, Mapping[str, Any]] = {}
+    speeds: dict[str, Mapping[str, Any]] = {}
     if len(machines) < 2:
-        return found
+        return speeds
     following = [*machines[1:], machines[0]] if len(machines) > 2 else machines[1:]
     for (near, _), (far, ip) in zip(machines, following, strict=False):
-        found[f"{near.name} -> {far.name}"] = await _link(near, far, ip, seconds)
-    return found
+        speeds[f"{near.name} -> {far.name}"] = await _link(near, far, ip, seconds)
+    return speeds
 
 
 async def _link(near: RemoteHost, far: RemoteHost, ip: str, seconds: float) -> Mapping[str, Any]:

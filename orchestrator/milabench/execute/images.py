@@ -81,9 +81,9 @@ def no_engine(image: Image) -> str:
     return f"image {image.name}: {image.engine} is not on PATH; install it, or choose another container.engine"
 
 
-def not_fetched(image: Image, said: str) -> str:
+def not_fetched(image: Image, output: str) -> str:
     """What to say where an image cannot be fetched, in one line."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     why = lines[-1].removeprefix("Error: ") if lines else "it did not say why"
     return f"image {image.name}: {image.engine} cannot fetch it: {why}; correct container.image, or load the image yourself"
 

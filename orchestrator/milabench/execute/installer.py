@@ -163,8 +163,8 @@ def torch_index(backend: str) -> str:
 
 def pulls_cuda(rehearsal: str) -> str | None:
     """The first CUDA package that uv said it would install, if any."""
-    found = re.search(r"^\s*\+ ((?:nvidia|cuda)-\S+)", rehearsal, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^\s*\+ ((?:nvidia|cuda)-\S+)", rehearsal, re.MULTILINE)
+    return match[1] if match else None
 
 
 # The first that matches wins: a full disk also breaks downloads, and a mismatch is reported as a failed download.
@@ -217,8 +217,8 @@ def explain_failure(output: str) -> str:
     # uv wraps its explanations at the width of a terminal, also where there is none.
     flowing = re.sub(r"\n\s{2,}(?=\S)(?!cause:)", " ", output)
     for pattern, sentence in _MEANINGS:
-        if found := pattern.search(output) or pattern.search(flowing):
-            return sentence.format(*found.groups())
+        if match := pattern.search(output) or pattern.search(flowing):
+            return sentence.format(*match.groups())
     lines = [line.strip() for line in flowing.splitlines() if line.strip()]
     errors = [re.sub(r"^(error|ERROR|cause):\s*", "", line) for line in lines if re.match(r"error:|cause:", line, re.I)]
     return ": ".join(errors[:2]) or (lines[-1] if lines else "ended without a word")

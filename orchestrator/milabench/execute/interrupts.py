@@ -20,6 +20,7 @@ from milabench.errors import INTERRUPTED
 
 if TYPE_CHECKING:
     import asyncio
+    import socket
     from sys import UnraisableHookArgs
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Who asks again within this time means the same wish: a terminal that goes away sends two signals, `cancel --now` too.
 PATIENCE_S = 1.0
 AGAIN_S = 0.001
+WAKEUP_BYTES = 4096
 
 
 class InterruptRequested(KeyboardInterrupt):
@@ -59,8 +61,13 @@ class Interrupts:
 
     @property
     def was_asked(self) -> bool:
-        """Whether Asked was raised."""
+        """Whether InterruptRequested was raised."""
         return self._asked is not None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a signal has come that is kept until the holding ends."""
+        return bool(self._kept)
 
     def over(self) -> None:
         """How the command ends is decided: no signal changes it while the interpreter takes itself apart."""
@@ -73,7 +80,7 @@ class Interrupts:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal. Raises Asked, but never twice, and not while signals are held or listened to."""
+        """Handle a signal. Raises InterruptRequested, but never twice, and not while signals are held or listened to."""
         if self._is_over:
             return
         if self._child is not None:
@@ -152,16 +159,53 @@ def interrupts() -> Interrupts:
     return next((handler for handler in handlers if isinstance(handler, Interrupts)), Interrupts())
 
 
+@contextlib.contextmanager
+def wakeup_sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Yield a socket that is readable after every signal, and its other end, through which threads can do the same.
+
+    Python runs a handler in the main thread, between two byte codes. A signal that comes after the last byte code before
+    the thread blocks in the kernel, or that the kernel gives to another thread, only sets a flag: a thread that waits for a
+    lock or in epoll sleeps on. On a busy machine that gap is milliseconds wide, since a thread that lets the interpreter
+    lock go waits until another has taken it. Whoever waits for this socket cannot miss the signal: what the C handler
+    writes to it stays there (signal.set_wakeup_fd). Outside the main thread, no signal writes to it.
+    """
+    import socket
+    import threading
+
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False) if is_main else -1
+    try:
+        yield reader, writer
+    finally:
+        if is_main:
+            signal.set_wakeup_fd(before)
+        reader.close()
+        writer.close()
+
+
 def run_deferring_signals(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """What `asyncio.run(main())` returns, with signals held from before there is a loop until there is none."""
     import asyncio
 
-    with interrupts().held():
-        return asyncio.run(main())
+    with interrupts().held(), asyncio.Runner() as runner:
+        return _run(runner, main)
+
+
+def _run(runner: asyncio.Runner, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run `main()` in the runner's loop, which wakes up for every signal."""
+    with wakeup_sockets() as (reader, _):
+        loop = runner.get_loop()
+        loop.add_reader(reader, reader.recv, WAKEUP_BYTES)
+        try:
+            return runner.run(main())
+        finally:
+            loop.remove_reader(reader)
 
 
 class ReusableLoop:
-    """An event loop that rests between what is run in it; signals are held while it does anything, as `run_held` holds them."""
+    """An event loop that rests between what is run in it; it defers signals as `run_deferring_signals` does."""
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
@@ -172,7 +216,7 @@ class ReusableLoop:
 
         with interrupts().held():
             self._runner = self._runner or asyncio.Runner()
-            return self._runner.run(main())
+            return _run(self._runner, main)
 
     def close(self) -> None:
         """End the loop, if there is one; the next `run` makes a new one."""

@@ -37,10 +37,10 @@ def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
     """The environment was built to its end from just this specification, and its interpreter is still there."""
     folder = store_folder(dirs, spec)
     try:
-        said = json.loads((folder / COMPLETE).read_text())
+        marker = json.loads((folder / COMPLETE).read_text())
     except (OSError, ValueError):
         return False
-    return isinstance(said, dict) and said.get("digest") == spec.digest and (folder / "bin" / "python").exists()
+    return isinstance(marker, dict) and marker.get("digest") == spec.digest and (folder / "bin" / "python").exists()
 
 
 def is_linked(dirs: Dirs, spec: VenvSpec) -> bool:
@@ -54,12 +54,12 @@ def benchmate_digest(project: Path) -> str:
     files = [project / "pyproject.toml", *sorted((project / "src").rglob("*"))]
     if not files[0].is_file():
         raise EnvironmentFailed(f"{project}: benchmate's project is not there; install milabench from its source tree")
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in files:
         if file.is_file() and "__pycache__" not in file.parts:
             content = hashlib.sha256(file.read_bytes()).hexdigest()
-            found.update(f"{file.relative_to(project).as_posix()} {content}\n".encode())
-    return found.hexdigest()
+            digest.update(f"{file.relative_to(project).as_posix()} {content}\n".encode())
+    return digest.hexdigest()
 
 
 def source_folder(dirs: Dirs, source: Source) -> Path:
@@ -72,10 +72,10 @@ def is_fetched(dirs: Dirs, source: Source) -> bool:
     from milabench.plan.install import source_json
 
     try:
-        said = json.loads(source_marker(dirs, source).read_text())
+        marker = json.loads(source_marker(dirs, source).read_text())
     except (OSError, ValueError):
         return False
-    return said == source_json(source) and source_folder(dirs, source).is_dir()
+    return marker == source_json(source) and source_folder(dirs, source).is_dir()
 
 
 def source_marker(dirs: Dirs, source: Source) -> Path:
@@ -96,18 +96,18 @@ def installed_packages() -> dict[str, str]:
 
 def _packages(folders: Iterable[Path]) -> dict[str, str]:
     """By the names of their metadata folders, `name-version.dist-info`; older forms are read."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for folder in folders:
         for info in sorted(folder.glob("*.dist-info")):
             name, _, version = info.name.removesuffix(".dist-info").rpartition("-")
-            found.setdefault(_normalised(name), version)
+            versions.setdefault(_normalised(name), version)
         for info in sorted(folder.glob("*.egg-info")):
             from importlib.metadata import PathDistribution
 
             old = PathDistribution(info)
             if name := old.metadata["Name"]:
-                found.setdefault(_normalised(name), old.version)
-    return found
+                versions.setdefault(_normalised(name), old.version)
+    return versions
 
 
 def _normalised(name: str) -> str:

@@ -26,13 +26,13 @@ def parse_pip_config(text: str) -> dict[str, str]:
     The environment wins over settings of `pip install`, those over global ones. Names are pip's option names
     (`find-links`); lines that are not settings are passed over.
     """
-    found: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    settings: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for line in text.splitlines():
         key, is_setting, value = line.strip().partition("=")
         section, _, name = key.rpartition(".")
-        if is_setting and section in found:
-            found[section][name.replace("_", "-")] = _unquoted(value)
-    return {name: value for section in _SECTIONS for name, value in found[section].items() if value.strip()}
+        if is_setting and section in settings:
+            settings[section][name.replace("_", "-")] = _unquoted(value)
+    return {name: value for section in _SECTIONS for name, value in settings[section].items() if value.strip()}
 
 
 def pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
@@ -41,8 +41,8 @@ def pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
     Where there is no pip at all, only the environment variables count.
     """
     commands = [[sys.executable, "-m", "pip"]]
-    if found := shutil.which("pip", path=environ.get("PATH")):
-        commands.append([found])
+    if program := shutil.which("pip", path=environ.get("PATH")):
+        commands.append([program])
     for command in commands:
         try:
             answer = subprocess.run(

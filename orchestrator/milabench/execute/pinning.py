@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from milabench.errors import EnvironmentFailed
 from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.package_indexes import indexes, mask, pip_settings, uv_env, uv_options
 from milabench.execute.sources import release_files
+from milabench.execute.thread_map import thread_map
 from milabench.execute.venv import InstallProgress, Report, benchmate_requirements, find_uv, url_responds
 from milabench.plan.pin import PinSpec, lock_text, pin_command
 from milabench.plan.requirements import parse_requirements
@@ -115,8 +115,7 @@ def _pin(
         }
     names = sorted({pin.name for text in compiled.values() for pin in parse_requirements(text).pins} - set(known))
     places = indexes(settings, environ)
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        known |= dict(zip(names, pool.map(lambda name: release_files(name, places), names), strict=True))
+    known |= dict(zip(names, thread_map(lambda name: release_files(name, places), names, jobs=8), strict=True))
     has_torch = any(pin.name == "torch" for text in compiled.values() for pin in parse_requirements(text).pins)
     unverified = ""
     if has_torch and spec.backend and not is_reachable and spec.variant != "cpu":

@@ -40,8 +40,10 @@ class RemoteHost:
                 await self._connection.close()
                 self._connection = None
             if self._connection is None:
-                by = openssh if self.address.transport == "openssh" else ssh
-                self._connection = await by.connect(self.address)
+                if self.address.transport == "openssh":
+                    self._connection = await openssh.connect_openssh(self.address)
+                else:
+                    self._connection = await ssh.connect_asyncssh(self.address)
             return self._connection
 
     async def agent(self, *words: str, marker: str = "") -> Channel:

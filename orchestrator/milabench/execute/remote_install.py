@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import pickle
 import sys
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +13,7 @@ from pathlib import Path
 
 from milabench.errors import EnvironmentFailed, MilabenchError
 from milabench.execute.api import Failed, Frame, Progress, StepRequest
+from milabench.execute.archive import deterministic_zip
 from milabench.execute.file_sync import RemoteFiles
 from milabench.execute.remote_host import RemoteHost, remote_node
 from milabench.execute.venv import InstallOptions, VenvBroken, install_venvs
@@ -25,7 +24,6 @@ from milabench.plan.venvs import VenvSpec
 
 PACKAGE = Path(__file__).resolve().parent.parent
 PACKAGES = ("bench", "config", "events", "execute", "facts", "plan")
-_STAMP = (1980, 1, 1, 0, 0, 0)  # the same content gives the same file
 _MAIN = "from milabench.execute.remote_install import main\nmain()\n"
 _LOOK = (
     'for p in python3.11 python3.12 python3.13 python3.14 python3; do if "$p" -c '
@@ -51,11 +49,7 @@ class RemoteInstallJob:
 @cache
 def packed_installer() -> bytes:
     """This package, as far as building environments needs it, and what it imports, in one file that Python runs."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in _files():
-            file.writestr(zipfile.ZipInfo(name, _STAMP), content)
-    return made.getvalue()
+    return deterministic_zip(_files())
 
 
 def _files() -> Iterator[tuple[str, bytes]]:

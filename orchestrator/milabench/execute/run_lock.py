@@ -172,10 +172,10 @@ def _lock(fd: int, how: int) -> bool:
 
 def _holder(fd: int) -> Orchestrator | None:
     try:
-        said = json.loads(os.pread(fd, 4096, 0))
+        entry = json.loads(os.pread(fd, 4096, 0))
     except (OSError, ValueError):
         return None
-    return orchestrator_of(said) if isinstance(said, dict) else None
+    return orchestrator_of(entry) if isinstance(entry, dict) else None
 
 
 def _start_of(pid: int) -> int | None:

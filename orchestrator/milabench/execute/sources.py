@@ -14,7 +14,6 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -24,6 +23,7 @@ from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import is_fetched, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, mask, pip_settings
+from milabench.execute.thread_map import thread_map
 from milabench.execute.venv import InstallProgress, Report, hold_lock, make_folder
 from milabench.plan.dirs import Dirs
 from milabench.plan.install import source_json
@@ -93,8 +93,7 @@ def fetch_sources(
             return SourceBroken(folder=source.folder, why=str(error))
         return SourceReady(folder=source.folder, path=source_folder(dirs, source), is_new=is_new)
 
-    with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        return tuple(pool.map(outcome, sources))
+    return thread_map(outcome, sources, jobs=jobs)
 
 
 def require_fetched(outcomes: Iterable[SourceOutcome]) -> None:
@@ -144,10 +143,10 @@ def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> 
     fresh = Path(name)
     try:
         _download(source, where, environ, fresh)
-        found = sha256_of(fresh)
-        if found != source.sha256:
+        digest = sha256_of(fresh)
+        if digest != source.sha256:
             raise EnvironmentFailed(
-                f"{source.file}: the index gave a file with sha256 {found}, the benchfile wants {source.sha256}; "
+                f"{source.file}: the index gave a file with sha256 {digest}, the benchfile wants {source.sha256}; "
                 "nothing was unpacked"
             )
         fresh.replace(kept)
@@ -215,7 +214,7 @@ def _download(source: PyPI, where: Indexes, environ: Mapping[str, str], into: Pa
         raise EnvironmentFailed(f"{wanted}: not in the cache, and UV_OFFLINE forbids to fetch it")
     if silent:
         raise EnvironmentFailed(f"{wanted}: not in the cache, and {', '.join(silent)} cannot be reached")
-    searched = ", ".join(mask(place) for place in (*where.urls, *where.find_links)) or "no index at all"
+    searched = ", ".join(mask(location) for location in (*where.urls, *where.find_links)) or "no index at all"
     raise EnvironmentFailed(f"{wanted}: no such file on the configured indexes ({searched})")
 
 
@@ -268,22 +267,22 @@ def _links(project: str, where: Indexes, client: PyPIClient) -> Iterator[tuple[s
     import httpx2
     from unearth import PackageFinder
 
-    for place in (*where.urls, *where.find_links):
-        if where.is_offline and "://" in place and not place.startswith("file:"):
+    for location in (*where.urls, *where.find_links):
+        if where.is_offline and "://" in location and not location.startswith("file:"):
             continue
         # mypy: the client is the library's own, but its method takes more than the library's protocol says.
         finder = PackageFinder(
             cast("Fetcher", client),
-            index_urls=(place,) if place in where.urls else (),
-            find_links=() if place in where.urls else (place,),
+            index_urls=(location,) if location in where.urls else (),
+            find_links=() if location in where.urls else (location,),
             ignore_compatibility=True,
             trusted_hosts=where.trusted_hosts,
         )
         try:
             for package in _patiently(partial(_listed, finder, project)):
-                yield place, package.link
+                yield location, package.link
         except (httpx2.HTTPError, OSError, ValueError) as error:
-            yield place, error
+            yield location, error
 
 
 def _listed(finder: PackageFinder, project: str) -> list[Package]:

@@ -197,7 +197,7 @@ async def connect_asyncssh(address: Address) -> SshConnection:
     if address.key:
         options["client_keys"] = [str(Path(address.key).expanduser())]
     try:
-        made = await asyncssh.connect(address.host, client_factory=lambda: client, **options)
+        connection = await asyncssh.connect(address.host, client_factory=lambda: client, **options)
     except asyncssh.HostKeyNotVerifiable as error:
         raise Unreachable(f"{name}: {client.refusal or f'its host key cannot be verified: {error}'}") from None
     except asyncssh.PermissionDenied:
@@ -216,7 +216,7 @@ async def connect_asyncssh(address: Address) -> SshConnection:
         raise Unreachable(
             f"{name}: {address.shown} cannot be reached{_through(address)}: {_said(error)}; is it up, is the port right?"
         ) from None
-    return SshConnection(address, made, client)
+    return SshConnection(address, connection, client)
 
 
 def _through(address: Address) -> str:
@@ -264,8 +264,8 @@ def _known_hosts(address: Address) -> Any:
 
 def _keys_in(file: Path) -> asyncssh.SSHKnownHosts:
     """The keys in a known_hosts file. Raises OSError and ValueError."""
-    found = file.stat()
-    return _read_keys(str(file), found.st_mtime_ns, found.st_size, found.st_ino)
+    status = file.stat()
+    return _read_keys(str(file), status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 @lru_cache(maxsize=4)

@@ -50,7 +50,7 @@ class GroupBarrier:
 def group_barrier(steps: Sequence[Step]) -> GroupBarrier | None:
     """The steps of a group that start to measure at the same time on several nodes; None when there are none."""
     measures: dict[str, Any] = {step.id: step.config.get("measure") for step in steps}
-    waiting = [step for step in steps if isinstance(found := measures[step.id], Mapping) and found.get("barrier")]
+    waiting = [step for step in steps if isinstance(measure := measures[step.id], Mapping) and measure.get("barrier")]
     if len({step.node for step in waiting}) < 2:
         return None
     limits = [limit for step in waiting if (limit := measures[step.id].get("barrier_timeout_s")) is not None]

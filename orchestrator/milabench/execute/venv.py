@@ -19,7 +19,6 @@ import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from milabench.errors import EnvironmentFailed
 from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
 from milabench.execute.inventory import COMPLETE, is_complete, is_linked, store_folder, venv_link
 from milabench.execute.package_indexes import mask, pip_env, pip_settings, uv_env, uv_options
+from milabench.execute.thread_map import thread_map
 from milabench.plan.dirs import Dirs
 from milabench.plan.venvs import VenvSpec
 
@@ -128,14 +128,7 @@ def install_venvs(
         return tuple(VenvReady(group=spec.group, path=store_folder(dirs, spec), is_new=False) for spec in specs)
     store = make_folder(Path(dirs.venv, ".store"))
     work = _Work(dirs=dirs, store=store, options=options, report=_one_at_a_time(report))
-    with ThreadPoolExecutor(max_workers=max(1, options.jobs)) as pool:
-        futures = [pool.submit(work.make_ready, spec) for spec in specs]
-        try:
-            return tuple(future.result() for future in futures)
-        except BaseException:
-            work.stop()
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    return thread_map(work.make_ready, specs, jobs=options.jobs, stop=work.stop)
 
 
 def make_folder(folder: Path) -> Path:
@@ -314,14 +307,14 @@ class _Work:
         wanted = ".".join(spec.python.split(".")[:2])
         if wanted == running:
             return sys.executable, ()
-        found = self._python(wanted, shell)
-        if found is None and self.options.uv:
+        interpreter = self._python(wanted, shell)
+        if interpreter is None and self.options.uv:
             self._say(spec, "fetching", f"python {wanted}, which its locks are made for")
             with self._fetching:  # several environments may want the same one
                 shell.answer((self.options.uv, "python", "install", wanted, "--no-bin"))
-            found = self._python(wanted, shell)
-        if found is not None:
-            return found, ()
+            interpreter = self._python(wanted, shell)
+        if interpreter is not None:
+            return interpreter, ()
         note = f"the locks of {spec.group} are made for python {wanted}, which was not found; python {running} is used"
         self._say(spec, "note", note)
         return sys.executable, (note,)
@@ -416,7 +409,7 @@ class _Shell:
 
     def first_of(self, attempts: Iterator[InstallCommand]) -> None:
         """Make one attempt after the other until one succeeds; else raise what the most telling one said."""
-        said: list[tuple[bool, str]] = []
+        failures: list[tuple[bool, str]] = []
         for attempt in attempts:
             if attempt.rehearse and (cuda := pulls_cuda(self._rehearsal(attempt))):
                 raise _BuildFailedError(
@@ -426,9 +419,11 @@ class _Shell:
             output = self.attempt(attempt)
             if output is None:
                 return
-            said.append((attempt.needs_network, output))
+            failures.append((attempt.needs_network, output))
         # Without a cache, the attempts that leave the network alone only say that they did.
-        telling = next((output for used_network, output in reversed(said) if used_network), said[-1][1] if said else "")
+        telling = next(
+            (output for used_network, output in reversed(failures) if used_network), failures[-1][1] if failures else ""
+        )
         raise _BuildFailedError(explain_failure(telling))
 
     def attempt(self, attempt: InstallCommand) -> str | None:
@@ -451,14 +446,14 @@ class _Shell:
             child = self._work.start(argv, env, self._lock)
         except OSError as error:
             return 127, f"error: {argv[0]}: {error.strerror}"
-        said = []
+        output = []
         try:
             assert child.stdout is not None
             for line in child.stdout:
-                said.append(mask(line))
-                self._output.write(said[-1])
+                output.append(mask(line))
+                self._output.write(output[-1])
                 self._output.flush()
-            return child.wait(), "".join(said)
+            return child.wait(), "".join(output)
         finally:
             # Reached with the child alive only when the log cannot be written.
             if child.poll() is None:
@@ -521,7 +516,7 @@ def _must_build(dirs: Dirs, spec: VenvSpec, options: InstallOptions) -> bool:
 
 def _mark_complete(folder: Path, spec: VenvSpec, installer: str) -> None:
     """Written last, and on the disk before it has its name: its presence is the claim that everything else is there."""
-    said = {
+    marker = {
         "digest": spec.digest,
         "group": spec.group,
         "variant": spec.variant,
@@ -535,7 +530,7 @@ def _mark_complete(folder: Path, spec: VenvSpec, installer: str) -> None:
     }
     fresh = folder / f"{COMPLETE}.new"
     with fresh.open("w") as file:
-        json.dump(said, file, indent=1)
+        json.dump(marker, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(folder / COMPLETE)

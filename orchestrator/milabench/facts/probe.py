@@ -13,18 +13,12 @@ from typing import Any
 from milabench.errors import Unreachable
 from milabench.facts.model import ARCHS, Device, Node
 
-AGENT = Path(__file__).resolve().parent.parent / "execute" / "agent.py"
-# Imported rather than run as a script, which would be compiled again each time: 40 ms.
-# On one line, for it is shown where processes are.
-_IMPORTED = (
-    "import sys; del sys.argv[0]; sys.path.insert(0, sys.argv[0].rpartition('/')[0]);"
-    " import agent; del sys.path[0]; agent.main()"
-)
+AGENT = Path(__file__).resolve().parent.parent / "execute" / "agent" / "__main__.py"
 
 
 def agent_command(*words: str, python: str = sys.executable) -> list[str]:
     """The command that runs the agent on this machine; it needs nothing but the standard library."""
-    return [python, "-u", "-I", "-S", "-c", _IMPORTED, str(AGENT), *words]
+    return [python, "-u", "-I", "-S", str(AGENT), *words]
 
 
 class LocalProbe:

@@ -119,8 +119,8 @@ def _write(writer: RunWriter, arrival: ForeignRun, is_secret: IsSecret) -> int:
             text, masked = mask_secrets(path.read_bytes(), is_secret)
             (writer.path / f"{step.id}.{ending}").write_bytes(text)
             count += masked
-        told = {"outcome": step.outcome, "why": step.why, "detail": step.detail}
-        entries.append({"step": step.id, "state": "ended", **{key: value for key, value in told.items() if value}})
+        entry = {"outcome": step.outcome, "why": step.why, "detail": step.detail}
+        entries.append({"step": step.id, "state": "ended", **{key: value for key, value in entry.items() if value}})
     is_passed = all(step.outcome in ("passed", "skipped") for step in arrival.steps)
     entries.append({"run": "ended", "verdict": "passed" if is_passed else "failed"})
     writer.journal_all(entries)
@@ -144,9 +144,9 @@ def mask_secrets(content: bytes, is_secret: IsSecret) -> tuple[bytes, int]:
 def _imported_before(base: Path, digest: str) -> Path | None:
     for manifest in sorted((base / "runs").glob(f"*/{MANIFEST}")):
         try:
-            found = open_run(manifest.parent).manifest.get("imported")
+            imported = open_run(manifest.parent).manifest.get("imported")
         except RecordError:
             continue  # somebody else's folder
-        if isinstance(found, Mapping) and found.get("sha256") == digest:
+        if isinstance(imported, Mapping) and imported.get("sha256") == digest:
             return manifest.parent
     return None

@@ -25,6 +25,22 @@ def run_folders(source: Path) -> list[Path]:
     return sorted({path.parent for path in source.rglob("*.data")})
 
 
+def can_read(source: Path) -> bool:
+    """Return whether this is a folder with `.data` files."""
+    return source.is_dir() and bool(run_folders(source))
+
+
+def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
+    """Return the runs in the run directories at or below a folder, and what was left out."""
+    runs: list[ForeignRun] = []
+    notes: list[str] = []
+    for folder in run_folders(source):
+        run, left_out = read_milabench13_run(folder, origin)
+        runs += [] if run is None else [run]
+        notes += left_out
+    return runs, notes
+
+
 def read_milabench13_run(folder: Path, origin: str) -> tuple[ForeignRun | None, list[str]]:
     """(the run in a folder, what of it is left out). Raises RecordError when it is no run, or one of ours."""
     run = open_run(folder)
@@ -101,19 +117,23 @@ def _step(run: Run, result: StepResult) -> ForeignStep:
 
 def _tag(config: Mapping[str, Any]) -> str:
     """`D0` of `["resnet50", "D0"]`."""
-    told = config.get("tag")
-    last = str(told[-1]) if isinstance(told, list) and len(told) > 1 else ""
+    tag = config.get("tag")
+    last = str(tag[-1]) if isinstance(tag, list) and len(tag) > 1 else ""
     return last if re.fullmatch(r"D\d+|\d+", last) else ""
 
 
 def _began(start: Mapping[str, Any], meta: Mapping[str, Any]) -> float | None:
-    found = finite_number(start.get("time"))
-    return finite_number(meta.get("date")) if found is None else found
+    began = finite_number(start.get("time"))
+    return finite_number(meta.get("date")) if began is None else began
 
 
 def _version(meta: Mapping[str, Any]) -> str:
-    told = as_mapping(meta.get("milabench"))
-    return " ".join(str(part) for part in ("milabench", told.get("tag") or told.get("commit")) if part) if told else ""
+    details = as_mapping(meta.get("milabench"))
+    return (
+        " ".join(str(part) for part in ("milabench", details.get("tag") or details.get("commit")) if part)
+        if details
+        else ""
+    )
 
 
 def _system(system: Mapping[str, Any], results: Iterable[StepResult]) -> Mapping[str, Any]:

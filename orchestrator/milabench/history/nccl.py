@@ -49,6 +49,18 @@ def read_nccl_json(path: Path) -> Mapping[str, Any]:
     return dict(value)
 
 
+def can_read(source: Path) -> bool:
+    """Return whether this is a file, of whatever name, or a folder with JSON files."""
+    return source.is_file() or any(source.rglob("*.json"))
+
+
+def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
+    """Return one run of the results in a file, or in all JSON files of a folder. Raises RecordError for other JSON."""
+    files = [source] if source.is_file() else sorted(source.rglob("*.json"))
+    name = source.stem if source.is_file() else source.name
+    return [read_nccl_run([(path.name, read_nccl_json(path)) for path in files], name, origin)], []
+
+
 def read_nccl_run(files: Sequence[tuple[str, Mapping[str, Any]]], name: str, origin: str) -> ForeignRun:
     """A run of these results, each (file name, JSON); several of one collective are its replicates."""
     steps, repeats = [], dict[str, int]()
@@ -122,16 +134,16 @@ def _measurements(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
             "main": True,
         }
     for result in value.get("results") or ():
-        told = as_mapping(result)
-        params = {key: told[key] for key in ("size", "count", "type", "redop", "root") if told.get(key) is not None}
+        fields = as_mapping(result)
+        params = {key: fields[key] for key in ("size", "count", "type", "redop", "root") if fields.get(key) is not None}
         for case in ("out_of_place", "in_place"):
-            numbers = as_mapping(told.get(case))
+            numbers = as_mapping(fields.get(case))
             for key, (metric, units, direction) in _NUMBERS.items():
-                found = _number(numbers.get(key))
-                if found is not None:
+                number = _number(numbers.get(key))
+                if number is not None:
                     yield {
                         "metric": metric,
-                        "value": found,
+                        "value": number,
                         "units": units,
                         "direction": direction,
                         "case": case,
@@ -174,10 +186,10 @@ def _system(values: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return {"arch": "rocm" if "AMD" in names else "cuda", "nodes": nodes}
 
 
-def _when(told: Any) -> datetime:
+def _when(value: Any) -> datetime:
     for form in _TIMES:
         try:
-            return datetime.strptime(str(told), form).replace(tzinfo=UTC)
+            return datetime.strptime(str(value), form).replace(tzinfo=UTC)
         except ValueError:
             continue
     return datetime.fromtimestamp(0, tz=UTC)

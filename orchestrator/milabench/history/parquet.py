@@ -49,8 +49,8 @@ def _joined(rows: RunRows) -> Iterable[dict[str, object]]:
     of_run = {f"run_{name}": run[name] for name in _OF_RUN}
     metrics: dict[str, list[dict[str, object]]] = {}
     for metric in rows.tables["metrics"]:
-        told = dict(zip(METRICS, metric, strict=True))
-        metrics.setdefault(str(told["bench"]), []).append(told)
+        row = dict(zip(METRICS, metric, strict=True))
+        metrics.setdefault(str(row["bench"]), []).append(row)
     for result in rows.tables["results"]:
         bench = dict(zip(RESULTS, result, strict=True))
         of_bench = {f"bench_{name}": bench[name] for name in _OF_BENCH}

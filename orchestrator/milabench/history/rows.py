@@ -83,9 +83,9 @@ class RunRows:
     tables: Mapping[str, tuple[Row, ...]]
 
 
-def rows(summary: Summary, told: Mapping[str, Any], identity: str) -> RunRows:
+def rows(summary: Summary, document: Mapping[str, Any], identity: str) -> RunRows:
     """The rows of a run; `identity` tells it from all others, `told` is its summary as JSON, which is kept whole."""
-    text = json.dumps(told, sort_keys=True)
+    text = json.dumps(document, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     listed = summary.system.get("nodes")
     nodes = [as_mapping(node) for node in listed] if isinstance(listed, list) else []
@@ -114,8 +114,8 @@ def rows(summary: Summary, told: Mapping[str, Any], identity: str) -> RunRows:
 
 def _created(name: str) -> str:
     """When a run was made, as the name of its directory tells it; milabench 1.3 wrote it down nowhere else."""
-    found = _STAMP.search(name)
-    return f"{found[1]}T{found[2]}:{found[3]}:{found[4]}" if found else ""
+    stamp = _STAMP.search(name)
+    return f"{stamp[1]}T{stamp[2]}:{stamp[3]}:{stamp[4]}" if stamp else ""
 
 
 def _result(run: str, bench: BenchSummary) -> Row:
@@ -153,15 +153,15 @@ def _metrics(run: str, bench: BenchSummary) -> list[Row]:
             run,
             bench.bench,
             place,
-            str(told.get("step", "")),
-            str(told.get("metric", "")),
-            told.get("value"),
-            str(told.get("units", "")),
-            str(told.get("direction", "")),
-            str(told.get("place") or ""),
-            told.get("repeat"),
-            " ".join(str(told[key]) for key in ("case", "part") if told.get(key)),
-            json.dumps(told["params"], sort_keys=True) if told.get("params") else "",
+            str(metric.get("step", "")),
+            str(metric.get("metric", "")),
+            metric.get("value"),
+            str(metric.get("units", "")),
+            str(metric.get("direction", "")),
+            str(metric.get("place") or ""),
+            metric.get("repeat"),
+            " ".join(str(metric[key]) for key in ("case", "part") if metric.get(key)),
+            json.dumps(metric["params"], sort_keys=True) if metric.get("params") else "",
         )
-        for place, told in enumerate(bench.metrics)
+        for place, metric in enumerate(bench.metrics)
     ]

@@ -91,14 +91,16 @@ class Store:
         with self._writing():
             for table, columns in TABLES.items():
                 key = {"runs": "run", "results": "run, bench", "metrics": "run, bench, place_in_run"}[table]
-                told = ", ".join(f"{name} {kind}" for name, kind in columns.items())
-                self._execute(f"CREATE TABLE IF NOT EXISTS {table} ({told}, PRIMARY KEY ({key}))", ())
+                declarations = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+                self._execute(f"CREATE TABLE IF NOT EXISTS {table} ({declarations}, PRIMARY KEY ({key}))", ())
             self._execute("CREATE TABLE IF NOT EXISTS milabench_store (schema_version INTEGER)", ())
-            found = self._execute("SELECT schema_version FROM milabench_store", ()).fetchone()
-            if found is None:
+            version_row = self._execute("SELECT schema_version FROM milabench_store", ()).fetchone()
+            if version_row is None:
                 self._execute("INSERT INTO milabench_store VALUES (?)", (SCHEMA,))
-        if found is not None and found[0] != SCHEMA:
-            raise RecordError(f"{self._name}: is a store of version {found[0]}, and this milabench reads {SCHEMA}")
+        if version_row is not None and version_row[0] != SCHEMA:
+            raise RecordError(
+                f"{self._name}: is a store of version {version_row[0]}, and this milabench reads {SCHEMA}"
+            )
 
     def close(self) -> None:
         """Give the connection back."""
@@ -150,8 +152,8 @@ def _open_file(path: Path, is_writing: bool) -> Store:
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
-    found = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'milabench_store'").fetchone()
-    return bool(found[0])
+    count_row = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'milabench_store'").fetchone()
+    return bool(count_row[0])
 
 
 def _open_server(url: str, is_writing: bool) -> Store:
@@ -168,8 +170,8 @@ def _open_server(url: str, is_writing: bool) -> Store:
         raise Unreachable(f"{name}: {_first_line(error)}") from None
     connection.read_only = not is_writing
     if not is_writing:
-        found = connection.execute("SELECT to_regclass('milabench_store')").fetchone()
-        if found is None or found[0] is None:
+        table_row = connection.execute("SELECT to_regclass('milabench_store')").fetchone()
+        if table_row is None or table_row[0] is None:
             connection.close()
             raise NothingSelected(f"{name}: is empty: no run was added; `milabench db add RUN... --db URL` adds one")
     return Store(cast(DatabaseConnection, connection), name, "%s", psycopg.Error)
@@ -184,5 +186,5 @@ def without_password(url: str) -> str:
 
 def _first_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
-    told = text[0] if text else type(error).__name__
-    return told[:1].lower() + told[1:]
+    line = text[0] if text else type(error).__name__
+    return line[:1].lower() + line[1:]

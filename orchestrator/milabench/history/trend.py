@@ -116,7 +116,7 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
         if is_whole and row["value"] is not None and row["value"] > 0:
             system = ", ".join(part for part in (row["host"], row["device"]) if part) or "unknown system"
             groups.setdefault((system, row["units"] or "", row["direction"] or "none"), []).append(row)
-    found = []
+    result = []
     for (system, units, direction), members in sorted(groups.items()):
         ordered = sorted(members, key=lambda row: (row["created"] or "", row["run"]))[-(last or len(members)) :]
         points = tuple(
@@ -129,7 +129,7 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
             )
             for row in ordered
         )
-        found.append(
+        result.append(
             Trend(
                 bench=bench,
                 metric=metric,
@@ -140,7 +140,7 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
                 levels=segments([point.value for point in points]),
             )
         )
-    return tuple(found)
+    return tuple(result)
 
 
 def _side(ratio: float, direction: str) -> str:

@@ -94,6 +94,7 @@ def _of_side(step: Step, side: str) -> Step:
         id=renamed(step.id),
         bench=renamed(step.bench),
         group=renamed(step.group),
+        job=renamed(step.job) if step.job else "",
         after=tuple(map(renamed, step.after)),
         config=config,
     )

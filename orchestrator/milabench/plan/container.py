@@ -9,6 +9,7 @@ from pathlib import PurePath
 from milabench.config.schema import BenchmarkConfig, ContainerConfig, SystemConfig
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Arch, Device
+from milabench.plan.context import NodeBenchmark
 from milabench.plan.image import image_of
 from milabench.plan.model import Step
 
@@ -41,9 +42,9 @@ def container_of(config: BenchmarkConfig, system: SystemConfig) -> Container | N
     if engine == "none" or (image is None and engine is None):
         return None
     if image is None:
-        place, path = _place(own, config, system)
+        where, path = _place_of(own, config, system)
         way_out = "add image: NAME, or docker_image: NAME"
-        raise ConfigError(Problem(where=place, path=path, what="a container without an image", way_out=way_out))
+        raise ConfigError(Problem(where=where, path=path, what="a container without an image", way_out=way_out))
     return Container(
         engine=engine or "docker",
         image=image,
@@ -52,10 +53,25 @@ def container_of(config: BenchmarkConfig, system: SystemConfig) -> Container | N
     )
 
 
-def _place(own: ContainerConfig, config: BenchmarkConfig, system: SystemConfig) -> tuple[str, str]:
+def _place_of(own: ContainerConfig, config: BenchmarkConfig, system: SystemConfig) -> tuple[str, str]:
     if own.engine is not None:
         return config.origin.where("container.engine"), f"{config.name}.container"
     return system.origin.where("container.engine"), "system.container"
+
+
+def containerized(step: Step, bench: NodeBenchmark, devices: Sequence[Device] = ()) -> Step:
+    """Return the step in the container that suite or system name, with all our folders inside; as it is without one.
+
+    `devices` are those that the step sees. Raises ConfigError for a container without an image.
+    """
+    context = bench.context
+    container = container_of(bench.config, context.system)
+    if container is None:
+        return step
+    dirs = bench.dirs
+    folders = [dirs.base, dirs.venv, dirs.code, dirs.data, dirs.cache, dirs.extra, bench.folder]
+    folders += [context.current_env] if context.current_env is not None else []
+    return containerize(step, container, context.facts.arch, devices, folders, dirs.cache)
 
 
 def containerize(

@@ -50,76 +50,100 @@ class PlanContext:
     instruments: Instruments | None = None
 
     def replicates_of(self, bench: str) -> int:
-        """How often a benchmark is run."""
+        """Return how often a benchmark is run."""
         return self.replicates.get(bench, self.repeats if self.repeats is not None else self.profile.processes)
 
 
-def at_node(bench: ResolvedBenchmark, where: PlanContext, node: Node) -> tuple[ResolvedBenchmark, PlanContext]:
-    """A benchmark and the circumstances with the paths that they have on a node."""
+def dirs_at(context: PlanContext, node: Node) -> Dirs:
+    """Return the folders on a node."""
+    here = context.dirs
+    base = here.base if node.local else node.base or here.base
+    return Dirs(**{each.name: rebase_path(here.base, getattr(here, each.name), base) for each in fields(here)})
+
+
+def folder_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> str:
+    """Return where a benchmark's own folder lies on a node: on another one never outside of its base."""
     if node.local:
-        return bench, where
-    dirs = dirs_at(where, node)
-    return replace(bench, folder=folder_at(bench, where.dirs, dirs.base)), replace(where, dirs=dirs)
-
-
-def dirs_at(where: PlanContext, node: Node) -> Dirs:
-    """The folders on a node."""
-    base = where.dirs.base if node.local else node.base or where.dirs.base
-    moved = {one.name: rebase_path(where.dirs.base, getattr(where.dirs, one.name), base) for one in fields(where.dirs)}
-    return replace(where.dirs, **moved)
-
-
-def folder_at(bench: ResolvedBenchmark, dirs: Dirs, base: str) -> str:
-    """Where a benchmark's own folder lies on another node, whose base this is: never outside of it."""
+        return bench.folder
+    base = dirs_at(context, node).base
     if isinstance(bench.config.definition, Path):
         folder = PurePath(bench.folder)
         return f"{base}/definitions/{folder.parent.name}-{folder.name}"
-    return rebase_path(dirs.base, bench.folder, base)
+    return rebase_path(context.dirs.base, bench.folder, base)
 
 
-def rebase_path(base: str, path: str, there: str) -> str:
-    """A path below `base` as it is called below the folder `there`; another path as it is."""
-    return str(PurePath(there, PurePath(path).relative_to(base))) if PurePath(path).is_relative_to(base) else path
+def rebase_path(base: str, path: str, new_base: str) -> str:
+    """Return a path below `base` as it is called below `new_base`; another path as it is."""
+    return str(PurePath(new_base, PurePath(path).relative_to(base))) if PurePath(path).is_relative_to(base) else path
 
 
-def source_of(bench: ResolvedBenchmark, dirs: Dirs) -> str:
-    """The folder of the fetched program, or the benchmark's own where nothing is fetched."""
-    if bench.declared is None or bench.declared.source is None:
-        return bench.folder
-    return str(PurePath(dirs.code, bench.declared.source.folder))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeBenchmark:
+    """A benchmark on one node, with the paths that it has there.
+
+    `dirs` are the folders as the benchmark sees them; `source` is that of the fetched program, or the benchmark's own
+    where nothing is fetched; `venv` is empty for a command without a benchfile, which has no environment.
+    """
+
+    config: BenchmarkConfig
+    declared: Benchmark
+    context: PlanContext
+    node: Node
+    folder: str
+    dirs: Dirs
+    source: str
+    venv: str
+
+    @property
+    def python(self) -> str:
+        """The interpreter of its environment."""
+        return self.context.current_python or f"{self.venv}/bin/python"
+
+    @property
+    def cwd(self) -> str:
+        """Where the program is started; `data` gives each benchmark a folder of its own to write into."""
+        if self.config.cwd is not None:
+            return str(self.config.cwd)
+        match self.declared.cwd:
+            case "source":
+                return self.source
+            case "definition":
+                return self.folder
+            case _:
+                return f"{self.dirs.data}/{self.config.name}"
 
 
-def venv_of(config: BenchmarkConfig, where: PlanContext) -> str:
-    """The environment that a benchmark's programs run in; none, empty, for a command without a benchfile."""
+def benchmark_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> NodeBenchmark:
+    """Return a benchmark with its paths on a node. Raises ConfigError for a folder that only the system can move."""
+    config, declared, folder = bench.config, bench.declared or COMMAND, folder_on(node, bench, context)
+    if not node.local:
+        context = replace(context, dirs=dirs_at(context, node))
+    source = str(PurePath(context.dirs.code, declared.source.folder)) if declared.source is not None else folder
+    return NodeBenchmark(
+        config=config,
+        declared=declared,
+        context=context,
+        node=node,
+        folder=folder,
+        dirs=_own_dirs(config, context.dirs),
+        source=source,
+        venv=_venv_of(config, context),
+    )
+
+
+def _venv_of(config: BenchmarkConfig, context: PlanContext) -> str:
     if config.definition is None:
         return ""
-    if where.current_env is not None:
-        return where.current_env
-    return f"{where.dirs.venv}/{config.install_group}"
+    return context.current_env if context.current_env is not None else f"{context.dirs.venv}/{config.install_group}"
 
 
-def dirs_of(config: BenchmarkConfig, where: PlanContext) -> Dirs:
-    """The folders as a benchmark sees them. Raises ConfigError for one that only the system can move."""
-    moved = {}
-    for name, folder in config.dirs.items():
+def _own_dirs(config: BenchmarkConfig, dirs: Dirs) -> Dirs:
+    if not config.dirs:
+        return dirs
+    for name in config.dirs:
         if name not in ("data", "cache", "extra"):
             what = f"'{name}' cannot be moved for one benchmark"
             way_out = "move data, cache or extra; system.dirs moves any folder for all"
-            place = config.origin.where(f"dirs.{name}")
-            raise ConfigError(Problem(where=place, path=f"{config.name}.dirs.{name}", what=what, way_out=way_out))
-        moved[name] = str(PurePath(where.dirs.base, folder))
-    return replace(where.dirs, **moved)
-
-
-def working_folder(bench: ResolvedBenchmark, dirs: Dirs, source: str) -> str:
-    """Where the program is started; `data` gives each benchmark a folder of its own to write into."""
-    assert bench.declared is not None
-    if bench.config.cwd is not None:
-        return str(bench.config.cwd)
-    match bench.declared.cwd:
-        case "source":
-            return source
-        case "definition":
-            return bench.folder
-        case _:
-            return f"{dirs.data}/{bench.config.name}"
+            where = config.origin.where(f"dirs.{name}")
+            raise ConfigError(Problem(where=where, path=f"{config.name}.dirs.{name}", what=what, way_out=way_out))
+    return replace(dirs, **{name: str(PurePath(dirs.base, folder)) for name, folder in config.dirs.items()})

@@ -16,7 +16,7 @@ SECTIONS = {"steps": "id", "venvs": "group", "sources": "folder", "skipped": "be
 _LASTING = ("name", "ip", "hostname", "cpu", "memory_MiB", "os", "kernel", "python", "devices")
 _LASTING_DETAILS = ("driver", "cuda")
 # Follow from the other fields, or do not decide what is done.
-_DERIVED = ("hash", "stem", "digest")
+_DERIVED = ("hash", "stem", "digest", "job", "one_job")
 _ABSENT = object()
 
 

@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-from milabench.bench.api import Benchmark
-from milabench.config.schema import BenchmarkConfig
 from milabench.facts.model import Device
-from milabench.plan.dirs import Dirs
-from milabench.plan.placement import VISIBLE_DEVICES, Placement
+from milabench.plan.context import NodeBenchmark
+from milabench.plan.method import Placement
+from milabench.plan.system import VISIBLE_DEVICES
 
 # Names of variables whose values are kept out of every record.
 SECRET = re.compile(
@@ -41,32 +40,31 @@ def _split_option(word: str) -> tuple[str, str, str]:
     return f"{option}{equals}{key}", more, value
 
 
-def program_environment(
-    bench: BenchmarkConfig, declared: Benchmark, *, dirs: Dirs, source: str, venv: str
-) -> dict[str, str]:
-    """What both prepare.py and the program see: folders, caches, the venv, the benchfile's and the suite's own variables.
+def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[str, str]:
+    """Return what both prepare.py and the program see: folders, caches, the venv, the benchfile's and the suite's variables.
 
-    `venv` is empty for a command that comes with no benchfile, and so with no environment.
+    `own` are the suite's, rendered.
     """
-    python_path = [str(PurePath(source, folder)) for folder in declared.python_path]
+    declared = bench.declared
+    python_path = [str(PurePath(bench.source, folder)) for folder in declared.python_path]
     if declared.source is not None and declared.module is not None:
-        python_path.insert(0, source)
+        python_path.insert(0, bench.source)
     return {
-        **dirs.environment(),
+        **bench.dirs.environment(),
         "MILABENCH_BENCH_CONFIG": "@config",
-        "MILABENCH_NAME": bench.name,
-        **({"VIRTUAL_ENV": venv, "PATH": f"{venv}/bin:@path"} if venv else {}),
+        "MILABENCH_NAME": bench.config.name,
+        **({"VIRTUAL_ENV": bench.venv, "PATH": f"{bench.venv}/bin:@path"} if bench.venv else {}),
         "PYTHONPATH": ":".join(python_path),
         # Fetched programs stay byte for byte what was published; venvs were compiled when they were made.
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         **declared.env,
-        **bench.env,
+        **own,
     }
 
 
 def placed_environment(
-    place: Placement, *, arch: str, threads: int, visible: Sequence[Device] | None = None
+    placement: Placement, *, arch: str, threads: int, visible: Sequence[Device] | None = None
 ) -> dict[str, str]:
     """What depends on where a step runs: its devices and its share of the processor's threads.
 
@@ -74,13 +72,15 @@ def placed_environment(
     """
     env = {
         "MILABENCH_SINK": "@sink",
-        "MILABENCH_DEVICES_HELD": ",".join(device.uuid for device in place.devices),
+        "MILABENCH_DEVICES_HELD": ",".join(device.uuid for device in placement.devices),
         "OMP_NUM_THREADS": str(max(1, threads)),
     }
     variable = VISIBLE_DEVICES.get(arch)
     if variable is not None:
         # A slice of a device (MIG) has no number that the vendor's library knows.
-        indices = ",".join(str(device.details.get("visible_as", device.index)) for device in visible or place.devices)
+        indices = ",".join(
+            str(device.details.get("visible_as", device.index)) for device in visible or placement.devices
+        )
         env[variable] = f"level_zero:{indices}" if arch == "xpu" else indices
     if arch == "cuda":
         # CUDA's own default order is by speed; ours is the order of the tools that people compare with.

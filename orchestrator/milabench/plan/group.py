@@ -9,10 +9,9 @@ from typing import Any
 from milabench.config.schema import BenchmarkConfig
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Arch
+from milabench.plan.method import is_client_server, method_of
 
 BARRIER_S = 600.0
-# Instances of their own; the ranks of one job wait for each other anyway.
-SIDE_BY_SIDE = ("per_gpu", "njobs")
 
 
 def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -21,12 +20,8 @@ def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, Any])
     The longest wait, in seconds, is `system.options.barrier.timeout_s`, else half of `max_duration`, at most ten minutes.
     Raises ConfigError when it is no number of seconds.
     """
-    if (
-        instances < 2
-        or config.plan.method not in SIDE_BY_SIDE
-        or config.server is not None
-        or config.client is not None
-    ):
+    # The ranks of one job wait for each other anyway, and a client for its server.
+    if instances < 2 or not method_of(config).is_concurrent or is_client_server(config):
         return {}
     given = options.get("barrier")
     limit = given.get("timeout_s") if isinstance(given, Mapping) else None

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from milabench.config.schema import BenchmarkConfig, SystemConfig
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Arch, Node, SystemFacts
-from milabench.plan.argv import render_text
-from milabench.plan.placement import RANKS, Placement, nodes_of
+from milabench.plan.method import MPIRUN, ONE_JOB_METHODS, RANKS, Placement, is_client_server, method_of, nodes_of
 
-LAUNCHERS = ("none", "torchrun", "accelerate", RANKS, "mpirun")
-SPREAD = ("multigpu", "multinode")
+LAUNCHERS = ("none", "torchrun", "accelerate", RANKS, MPIRUN)
 # A port that is free on the node of rank 0 when the job starts; see docs/protocol.md, section 6.
 FREE_PORT = "@port"
 _HERE = ("@sink", "@config")
@@ -36,46 +34,44 @@ class Launcher:
 
 
 def launcher_of(config: BenchmarkConfig) -> str:
-    """What `plan.launcher` says; else torchrun where one program uses many devices, unless it is a server with its client."""
+    """Return `plan.launcher`; else torchrun where one program uses many devices, unless it is a server with its client."""
     if config.plan.launcher is not None:
         return config.plan.launcher
-    is_spread = config.plan.method in SPREAD
-    return "torchrun" if is_spread and config.server is None and config.client is None else "none"
+    return "torchrun" if method_of(config).is_one_job and not is_client_server(config) else "none"
 
 
 def launcher_words(
     config: BenchmarkConfig,
-    place: Placement,
+    placement: Placement,
     facts: SystemFacts,
+    *,
     options: Mapping[str, Any],
-    names: Mapping[str, Any],
-    env: Mapping[str, str] | None = None,
+    own_options: Mapping[str, Any],
+    env: Mapping[str, str],
 ) -> Launcher:
-    """The launcher's part of the command line, empty without one.
+    """Return the launcher's part of the command line, empty without one.
 
-    Every further key of `plan` is an option of the launcher and wins over what follows from the placement; `options` are
-    those of the system file (`torchrun: {port: ...}`); `env` is the step's, of which mpirun hands on the names. Raises
-    ConfigError for a launcher that is not known, or that does not go with the method.
+    `options` are those of the system file (`torchrun: {port: ...}`); `own_options`, the rendered further keys of `plan`, win
+    over what follows from the placement; `env` is the step's, of which mpirun hands on the names. Raises ConfigError for a
+    launcher that is not known, or that does not go with the method.
     """
-    job = _Job.of(config, place, facts)
+    job = _Job.of(config, placement, facts)
     match launcher_of(config):
         case "none":
             return Launcher()
         case "torchrun":
-            words = _words(config, _torchrun(config, job, options), names)
+            words = _words(_torchrun(config, job, options), own_options)
             return Launcher(after=("-m", "torch.distributed.run", *words))
         case "accelerate":
-            words = _words(config, _accelerate(config, job, facts.arch, options), names)
+            words = _words(_accelerate(config, job, facts.arch, options), own_options)
             return Launcher(after=("-m", "accelerate.commands.launch", *words))
-        case "ranks" | "mpirun" as launcher if config.plan.method not in SPREAD:
+        case "ranks" | "mpirun" as launcher if not method_of(config).is_one_job:
             what = f"{launcher} starts the ranks of one job, and {config.plan.method} is not one"
-            raise _problem(config, what, f"use the method {' or '.join(SPREAD)}")
+            raise _problem(config, what, f"use the method {' or '.join(ONE_JOB_METHODS)}")
         case "ranks":
             return Launcher()
         case "mpirun":
-            return Launcher(
-                before=("mpirun", *_mpirun(config, job, names, env or {}), "/bin/sh", "-c", _AS_RANK, "rank")
-            )
+            return Launcher(before=("mpirun", *_mpirun(job, own_options, env), "/bin/sh", "-c", _AS_RANK, "rank"))
         case other:
             raise _problem(config, f"unknown launcher '{other}'", f"known: {', '.join(LAUNCHERS)}")
 
@@ -86,39 +82,39 @@ def _problem(config: BenchmarkConfig, what: str, way_out: str) -> ConfigError:
 
 
 def rank_environment(
-    config: BenchmarkConfig, place: Placement, facts: SystemFacts, options: Mapping[str, Any]
+    config: BenchmarkConfig, placement: Placement, facts: SystemFacts, options: Mapping[str, Any]
 ) -> dict[str, str]:
     """What ranks find that no launcher tells: the variables of torch's `env://`; empty for launchers that say all of them."""
     launcher = launcher_of(config)
-    if launcher not in (RANKS, "mpirun"):
+    if launcher not in (RANKS, MPIRUN):
         return {}
-    job = _Job.of(config, place, facts)
+    job = _Job.of(config, placement, facts)
     master = {"MASTER_ADDR": job.nodes[0].ip, "MASTER_PORT": str(_port(launcher, options))}
-    if launcher == "mpirun":
+    if launcher == MPIRUN:
         return master
-    everyone = [(node.name, device.index) for node in job.nodes for device in node.devices]
-    (device,) = place.devices
+    ranks = [(node.name, device.index) for node in job.nodes for device in node.devices]
+    (device,) = placement.devices
     return {
-        "RANK": str(everyone.index((place.node.name, device.index))),
-        "WORLD_SIZE": str(len(everyone)),
-        "LOCAL_RANK": str([one.index for one in place.node.devices].index(device.index)),
-        "LOCAL_WORLD_SIZE": str(len(place.node.devices)),
+        "RANK": str(ranks.index((placement.node.name, device.index))),
+        "WORLD_SIZE": str(len(ranks)),
+        "LOCAL_RANK": str([local.index for local in placement.node.devices].index(device.index)),
+        "LOCAL_WORLD_SIZE": str(len(placement.node.devices)),
         "GROUP_RANK": str(job.rank),
         **master,
     }
 
 
-def network_environment(config: BenchmarkConfig, place: Placement, system: SystemConfig) -> dict[str, str]:
+def network_environment(config: BenchmarkConfig, placement: Placement, system: SystemConfig) -> dict[str, str]:
     """The network interface of a job over several nodes: the node's `interface`, else `system.options.network.interface`.
 
     Without either the libraries choose one themselves, by the name of the machine.
     """
-    if config.plan.method != "multinode":
+    if not method_of(config).spans_nodes:
         return {}
-    own = next((node.extra.get("interface") for node in system.nodes if node.name == place.node.name), None)
+    own = next((node.extra.get("interface") for node in system.nodes if node.name == placement.node.name), None)
     network = system.options.get("network")
-    chosen = own or (network.get("interface") if isinstance(network, Mapping) else None)
-    return dict.fromkeys(_INTERFACE_VARIABLES, str(chosen)) if chosen else {}
+    interface = own or (network.get("interface") if isinstance(network, Mapping) else None)
+    return dict.fromkeys(_INTERFACE_VARIABLES, str(interface)) if interface else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,11 +125,13 @@ class _Job:
     rank: int
 
     @classmethod
-    def of(cls, config: BenchmarkConfig, place: Placement, facts: SystemFacts) -> _Job:
-        if config.plan.method != "multinode":
-            return cls(nodes=(place.node,), rank=0)
+    def of(cls, config: BenchmarkConfig, placement: Placement, facts: SystemFacts) -> _Job:
+        if not method_of(config).spans_nodes:
+            return cls(nodes=(placement.node,), rank=0)
         used = nodes_of(config, facts)
-        return cls(nodes=tuple(node for _, node in used), rank=[number for number, _ in used].index(place.node_rank))
+        return cls(
+            nodes=tuple(node for _, node in used), rank=[number for number, _ in used].index(placement.node_rank)
+        )
 
     @property
     def is_spread(self) -> bool:
@@ -146,27 +144,26 @@ def _torchrun(config: BenchmarkConfig, job: _Job, options: Mapping[str, Any]) ->
         return {"standalone": True, **ranks}
     common = {"nnodes": len(job.nodes), "node-rank": job.rank, **ranks}
     address, port = job.nodes[0].ip, _port("torchrun", options)
-    said = {_bare(key): value for key, value in config.plan.extra.items()}
-    if said.get("rdzv-backend") == "static":
+    if {_bare(key): value for key, value in config.plan.extra.items()}.get("rdzv-backend") == "static":
         return {**common, "master-addr": address, "master-port": port}
     return {**common, "rdzv-backend": "c10d", "rdzv-endpoint": f"{address}:{port}", "rdzv-id": config.name}
 
 
 def _accelerate(config: BenchmarkConfig, job: _Job, arch: Arch, options: Mapping[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {
+    derived: dict[str, Any] = {
         "num_processes": sum(max(1, len(node.devices)) for node in job.nodes),
         "num_machines": len(job.nodes),
         "machine_rank": job.rank,
     }
     if job.is_spread:
-        made |= {"main_process_ip": job.nodes[0].ip, "main_process_port": _port("accelerate", options)}
-    if arch == "cpu" and made["num_processes"] > 1 and not {_bare(key) for key in config.plan.extra} & _OTHER_WAYS:
+        derived |= {"main_process_ip": job.nodes[0].ip, "main_process_port": _port("accelerate", options)}
+    if arch == "cpu" and derived["num_processes"] > 1 and not {_bare(key) for key in config.plan.extra} & _OTHER_WAYS:
         # Without an accelerator it starts one process on each machine, which has no rank, unless it is told otherwise.
-        made["multi_gpu"] = True
-    return made
+        derived["multi_gpu"] = True
+    return derived
 
 
-def _mpirun(config: BenchmarkConfig, job: _Job, names: Mapping[str, Any], env: Mapping[str, str]) -> tuple[str, ...]:
+def _mpirun(job: _Job, own_options: Mapping[str, Any], env: Mapping[str, str]) -> tuple[str, ...]:
     """One command for the whole job, on its first node; mpirun itself reaches the others.
 
     What only the first node has is not handed on: the ranks there report for all.
@@ -177,7 +174,7 @@ def _mpirun(config: BenchmarkConfig, job: _Job, names: Mapping[str, Any], env: M
         words += ("--host", ",".join(f"{ip}:{count}" for ip, count in slots))
         words += tuple(word for name in sorted(env) if env[name] not in _HERE for word in ("-x", name))
     # mpirun takes a value as a word of its own.
-    return (*words, *(part for word in _words(config, {}, names) for part in word.split("=", 1)))
+    return (*words, *(part for word in _words({}, own_options) for part in word.split("=", 1)))
 
 
 def _port(launcher: str, options: Mapping[str, Any]) -> Any:
@@ -189,29 +186,17 @@ def _port(launcher: str, options: Mapping[str, Any]) -> Any:
     return FREE_PORT
 
 
-def _words(config: BenchmarkConfig, made: Mapping[str, Any], names: Mapping[str, Any]) -> tuple[str, ...]:
-    options = {_bare(key): (f"--{key}", value, "") for key, value in made.items()}
-    for key, value in config.plan.extra.items():
-        flag = key if key.startswith("-") else f"--{key}"
-        options[_bare(key)] = (flag, value, f"plan.{key}")
-    words: list[str] = []
-    for flag, value, path in options.values():
-        if value is None or value is False:
-            continue
-        if value is True:
-            words.append(flag)
-            continue
-        text = _joined(value)
-        if path:
-            text = render_text(text, names, where=config.origin.where(path), path=f"{config.name}.{path}")
-        words.append(f"{flag}={text}")
-    return tuple(words)
-
-
-def _joined(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
+def _words(derived: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return options as words: those derived from the placement, each replaced by the suite's own of the same name."""
+    options = {_bare(key): (f"--{key}", value) for key, value in derived.items()}
+    options.update({_bare(key): (key if key.startswith("-") else f"--{key}", value) for key, value in own.items()})
+    return tuple(
+        flag if value is True else f"{flag}={value}"
+        for flag, value in options.values()
+        if value is not None and value is not False
+    )
 
 
 def _bare(key: str) -> str:
-    """The option's name however it is spelled, so that what the suite says replaces what we would say."""
+    """Return the option's name however it is spelled, so that the suite's own replaces the derived one."""
     return key.lstrip("-").replace("_", "-")

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 PhaseName = Literal["install", "prepare", "run"]
 SCHEMA = 1
-_NOT_THE_STEP = ("id", "stem", "monitor")
+# What names a step, follows from the rest of it, or watches it does not decide what it does.
+_NOT_HASHED = ("id", "stem", "monitor", "job", "one_job")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,8 @@ class Step:
     `@port`, `@run`) are filled in by the agent and stay outside the hashes. `config` is the benchmark's resolved configuration,
     handed to the process as a JSON file. `needs_data` says that ending well without one observation is a failure. `monitor` is
     the command that watches the step's group on its node, one for all of them; it does not decide what the step does.
+    `job` is what all steps share that need each other: the ranks of a job, a server and its client; empty for a step that
+    needs no other. `one_job`: the steps of a replicate give one measurement, else each is an instance that has its own.
     `end_argv` ends what the end of the process does not: the container, when only its engine's client is a child of ours.
     """
 
@@ -32,6 +35,8 @@ class Step:
     tag: str = ""
     repeat: int = 0
     group: str = ""
+    job: str = ""
+    one_job: bool = False
     node: str = "local"
     devices: tuple[int, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +55,7 @@ class Step:
     @property
     def hash(self) -> str:
         """sha256 over everything that decides what this step does; of secrets only the names."""
-        return digest({key: value for key, value in self._public().items() if key not in _NOT_THE_STEP})
+        return digest({key: value for key, value in self._public().items() if key not in _NOT_HASHED})
 
     @property
     def public_env(self) -> dict[str, str]:
@@ -62,7 +67,7 @@ class Step:
         return {**self._public(), "hash": self.hash}
 
     def _public(self) -> dict[str, Any]:
-        return {one.name: self.public_env if one.name == "env" else getattr(self, one.name) for one in fields(self)}
+        return {key.name: self.public_env if key.name == "env" else getattr(self, key.name) for key in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +101,10 @@ class Plan:
 
     def groups(self) -> tuple[tuple[Step, ...], ...]:
         """The steps that run together, group by group, in order."""
-        found: dict[str, list[Step]] = {}
+        groups: dict[str, list[Step]] = {}
         for step in self.steps:
-            found.setdefault(step.group or step.id, []).append(step)
-        return tuple(tuple(steps) for steps in found.values())
+            groups.setdefault(step.group or step.id, []).append(step)
+        return tuple(tuple(steps) for steps in groups.values())
 
     def to_json(self) -> dict[str, Any]:
         """The plan as docs/protocol.md, section 6, spells it."""

@@ -5,68 +5,67 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from milabench.config.schema import BenchmarkConfig
 from milabench.facts.model import Node
-from milabench.plan.argv import AUTO_BATCH, auto_batches
-from milabench.plan.context import PlanContext, ResolvedBenchmark, dirs_of, venv_of
-from milabench.plan.placement import COLLECTIVES
+from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark
+from milabench.plan.render import AUTO_BATCH, AUTO_CPU, uses_auto_batch
+from milabench.plan.system import COLLECTIVES
 
 # Least and most loader workers, `system.options.cpu.min` and `.max`; milabench 1.3 also has cpu_min and cpu_max.
 _WORKERS = (("min", 2), ("max", 16))
-_ALL_ARGUMENTS = ("argv", "server.argv", "client.argv", "command")
 
 
-def names_for(config: BenchmarkConfig, folder: str, where: PlanContext, node: Node) -> dict[str, Any]:
-    """The values of the placeholders that a benchmark's arguments may use (docs/suite-language.md, Placeholders)."""
-    sizing = where.system.options.get("cpu", {})
+def names_for(bench: NodeBenchmark) -> dict[str, Any]:
+    """Return the values of the placeholders that a benchmark may use (docs/reference/suite-language.md, Placeholders)."""
+    config, context, node, dirs = bench.config, bench.context, bench.node, bench.dirs
+    arch = context.facts.arch
+    sizing = context.system.options.get("cpu", {})
     devices = max(1, len(node.devices))
     available = max(1, int(sizing.get("total_count") or node.cpu_count) - int(sizing.get("reserved_cores", 0)))
     per_device = max(1, available // devices)
     workers = sizing.get("n_workers")
     if workers is None:
-        least, most = (sizing.get(key, sizing.get(f"cpu_{key}", otherwise)) for key, otherwise in _WORKERS)
+        least, most = (sizing.get(key, sizing.get(f"cpu_{key}", default)) for key, default in _WORKERS)
         workers = min(max(per_device, int(least)), int(most))
-    dirs = dirs_of(config, where)
-    system = system_names(where, node)
+    system = system_names(context, node)
     names = {
         **{key: value for key, value in system.items() if not key.startswith("_")},
-        "arch": where.facts.arch,
-        "device_name": where.facts.arch if where.facts.arch != "rocm" else "cuda",
-        "ccl": COLLECTIVES[where.facts.arch],
+        "arch": arch,
+        "device_name": arch if arch != "rocm" else "cuda",
+        "ccl": COLLECTIVES[arch],
         "cpu_count": available,
         "gpu_count": devices,
         "cpu_per_gpu": per_device,
         "n_worker": int(workers),
         "milabench_base": dirs.base,
-        "milabench_venv": venv_of(config, where),
+        "milabench_venv": bench.venv,
         "milabench_code": dirs.code,
         "milabench_extra": f"{dirs.extra}/{config.name}",
         "milabench_data": dirs.data,
         "milabench_runs": dirs.runs,
         "milabench_cache": dirs.cache,
         "milabench_name": config.name,
-        "benchmark_folder": folder,
-        "run_name": where.run_name,
+        "benchmark_folder": bench.folder,
+        "run_name": context.run_name,
         "system": system,
-        "_auto_cpu": bool(sizing.get("auto", sizing.get("enabled", False))),
+        AUTO_CPU: bool(sizing.get("auto", sizing.get("enabled", False))),
     }
-    if where.sizer.options.asks:
-        names[AUTO_BATCH] = lambda own: where.sizer.size(config.name, own, device_memory(node))
+    if context.sizer.options.asks:
+        names[AUTO_BATCH] = lambda own: context.sizer.size(config.name, own, device_memory(node))
     return names
 
 
 def device_memory(node: Node) -> int | None:
-    """MiB of the smallest device of a node; None where it is not known."""
+    """Return the MiB of the smallest device of a node; None where it is not known."""
     return min((device.memory_mib for device in node.devices), default=0) or None
 
 
-def system_names(where: PlanContext, node: Node) -> dict[str, Any]:
-    """The system as placeholders see it: what the system file says, completed with what is known of the machines."""
+def system_names(context: PlanContext, node: Node) -> dict[str, Any]:
+    """Return the system as placeholders see it: what the system file says, completed with what is known of the machines."""
     first = node.devices[0] if node.devices else None
-    gpu = where.system.raw.get("gpu")
+    gpu = context.system.raw.get("gpu")
     return {
-        **where.system.raw,
-        "arch": where.facts.arch,
+        **context.system.raw,
+        "arch": context.facts.arch,
         "gpu": {
             "name": first.name if first is not None else "",
             "capacity": f"{device_memory(node) or 0} MiB",
@@ -76,28 +75,28 @@ def system_names(where: PlanContext, node: Node) -> dict[str, Any]:
         },
         "nodes": [
             {
-                **(where.system.nodes[rank].extra if rank < len(where.system.nodes) else {}),
-                "name": each.name,
-                "ip": each.ip,
-                "hostname": each.hostname or each.ip,
-                "port": each.port,
-                "user": each.user,
-                "main": each.main,
+                **(context.system.nodes[rank].extra if rank < len(context.system.nodes) else {}),
+                "name": peer.name,
+                "ip": peer.ip,
+                "hostname": peer.hostname or peer.ip,
+                "port": peer.port,
+                "user": peer.user,
+                "main": peer.main,
             }
-            for rank, each in enumerate(where.facts.nodes)
+            for rank, peer in enumerate(context.facts.nodes)
         ],
     }
 
 
-def sizing_notes(benches: Sequence[ResolvedBenchmark], where: PlanContext) -> tuple[str, ...]:
-    """What a person should know about batch sizes that stay as they are although sizing is asked for."""
-    if not where.sizer.options.needs_observations:
+def sizing_notes(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> tuple[str, ...]:
+    """Return what a person should know about batch sizes that stay as they are although sizing is asked for."""
+    if not context.sizer.options.needs_observations:
         return ()
-    memory = device_memory(where.facts.main)
+    memory = device_memory(context.facts.main)
     return tuple(
         why
         for bench in benches
         if bench.declared is not None
-        and auto_batches(bench.config, names_for(bench.config, bench.folder, where, where.facts.main), _ALL_ARGUMENTS)
-        and (why := where.sizer.why_unsized(bench.config.name, memory)) is not None
+        and uses_auto_batch(bench.config)
+        and (why := context.sizer.why_unsized(bench.config.name, memory)) is not None
     )

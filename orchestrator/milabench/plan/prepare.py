@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from milabench.bench.api import Benchmark
-from milabench.plan.environ import secret_names
+from milabench.plan.container import containerized
+from milabench.plan.context import NodeBenchmark
+from milabench.plan.environ import program_environment, secret_names
 from milabench.plan.model import Plan, SkippedBench, Step, digest
+from milabench.plan.placeholders import names_for
+from milabench.plan.render import AUTO_BATCH, render_benchmark
+from milabench.plan.step import bench_config
 
 ALREADY = "already prepared"
 MARKERS = ".prepared"
@@ -30,45 +34,36 @@ class Preparation:
         return self.step.node, self.marker
 
 
-def prepare_step(
-    bench: str,
-    benchmark: Benchmark,
-    definition: PurePath,
-    *,
-    argv: Sequence[str],
-    env: Mapping[str, str],
-    venv: str,
-    cwd: str,
-    python: str | None = None,
-    config: Mapping[str, Any] | None = None,
-    timeout_s: float | None = None,
-    node: str = "local",
-    rank: int | None = None,
-) -> Step | None:
-    """The step that runs the benchmark's prepare.py in its venv with the run's arguments; None when it has none to run.
+def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | None:
+    """Return the step that runs the benchmark's prepare.py in its venv with the run's arguments; None without a prepare.py.
 
-    `argv` and `env` are those of the run, already rendered; `venv` is the environment's folder; `python` its interpreter, where
-    that is not `bin/python`; `rank` the number of the node, where there are several.
+    `rank` is the number of the node, where there are several. Raises ConfigError for what cannot be resolved.
     """
-    if benchmark.prepare is None:
+    config, declared = bench.config, bench.declared
+    if declared.prepare is None:
         return None
+    # Data does not depend on the batch size, so one preparation does for every size.
+    names = {name: value for name, value in names_for(bench).items() if name != AUTO_BATCH}
+    rendered = render_benchmark(config, names, flags=frozenset(declared.flags), is_preparation=True)
+    env = program_environment(bench, rendered.env)
     suffix = "" if rank is None else f".node{rank}"
-    return Step(
-        id=f"{bench}{suffix}",
-        bench=bench,
+    step = Step(
+        id=f"{config.name}{suffix}",
+        bench=config.name,
         phase="prepare",
-        argv=(python or f"{venv}/bin/python", str(definition / benchmark.prepare), *argv),
-        stem=quote(bench, safe="+") + suffix,
-        group=bench,
-        node=node,
-        env=dict(env),
+        argv=(bench.python, str(PurePath(bench.folder, declared.prepare)), *rendered.arguments),
+        stem=quote(config.name, safe="+") + suffix,
+        group=config.name,
+        node=bench.node.name,
+        env=env,
         secret_env=secret_names(env),
-        cwd=cwd,
-        venv=venv,
-        config=dict(config or {}),
-        timeout_s=timeout_s,
+        cwd=bench.cwd,
+        venv=bench.venv,
+        config=bench_config(bench, rendered.arguments),
+        timeout_s=config.max_duration,
         needs_data=False,
     )
+    return containerized(step, bench)
 
 
 def prepare_digest(step: Step, files: Mapping[str, bytes], *, venv: str = "", source: str = "") -> str:
@@ -108,11 +103,11 @@ def plan_prepare(
 
     Benchmarks are prepared one after the other, each on all of its nodes at the same time.
     """
-    todo = [each for each in preparations if force or each.key not in markers]
-    done = [SkippedBench(bench=each.step.bench, why=ALREADY) for each in preparations if each not in todo]
+    todo = [preparation for preparation in preparations if force or preparation.key not in markers]
+    done = [SkippedBench(bench=passed.step.bench, why=ALREADY) for passed in preparations if passed not in todo]
     return Plan(
         phase="prepare",
-        steps=tuple(replace(each.step, group=each.step.group or each.step.id) for each in todo),
+        steps=tuple(preparation.step for preparation in todo),
         skipped=(*skipped, *done),
         system=dict(system or {}),
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from milabench.config.parse import capacity_mib
+from milabench.config.kinds import capacity_mib
 from milabench.config.source_map import Located, SourceLocation, plain
 from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.errors import ConfigError, Problem

@@ -1,25 +1,35 @@
-"""What every report of a comparison shows, in words: its tables, what failed and what is left out, and what differs."""
+"""A comparison in words and as a document: its tables, what failed, what is left out, and what differs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Index, SystemResult
 from milabench.analysis.intervals import Interval
 from milabench.analysis.jobmix import JobMix
 from milabench.analysis.system_diff import Difference
+from milabench.report.document import Document, Statement, Table, Title, notes, section
 from milabench.report.model import format_number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A heading, its columns (`is_text`: to the left), its rows."""
-
-    title: str
-    headings: tuple[str, ...]
-    is_text: tuple[bool, ...]
-    rows: tuple[tuple[str, ...], ...]
+def comparison_document(comparison: Comparison, differences: Sequence[Difference] | None) -> Document:
+    """Return the sentence, what failed and is left out, the tables; `differences` where they were asked for."""
+    remarks = [f"{name}: {text}" for name, text in verdict_notes(comparison)]
+    job = job_table(comparison)
+    return (
+        Title(text=title(comparison)),
+        Statement(text=comparison.sentence),
+        *notes(comparison.warnings, name="note"),
+        *section("failures", failed_entries(comparison)),
+        *section("excluded", comparison.excluded),
+        *section("suspect", suspects(comparison)),
+        index_table(comparison),
+        main_table(comparison),
+        *(() if job is None else (job,)),
+        *notes(remarks),
+        *(() if differences is None else (differences_table(comparison, differences),)),
+        *notes(legend_lines(comparison)),
+    )
 
 
 def ratio_text(value: float | None) -> str:
@@ -183,21 +193,16 @@ def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
     ]
 
 
-def exclusions(comparison: Comparison) -> list[tuple[str, str]]:
-    """The benchmarks that are in no index, and why."""
-    return list(comparison.excluded)
-
-
 def suspects(comparison: Comparison) -> list[tuple[str, str]]:
     """Numbers that are shown with a mark, the same reasons together."""
     groups: dict[tuple[str, str], list[str]] = {}
     for system in comparison.systems:
         for bench, validity, reasons in system.suspects:
             groups.setdefault((system.name, f"{validity} ({', '.join(reasons)})"), []).append(bench)
-    return [(f"{name}: {', '.join(benches)}", told) for (name, told), benches in groups.items()]
+    return [(f"{name}: {', '.join(benches)}", reason) for (name, reason), benches in groups.items()]
 
 
-def notes(comparison: Comparison) -> list[tuple[str, str]]:
+def verdict_notes(comparison: Comparison) -> list[tuple[str, str]]:
     """What a verdict needs to be said beside it."""
     return [
         (row.bench + (f" on {contrast.system}" if len(comparison.systems) > 2 else ""), contrast.note)

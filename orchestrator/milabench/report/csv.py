@@ -7,9 +7,11 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison, ComparisonRow
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
+from milabench.analysis.traces import Trace
 from milabench.report.model import ordered
 
 _SAME_AS_JSON = (
@@ -24,7 +26,7 @@ FIELDS = (
 )
 
 
-def render(summaries: Sequence[Summary]) -> str:
+def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
     """All runs in one table; what is not known is an empty field."""
     text = io.StringIO()
     writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
@@ -36,12 +38,12 @@ def render(summaries: Sequence[Summary]) -> str:
 
 
 def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
-    told = bench.to_json()
+    values = bench.to_json()
     low, high = bench.ci95 or (None, None)
     return {
         "run": summary.run,
         "profile": summary.profile,
-        **{name: told[name] for name in _SAME_AS_JSON},
+        **{name: values[name] for name in _SAME_AS_JSON},
         "ci95_low": low,
         "ci95_high": high,
         "sem": bench.sem,
@@ -57,6 +59,7 @@ def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
 _OF_CONTRAST = (
     *("ratio", "p", "p_holm", "p_bh", "verdict", "needed", "efficiency", "shift", "rank_p", "is_suspect", "note"),
 )
+CRITERIA = ("verdict", "bench", "criterion", "asked", "found", "missing", "value", "where")
 COMPARED = (
     *("bench", "units", "direction", "weight", "first", "system", "first_value", "value", "first_n", "n"),
     *("ci95_low", "ci95_high", *_OF_CONTRAST, "least_rank_p", "fieller_low", "fieller_high"),
@@ -64,15 +67,19 @@ COMPARED = (
 )
 
 
-def render_comparison(comparison: Comparison, differences: Sequence[Difference] | None = None) -> str:
+def render_comparison(
+    comparison: Comparison,
+    differences: Sequence[Difference] | None = None,
+    traces: Sequence[Sequence[Trace] | None] | None = None,
+) -> str:
     """One row for each benchmark and system but the first, then one for each index; differences have no place in it."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COMPARED, lineterminator="\n")
     writer.writeheader()
     excluded = dict(comparison.excluded)
     for row in comparison.rows:
-        for place in range(len(row.contrasts)):
-            writer.writerow({**_compared(row, place), "excluded": excluded.get(row.bench, "")})
+        for position in range(len(row.contrasts)):
+            writer.writerow({**_compared(row, position), "excluded": excluded.get(row.bench, "")})
     for index in comparison.indices:
         low, high = index.ci95 or (None, None)
         writer.writerow(
@@ -91,8 +98,17 @@ def render_comparison(comparison: Comparison, differences: Sequence[Difference] 
     return text.getvalue()
 
 
-def _compared(row: ComparisonRow, place: int) -> dict[str, Any]:
-    first, other, contrast = row.sides[0], row.sides[place + 1], row.contrasts[place]
+def render_acceptance(acceptance: Acceptance) -> str:
+    """Return a row for each criterion, in the order of the criteria file."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, CRITERIA, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(check.to_json() for check in acceptance.checks)
+    return text.getvalue()
+
+
+def _compared(row: ComparisonRow, position: int) -> dict[str, Any]:
+    first, other, contrast = row.sides[0], row.sides[position + 1], row.contrasts[position]
     low, high = (contrast.ci95 if contrast is not None else None) or (None, None)
     fieller = (contrast.cross_check if contrast is not None else None) or (None, None)
     return {

@@ -7,22 +7,28 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison, Facts
 from milabench.analysis.json_codec import strict
 from milabench.analysis.summary_model import SCHEMA, Summary
 from milabench.analysis.system_diff import Difference
+from milabench.analysis.traces import Trace
 
 
-def render(summaries: Sequence[Summary]) -> str:
+def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
     """One run as its object; several as `{"schema", "runs": [...]}`."""
     objects = [summary.to_json() for summary in summaries]
     value = objects[0] if len(objects) == 1 else {"schema": SCHEMA, "runs": objects}
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
-def render_comparison(comparison: Comparison, differences: Sequence[Difference] | None = None) -> str:
+def render_comparison(
+    comparison: Comparison,
+    differences: Sequence[Difference] | None = None,
+    traces: Sequence[Sequence[Trace] | None] | None = None,
+) -> str:
     """A comparison as `{"schema", "comparison": {...}}`, field by field; of each system, what its run says of itself."""
-    told = {
+    value = {
         "schema": SCHEMA,
         "comparison": {
             "sentence": comparison.sentence,
@@ -37,7 +43,12 @@ def render_comparison(comparison: Comparison, differences: Sequence[Difference] 
             **({} if differences is None else {"differences": [asdict(one) for one in differences]}),
         },
     }
-    return json.dumps(strict(told), indent=2, allow_nan=False) + "\n"
+    return json.dumps(strict(value), indent=2, allow_nan=False) + "\n"
+
+
+def render_acceptance(acceptance: Acceptance) -> str:
+    """Return the verdict with every criterion, for programs."""
+    return json.dumps(acceptance.to_json(), indent=2, allow_nan=False) + "\n"
 
 
 def _facts(system: Facts) -> dict[str, Any]:

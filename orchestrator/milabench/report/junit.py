@@ -6,16 +6,18 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
+from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison, ComparisonRow
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
+from milabench.analysis.traces import Trace
 from milabench.report import comparison_text, model
 
 # XML 1.0 can hold none of these, escaped or not.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render(summaries: Sequence[Summary]) -> str:
+def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
     """A suite for each run; a benchmark that did not pass is a failure, an invalid number too, a skipped one is skipped."""
     suites = []
     for summary in summaries:
@@ -26,59 +28,83 @@ def render(summaries: Sequence[Summary]) -> str:
     return _document(suites)
 
 
-def render_comparison(comparison: Comparison, differences: Sequence[Difference] | None = None) -> str:
+def render_comparison(
+    comparison: Comparison,
+    differences: Sequence[Difference] | None = None,
+    traces: Sequence[Sequence[Trace] | None] | None = None,
+) -> str:
     """A suite for each system but the first; SLOWER is a failure, and so is what failed on this system and not on the first."""
     suites = []
-    for place, index in enumerate(comparison.indices):
+    for position, index in enumerate(comparison.indices):
         suite = ET.Element("testsuite", name=_clean(f"{index.system} compared with {comparison.systems[0].name}"))
         for row in comparison.rows:
-            _row(suite, row, place)
+            _row(suite, row, position)
         case = _case(suite, "index", index.system)
-        told = f"{comparison_text.ratio_text(index.value)} {comparison_text.interval_text(index.ci95)} {index.verdict}"
+        text = f"{comparison_text.ratio_text(index.value)} {comparison_text.interval_text(index.ci95)} {index.verdict}"
         if index.verdict == "SLOWER":
-            _told(case, "failure", "SLOWER", told)
-        _said(case, [told, comparison.sentence])
+            _add_result(case, "failure", "SLOWER", text)
+        _add_output(case, [text, comparison.sentence])
         suites.append(suite)
     return _document(suites)
+
+
+def render_acceptance(acceptance: Acceptance) -> str:
+    """Return a suite with a case for each criterion; an undecided one is an error: it was not shown to hold."""
+    suite = ET.Element("testsuite", name=_clean(acceptance.title or "acceptance"))
+    for check in acceptance.checks:
+        case = _case(suite, check.criterion, check.bench or "run")
+        lines = [
+            f"asked: {check.requirement}",
+            f"found: {check.measured}",
+            *([f"missing: {check.missing}"] if check.missing else []),
+        ]
+        if check.verdict == "PASS":
+            _add_output(case, ["; ".join(lines)])
+        else:
+            kind = "failure" if check.verdict == "FAIL" else "error"
+            _add_result(case, kind, check.missing or check.measured, "; ".join(lines))
+    return _document([suite])
 
 
 def _bench(suite: ET.Element, summary: Summary, bench: BenchSummary) -> None:
     case = _case(suite, bench.bench, summary.run)
     if bench.outcome == "skipped":
-        _told(case, "skipped", "skipped", "; ".join(skip.detail for skip in bench.skipped))
+        _add_result(case, "skipped", "skipped", "; ".join(skip.detail for skip in bench.skipped))
     elif bench.outcome != "passed":
         lines = [f"{one.step}: {model.step_reason(one)}" for one in bench.failures]
-        _told(case, "failure", bench.outcome, "\n".join(lines) or bench.outcome)
+        _add_result(case, "failure", bench.outcome, "\n".join(lines) or bench.outcome)
     elif bench.validity == "invalid":
-        _told(case, "failure", "invalid", model.validity_text(bench))
+        _add_result(case, "failure", "invalid", model.validity_text(bench))
     elif bench.perf is None:
-        _told(case, "failure", "no-data", model.validity_text(bench))
-    _said(case, [f"{model.format_number(bench.perf)} {bench.units}, {model.validity_text(bench)}", *bench.messages])
+        _add_result(case, "failure", "no-data", model.validity_text(bench))
+    _add_output(
+        case, [f"{model.format_number(bench.perf)} {bench.units}, {model.validity_text(bench)}", *bench.messages]
+    )
 
 
-def _row(suite: ET.Element, row: ComparisonRow, place: int) -> None:
-    first, other, contrast = row.sides[0], row.sides[place + 1], row.contrasts[place]
+def _row(suite: ET.Element, row: ComparisonRow, position: int) -> None:
+    first, other, contrast = row.sides[0], row.sides[position + 1], row.contrasts[position]
     case = _case(suite, row.bench, other.system)
     if contrast is None:
         why = other.why_not or first.why_not or "its units differ"
         is_failure = first.counts and other.outcome not in ("passed", "skipped", "absent")
-        _told(case, "failure" if is_failure else "skipped", other.outcome, why)
+        _add_result(case, "failure" if is_failure else "skipped", other.outcome, why)
         return
-    told = f"{comparison_text.ratio_text(contrast.ratio)} {comparison_text.interval_text(contrast.ci95)}"
+    text = f"{comparison_text.ratio_text(contrast.ratio)} {comparison_text.interval_text(contrast.ci95)}"
     if contrast.verdict == "SLOWER":
-        _told(case, "failure", "SLOWER", told)
-    _said(case, [f"{told} {comparison_text.verdict_text(contrast)}", contrast.note])
+        _add_result(case, "failure", "SLOWER", text)
+    _add_output(case, [f"{text} {comparison_text.verdict_text(contrast)}", contrast.note])
 
 
 def _case(suite: ET.Element, name: str, group: str) -> ET.Element:
     return ET.SubElement(suite, "testcase", name=_clean(name), classname=_clean(group))
 
 
-def _told(case: ET.Element, kind: str, message: str, text: str) -> None:
+def _add_result(case: ET.Element, kind: str, message: str, text: str) -> None:
     ET.SubElement(case, kind, message=_clean(message)).text = _clean(text)
 
 
-def _said(case: ET.Element, lines: Iterable[str]) -> None:
+def _add_output(case: ET.Element, lines: Iterable[str]) -> None:
     ET.SubElement(case, "system-out").text = _clean("\n".join(line for line in lines if line))
 
 
@@ -86,12 +112,13 @@ def _document(suites: Sequence[ET.Element]) -> str:
     root = ET.Element("testsuites")
     for suite in suites:
         for element, counted in ((suite, suite), (root, suite)):
-            for name, found in (
+            for name, cases in (
                 ("tests", counted.findall("testcase")),
                 ("failures", counted.findall("testcase/failure")),
+                ("errors", counted.findall("testcase/error")),
                 ("skipped", counted.findall("testcase/skipped")),
             ):
-                element.set(name, str(int(element.get(name, "0")) + len(found)))
+                element.set(name, str(int(element.get(name, "0")) + len(cases)))
         root.append(suite)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"

@@ -18,9 +18,9 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def replicates_text(told: Mapping[str, Any], aim: Mapping[str, Any]) -> str:
+def replicates_text(decision: Mapping[str, Any], aim: Mapping[str, Any]) -> str:
     """How often one benchmark is run and why; both as the manifest has them."""
-    wanted, planned, spread = told.get("wanted"), told.get("planned"), told.get("log_spread")
+    wanted, planned, spread = decision.get("wanted"), decision.get("planned"), decision.get("log_spread")
     budget = f"the budget of {duration(aim.get('budget_s') or 0)} reaches no further"
     if wanted is None:
         return f"{planned} replicates: fewer than three of its pilot have a rate, from which nothing follows"

@@ -142,9 +142,9 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
     if not nodes:
         lines.append(("system", "not recorded"))
     software = {"milabench": summary.version, **summary.software}
-    told = ", ".join(f"{name} {version}" for name, version in software.items() if version)
-    if told:
-        lines.append(("software", told))
+    versions = ", ".join(f"{name} {version}" for name, version in software.items() if version)
+    if versions:
+        lines.append(("software", versions))
     return lines + _overhead_lines(summary.overhead)
 
 
@@ -164,8 +164,8 @@ def percent_of_core(fraction: float) -> str:
 
 def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     suffix = f" ({name})" if name else ""
-    found = node.get("cpu")
-    cpu: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    recorded = node.get("cpu")
+    cpu: Mapping[str, Any] = recorded if isinstance(recorded, dict) else {}
     lines = []
     if cpu.get("model") or cpu.get("count"):
         count = f"{cpu['count']} x " if cpu.get("count") else ""
@@ -211,7 +211,7 @@ def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
     units = {bench.bench: bench.units for bench in summary.benchmarks}
     rows = []
     for name, by_node in rates.items():
-        medians = {node: median(found) for node, found in by_node.items()}
+        medians = {node: median(rates_of_node) for node, rates_of_node in by_node.items()}
         least, most = min(medians.values()), max(medians.values())
         cells = [format_number(medians.get(node)) for node in nodes]
         rows.append([name, *cells, units[name], percent((most - least) / most if most > 0 else None)])
@@ -284,10 +284,10 @@ def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
             value, units = readable(float(metric["value"]), str(metric["units"]))
             groups.setdefault((name, units), []).append(value)
         for name in ("p50", "p90", "p95", "p99"):
-            told = [process.throughput.latency.get(name) for process in bench.processes]
-            found = [1000 * value for value in told if value is not None]
-            if found and len(found) == len(told):
-                groups[f"step {name}", "ms"] = found
+            latencies = [process.throughput.latency.get(name) for process in bench.processes]
+            milliseconds = [1000 * value for value in latencies if value is not None]
+            if milliseconds and len(milliseconds) == len(latencies):
+                groups[f"step {name}", "ms"] = milliseconds
         for (name, units), values in groups.items():
             rows.append((bench.bench, name, format_number(median(values)), units, str(len(values))))
     return rows
@@ -322,10 +322,10 @@ def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
     if summary.ab is not None:
         reached = {pair.bench: pair.result.ci95 for pair in summary.ab.pairs if pair.result is not None}
     rows = []
-    for name, told in sorted(summary.replicates.items()):
+    for name, decision in sorted(summary.replicates.items()):
         interval = reached.get(name)
         half = "" if interval is None else f"; reached {percents(math.sqrt(interval[1] / interval[0]) - 1)}"
-        rows.append((name, replicates_text(told, summary.aim) + half))
+        rows.append((name, replicates_text(decision, summary.aim) + half))
     return rows
 
 
@@ -341,15 +341,15 @@ def pair_rows(ab: AB) -> list[list[str]]:
     """A row for each benchmark of an A/B run: how many pairs, B over A (above 1, B is better), and what that says."""
     rows = []
     for pair in ab.pairs:
-        found = pair.result
-        if found is None:
+        result = pair.result
+        if result is None:
             rows.append([pair.bench, "0", "", "", "INCONCLUSIVE", pair.why])
             continue
-        interval = "below three pairs" if found.ci95 is None else f"[{found.ci95[0]:.4f}, {found.ci95[1]:.4f}]"
+        interval = "below three pairs" if result.ci95 is None else f"[{result.ci95[0]:.4f}, {result.ci95[1]:.4f}]"
         noise = "" if pair.noise is None else f"the same on both sides: the noise is {percents(pair.noise)}"
         suspect = f"suspect ({', '.join(pair.reasons)})" if pair.reasons else ""
         remark = "; ".join(part for part in (pair.why, noise, suspect) if part)
-        rows.append([pair.bench, str(found.pairs), f"{found.ratio:.4f}", interval, found.verdict, remark])
+        rows.append([pair.bench, str(result.pairs), f"{result.ratio:.4f}", interval, result.verdict, remark])
     return rows
 
 

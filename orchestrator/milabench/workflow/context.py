@@ -7,14 +7,14 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from milabench.cli.options import SuiteOptions
     from milabench.config.schema import BenchmarkConfig, Suite
-    from milabench.facts.model import Arch, Node
+    from milabench.facts.model import Node
     from milabench.plan.context import PlanContext, ResolvedBenchmark
     from milabench.plan.dirs import Dirs
     from milabench.plan.group import Instruments
@@ -99,8 +99,8 @@ def read_context(
     from milabench.config.select import select
     from milabench.plan.context import PlanContext
     from milabench.plan.placeholders import sizing_notes
-    from milabench.plan.placement import system_facts
     from milabench.plan.profile import PROFILES
+    from milabench.plan.system import system_facts
     from milabench.workflow.scaling_files import read_sizer
 
     local = machine.answer()
@@ -118,7 +118,7 @@ def read_context(
     )
     for warning in suite.warnings:
         warn(str(warning))
-    arch = cast("Arch", suite.system.arch or detected)
+    arch = suite.system.arch or detected
     name = profile or suite.profile
     if name not in PROFILES:
         raise ConfigError(f"profile: no profile '{name}'; known: {', '.join(PROFILES)}")

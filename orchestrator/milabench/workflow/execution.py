@@ -129,7 +129,9 @@ def execute_plan(
     writer = create_run(Path(inputs.where.dirs.base), recording.name, datetime.now())
     who = this_orchestrator(new_marker(writer.path), detached=tether is not None)
     try:
-        with hold_run(writer.path, who):
+        # Held from before there is a plan until the journal says that its run began: an interrupt in between would leave a
+        # run that nothing can go on with.
+        with interrupts().held(), hold_run(writer.path, who):
             _write_manifest(writer, plan, inputs, recording, named)
             effort = effort or RetryPolicy(wait=wait)
             return continue_plan(

@@ -8,11 +8,11 @@ from pathlib import Path, PurePath
 from milabench.cli.options import SuiteOptions
 from milabench.errors import EnvironmentFailed
 from milabench.facts.model import Node
-from milabench.plan.context import ResolvedBenchmark, at_node
+from milabench.plan.context import ResolvedBenchmark, benchmark_on
+from milabench.plan.method import nodes_of
 from milabench.plan.model import Plan, SkippedBench
-from milabench.plan.placement import nodes_of
 from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
-from milabench.plan.run import containerized, describe, preparation_of
+from milabench.plan.run import describe_system
 from milabench.workflow.context import CommandContext
 from milabench.workflow.environments import decide_install
 from milabench.workflow.remote_nodes import remote_paths_exist
@@ -38,7 +38,7 @@ def unprepared(
         SkippedBench(bench=bench.config.name, why="not fetched") for bench in inputs.benches if bench.declared is None
     ]
     here = {each.key for each in wanted if Path(each.marker).exists() and each.step.node in _local(inputs)}
-    system = describe(inputs.where.facts)
+    system = describe_system(inputs.where.facts)
     return plan_prepare(wanted, markers=here | set(there), force=force, skipped=skipped, system=system)
 
 
@@ -93,24 +93,11 @@ def _preparation(
 ) -> Preparation:
     """What prepares a benchmark on a node."""
     assert bench.declared is not None
-    argv, env, cwd, venv, config = preparation_of(bench, inputs.where, node)
-    there, where = at_node(bench, inputs.where, node)
-    step = prepare_step(
-        bench.config.name,
-        bench.declared,
-        PurePath(there.folder),
-        argv=argv,
-        env=env,
-        venv=venv,
-        cwd=cwd,
-        python=inputs.where.current_python,
-        config=config,
-        timeout_s=bench.config.max_duration,
-        node=node.name,
-        rank=rank,
-    )
+    node_bench = benchmark_on(node, bench, inputs.where)
+    step = prepare_step(node_bench, rank=rank)
     assert step is not None
-    step = containerized(step, there, where, ())
     source = bench.declared.source.folder if bench.declared.source is not None else ""
     digest = prepare_digest(step, files, venv=digests.get(bench.config.name, ""), source=source)
-    return Preparation(step=step, marker=str(PurePath(where.dirs.data, marker_name(bench.config.name, digest))))
+    return Preparation(
+        step=step, marker=str(PurePath(node_bench.context.dirs.data, marker_name(bench.config.name, digest)))
+    )

@@ -19,8 +19,8 @@ from milabench.execute.ssh import Address
 from milabench.facts.compare import NodeFinding, compare_nodes
 from milabench.facts.model import Node
 from milabench.facts.probe import parse_facts
-from milabench.plan.context import at_node, dirs_at
-from milabench.plan.placement import is_local
+from milabench.plan.context import dirs_at, folder_on
+from milabench.plan.system import is_local
 
 if TYPE_CHECKING:
     from milabench.cli.options import SuiteOptions
@@ -180,12 +180,12 @@ async def upload_definitions(inputs: CommandContext, node: Node, desk: RemoteFil
     """Give a node the folders of the selected benchmarks. Raises Unreachable, ConfigError for two that would be one there."""
     given: dict[str, str] = {}
     for bench in inputs.benches:
-        there, _ = at_node(bench, inputs.where, node)
-        if there.folder == bench.folder or not isinstance(bench.config.definition, Path):
+        folder = folder_on(node, bench, inputs.where)
+        if folder == bench.folder or not isinstance(bench.config.definition, Path):
             continue
-        if given.setdefault(there.folder, bench.folder) != bench.folder:
-            what = f"{bench.folder} and {given[there.folder]} would be one folder on {node.name}"
-            raise ConfigError(f"{bench.config.name}: {what}: {there.folder}; rename one of them")
+        if given.setdefault(folder, bench.folder) != bench.folder:
+            what = f"{bench.folder} and {given[folder]} would be one folder on {node.name}"
+            raise ConfigError(f"{bench.config.name}: {what}: {folder}; rename one of them")
     for place, folder in given.items():
         await desk.send(Path(folder), place)
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.commands import ROOT, Said
+from tests.processes import CEILING_S, started, until
 
 from .test_resume import carrying, start
-from .test_run import CEILING_S, until
 from .written import once, runs, suite
 
 
@@ -107,7 +107,7 @@ def test_a_pid_that_is_somebody_elses_by_now_is_not_signalled(
         process.kill()
     (run,) = runs(environ["MILABENCH_BASE"])
     lock = run / "orchestrator.lock"
-    with subprocess.Popen(["sleep", "3600"]) as other:
+    with started(["sleep", "3600"]) as other:
         lock.write_text(json.dumps({**json.loads(lock.read_text()), "pid": other.pid}))
         said = milabench("cancel", str(run))
         assert (said.code, "is not going on (cut off)" in said.err) == (0, True)
@@ -183,7 +183,9 @@ def test_cleanup_ends_what_a_dead_run_left_and_only_that(
         with going(environ, tmp_path) as process:
             said = milabench("cleanup")
             assert "no run below this base left a process" in said.err  # one that lives is no leftover
-            (agent,) = [pid for pid in carrying(environ) if b"agent.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+            (agent,) = [
+                pid for pid in carrying(environ) if b"execute/agent/" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            ]
             os.kill(agent, signal.SIGSTOP)
             process.kill()
             process.wait(CEILING_S)

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.commands import ROOT, Said
+from tests.processes import CEILING_S, until
 
 from .test_resume import start
-from .test_run import CEILING_S, until
 from .written import ends, journal, runs, suite
 
 

@@ -131,7 +131,14 @@ def test_more_jobs_can_be_allowed(milabench: Milabench, tmp_path: Path) -> None:
 
 
 def test_the_schema_in_the_documentation_is_current(milabench: Milabench) -> None:
-    assert milabench("config", "schema").out == (ROOT / "docs" / "suite.schema.json").read_text(), "run `make docs`"
+    assert milabench("config", "schema").out == (ROOT / "docs" / "reference" / "suite.schema.json").read_text(), (
+        "run `make docs`"
+    )
+
+
+def test_the_reference_page_of_the_keys_is_current(milabench: Milabench) -> None:
+    page = (ROOT / "docs" / "reference" / "suite-keys.md").read_text()
+    assert milabench("config", "schema", "--markdown").out == page, "run `make docs`"
 
 
 def test_the_schema_is_one_that_editors_take_and_knows_every_key_of_our_suites(milabench: Milabench) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import IO
 
 from tests.commands import ROOT, Said
+from tests.processes import CEILING_S, until
 
 from .test_about_runs import going
 from .test_resume import carrying
-from .test_run import CEILING_S, until
 from .written import ends, journal, runs, suite
 
 MILABENCH = (sys.executable, "-m", "milabench")

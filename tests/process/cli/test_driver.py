@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.commands import ROOT, Said
-from tests.process.conftest import is_gone, until
+from tests.processes import is_gone, until
 
 KNOWN = json.loads((ROOT / "tests" / "golden" / "known_answers.json").read_text())["seed003"]
 SPEEDS = (("829.012392", "844.157227", "835.582445"), ("797.687061", "821.444257", "810.339386"))

@@ -13,9 +13,9 @@ import pytest
 
 from milabench.plan.model import digest
 from tests.commands import Said
+from tests.processes import CEILING_S, until
 
 from .test_resume import start
-from .test_run import CEILING_S, until
 from .written import ends, once, runs, suite
 
 # Sends observations whose rate depends on how often it ran before, not on how fast this machine is.

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.commands import ROOT, Said
+from tests.processes import CEILING_S, until
 
 from .conftest import HERE as ODD
-from .test_run import CEILING_S, marked, until
+from .test_run import marked
 from .written import ends, journal, once, runs, suite
 
 
@@ -159,7 +160,7 @@ def test_an_agent_that_hangs_is_swept_with_its_steps(
     line = f"test -e {tmp_path}/go || {{ touch {tmp_path}/up; sleep 3600; }}; echo here"
     process = start(environ, "run", *suite(tmp_path, long=line))
     until((tmp_path / "up").exists, "the step")
-    (agent,) = [pid for pid in carrying(environ) if b"agent.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    agent = until(lambda: agent_of(environ), "one process of the agent")
     os.kill(agent, signal.SIGSTOP)
     process.kill()
     process.wait(CEILING_S)
@@ -168,6 +169,12 @@ def test_an_agent_that_hangs_is_swept_with_its_steps(
     assert said.code == 0, said.err
     assert "of its processes were ended" in said.err
     assert carrying(environ) == []
+
+
+def agent_of(environ: dict[str, str]) -> int | None:
+    """The agent; None at a moment in which a child that it forked has not executed its command yet."""
+    agents = [pid for pid in carrying(environ) if b"execute/agent/" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return agents[0] if len(agents) == 1 else None
 
 
 def carrying(environ: dict[str, str]) -> list[int]:

@@ -8,25 +8,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.commands import ROOT, Said
+from tests.processes import CEILING_S, until
 
 from .conftest import HERE
-
-CEILING_S = 180
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for something that must come."""
-    deadline = time.monotonic() + CEILING_S
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.02)
 
 
 def marked(base: str) -> list[int]:

@@ -15,6 +15,7 @@ from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import is_linked, store_folder
 from milabench.execute.venv import VenvBroken, VenvOutcome, VenvReady
 from tests.process.install.places import Index, Place, wheel
+from tests.processes import end_of, started
 
 
 def says(path: Path, code: str) -> str:
@@ -186,6 +187,7 @@ INTERRUPTED = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
+from milabench.execute.interrupts import Interrupts
 from milabench.execute.venv import InstallOptions, install_venvs
 from milabench.plan.dirs import dirs_under
 from milabench.plan.requirements import RequirementFile
@@ -195,6 +197,7 @@ request = VenvRequest(bench="b", group="g", variant="cpu", requirements=(file,))
 python = "%d.%d" % sys.version_info[:2]
 specs = plan_venvs([request], benchmate="0" * 64, python=python, platform="p")
 options = InstallOptions(benchmate=Path("/none"), environ={{"PATH": "/usr/bin:/bin"}}, pip={{}}, uv={uv!r})
+Interrupts().take_over()
 try:
     install_venvs(specs, dirs_under({base!r}, {{}}), options, lambda progress: None)
 except KeyboardInterrupt:
@@ -205,16 +208,16 @@ except KeyboardInterrupt:
 def test_an_interrupt_ends_what_was_started_and_leaves_nothing_that_counts(
     place: Place, root: Path, tmp_path: Path
 ) -> None:
-    started = tmp_path / "started"
-    os.mkfifo(started)
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
     fake = tmp_path / "uv"
-    fake.write_text(f"#!/bin/sh\necho $$ > {started}\nexec sleep 600\n")
+    fake.write_text(f"#!/bin/sh\necho $$ > {begun}\nexec sleep 600\n")
     fake.chmod(0o755)
     program = INTERRUPTED.format(root=str(root), uv=str(fake), base=str(place.base))
-    with subprocess.Popen([sys.executable, "-c", program], process_group=0) as child:
-        pid = int(started.read_text())
+    with started([sys.executable, "-c", program], process_group=0) as child:
+        pid = int(begun.read_text())
         child.send_signal(signal.SIGINT)
-        assert child.wait(timeout=60) == 130
+        assert end_of(child) == 130
     assert not Path(f"/proc/{pid}").exists()
     assert not list((place.base / "venv" / ".store").glob("*/.complete"))
 

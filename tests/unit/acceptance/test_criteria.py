@@ -71,4 +71,4 @@ def test_a_file_that_asks_for_nothing_is_refused(content: bytes) -> None:
 def test_the_schema_page_is_the_schema(root: Path) -> None:
     import json
 
-    assert json.loads((root / "docs" / "acceptance.schema.json").read_text()) == criteria_schema()
+    assert json.loads((root / "docs" / "reference" / "acceptance.schema.json").read_text()) == criteria_schema()

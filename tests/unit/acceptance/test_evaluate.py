@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import random
@@ -12,9 +14,9 @@ import pytest
 
 from milabench.acceptance.criteria import parse_criteria
 from milabench.acceptance.evaluate import Acceptance, CriterionResult, evaluate_criteria, replicate_values
-from milabench.acceptance.render import render
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import Summary
+from milabench.report.registry import FORMATS
 from tests.recorded_run import Recorded, data, rates, record
 
 
@@ -237,8 +239,11 @@ def test_a_system_at_the_bound_passes_as_seldom_as_the_confidence_says(tmp_path:
 
 def test_every_format_says_the_verdict(tmp_path: Path) -> None:
     found = held(run(tmp_path, 798, 800, 802), f"title: new\n{minimum('810 images/s')}\n")
-    assert render(found, "text").startswith("FAIL: ")
-    assert render(found, "markdown").startswith("# new: FAIL\n")
-    assert json.loads(render(found, "json"))["verdict"] == "FAIL"
-    suite = ET.fromstring(render(found, "junit"))
+    written = {name: form.renderer.render_acceptance(found) for name, form in FORMATS.items()}
+    assert written["text"].startswith("FAIL: new\n")
+    assert written["markdown"].startswith("# FAIL: new\n")
+    assert '<h1 id="top">FAIL: new</h1>' in written["html"]
+    assert [row["verdict"] for row in csv.DictReader(io.StringIO(written["csv"]))] == ["PASS", "FAIL"]
+    assert json.loads(written["json"])["verdict"] == "FAIL"
+    suite = ET.fromstring(written["junit"])
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")

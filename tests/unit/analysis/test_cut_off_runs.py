@@ -14,6 +14,7 @@ from milabench.events.model import Event
 from milabench.events.replay import replay
 from milabench.events.rundir import open_run
 from milabench.report import csv, json, markdown, text
+from tests.examples import thinned
 from tests.recorded_run import Recorded, message, rates, record
 
 LEAST_BYTES = 4096
@@ -38,13 +39,14 @@ def test_the_run_that_is_cut_off_here_is_large_enough(recorded: Path) -> None:
     assert sum(path.stat().st_size for path in files(recorded)) >= LEAST_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["manifest.json", "journal.jsonl", "digits.D0.data", "digits.D0.stderr", "sft.data"])
 def test_a_run_whose_file_is_cut_off_at_any_byte_is_read(recorded: Path, tmp_path: Path, name: str) -> None:
     run = tmp_path / recorded.name
     shutil.copytree(recorded, run)
     whole = (run / name).read_bytes()
     planned = {"digits", "sft"}
-    for size in range(len(whole)):
+    for size in thinned(range(len(whole))):
         (run / name).write_bytes(whole[:size])
         found = open_run(run)
         assert attempts(found.journal) is not None
@@ -57,11 +59,12 @@ def test_a_run_whose_file_is_cut_off_at_any_byte_is_read(recorded: Path, tmp_pat
             assert all(form.render([summary]) for form in (text, markdown, json, csv))
 
 
+@pytest.mark.slow
 def test_what_is_cut_off_never_becomes_a_success(recorded: Path, tmp_path: Path) -> None:
     run = tmp_path / recorded.name
     shutil.copytree(recorded, run)
     journal = (run / "journal.jsonl").read_bytes()
-    for size in range(len(journal)):
+    for size in thinned(range(len(journal))):
         (run / "journal.jsonl").write_bytes(journal[:size])
         (failed,) = [bench for bench in summarise(open_run(run)).benchmarks if bench.bench == "sft"]
         assert failed.outcome in ("failed", "missing")

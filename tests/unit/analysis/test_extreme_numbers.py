@@ -112,6 +112,7 @@ def against(summary: Summary) -> None:
     assert "Infinity" not in as_json.render_comparison(compare(systems))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extreme", EXTREMES)
 def test_no_number_of_a_record_breaks_what_is_made_of_it(tmp_path: Path, extreme: str) -> None:
     everything = list(records())

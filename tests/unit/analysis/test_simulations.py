@@ -6,6 +6,8 @@ import math
 import random
 from collections.abc import Sequence
 
+import pytest
+
 from milabench.analysis.score import Entry, counted_entries, log_index_estimate
 from milabench.analysis.spread import log_stdev, mean
 from milabench.analysis.two_samples import Estimate, paired_difference, welch
@@ -27,6 +29,7 @@ def nested(draw: random.Random, processes: int, steps: int) -> list[list[float]]
     ]
 
 
+@pytest.mark.slow
 def test_an_a_a_comparison_raises_a_false_alarm_in_one_of_twenty() -> None:
     draw = random.Random(1)
     alarms = pooled = 0
@@ -39,6 +42,7 @@ def test_an_a_a_comparison_raises_a_false_alarm_in_one_of_twenty() -> None:
     assert pooled / TRIALS > 0.2
 
 
+@pytest.mark.slow
 def test_pairs_measured_in_turn_are_immune_to_a_drift_that_fools_one_after_the_other() -> None:
     draw = random.Random(2)
     one_after_the_other = in_turn = 0
@@ -56,6 +60,7 @@ def test_pairs_measured_in_turn_are_immune_to_a_drift_that_fools_one_after_the_o
     assert 0.035 <= in_turn / TRIALS <= 0.065
 
 
+@pytest.mark.slow
 def test_the_interval_of_an_index_covers_as_often_as_it_claims() -> None:
     draw = random.Random(3)
     hits = trials = 0

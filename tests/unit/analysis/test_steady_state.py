@@ -47,6 +47,7 @@ NOISE: dict[str, Callable[[random.Random], float]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", sorted(NOISE))
 @pytest.mark.parametrize("n", [20, 60, 100, 300])
 def test_flat_noise_is_steady_in_95_of_100_cases(noise: str, n: int) -> None:
@@ -55,6 +56,7 @@ def test_flat_noise_is_steady_in_95_of_100_cases(noise: str, n: int) -> None:
     assert sum(one.is_steady and one.settled_at == 0 for one in judged) >= 0.95 * TRIALS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correlation", [0.3, 0.6])
 def test_neighbours_that_resemble_each_other_are_mostly_not_taken_for_a_change(correlation: float) -> None:
     chance = random.Random(12)

@@ -27,6 +27,7 @@ def observed(ns: list[int], warmup: int = 0) -> ObservationBatch:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_spike_of_one_step_survives_in_a_million() -> None:
     ns = [1_000_000] * 1_000_000
     ns[777_777] = 500_000_000

@@ -117,6 +117,7 @@ def test_the_same_content_gives_the_same_bytes(tmp_path: Path) -> None:
     assert written[0] == written[1]
 
 
+@pytest.mark.slow
 def test_what_we_pack_we_can_read_however_repetitive_it_is(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"y\n" * 2**24)
     (tmp_path / "small").write_bytes(b"y\n" * 2**13)

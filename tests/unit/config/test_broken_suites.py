@@ -8,7 +8,7 @@ import pytest
 
 from milabench.config.read import read_suite
 from milabench.errors import ConfigError
-from milabench.plan.argv import render_argv
+from milabench.plan.render import render_argv
 
 BROKEN = Path(__file__).resolve().parents[2] / "suite" / "broken"
 

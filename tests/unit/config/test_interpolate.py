@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
@@ -15,6 +15,7 @@ from milabench.config.interpolate import Interpolator, escaped
 from milabench.config.read import read_suite
 from milabench.config.source_map import Mark, SourceLocation, located, plain
 from milabench.errors import ConfigError
+from tests.examples import examples
 
 MARK = Mark(SourceLocation("s.yaml", "/"), 1, 1)
 SYSTEM = {"arch": "cuda", "nodes": [{"ip": "10.0.0.1"}]}
@@ -129,7 +130,7 @@ TEXTS = st.lists(
 ).map("".join)
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(200)
 @given(SCALARS, SCALARS, SCALARS, TEXTS)
 def test_ours_and_omegaconf_agree(a: Any, b: Any, d: Any, text: str) -> None:
     bench = {"a": a, "b": b, "c": {"d": d, "e": [b]}, "it": text}
@@ -138,13 +139,13 @@ def test_ours_and_omegaconf_agree(a: Any, b: Any, d: Any, text: str) -> None:
     assert repr(resolved(bench)["it"]) == repr(theirs["it"])
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(200)
 @given(st.text(alphabet="${}\\ax.:", max_size=12))
 def test_escaped_text_is_read_back(text: str) -> None:
     assert resolved({"it": escaped(text)})["it"] == text
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(alphabet="${}\\ax.:[]'\",oc env", max_size=16))
 def test_no_text_crashes_the_resolution(text: str) -> None:
     try:

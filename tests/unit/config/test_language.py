@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.config.parse import capacity_mib
+from milabench.config.definition import GitDefinition, PyPIDefinition
+from milabench.config.kinds import capacity_mib
 from milabench.config.read import read_suite
-from milabench.config.schema import BENCHMARK, BenchmarkConfig, GitDefinition, PyPIDefinition, Suite
+from milabench.config.schema import BENCHMARK, BenchmarkConfig, Suite
 from milabench.errors import ConfigError
+from tests.examples import examples
 
 
 class Files:
@@ -315,7 +317,7 @@ def test_a_benchmark_may_have_a_server_a_client_a_command_and_metrics(files: Fil
         "metrics: {speed: {pattern: '(.*) GB', direction: higher}}}"
     )
     assert (bench.command, bench.shell, bench.definition) == (("run it",), True, None)
-    assert bench.server is not None and (bench.server.argv, bench.server.ready) == (("s",), "80")
+    assert bench.server is not None and (bench.server.argv, bench.server.ready.condition) == (("s",), "80")
     assert bench.client is not None and bench.client.argv == (("-c", 1),)
     assert (bench.metrics["speed"].reduce, bench.metrics["speed"].direction) == ("last", "higher")
 
@@ -387,12 +389,12 @@ def test_a_benchmark_in_a_system_file_is_an_error(files: Files) -> None:
         ("[{ip: i, main: true}, {ip: j, main: true}]", "2 nodes are main"),
         ("[{name: a}]", "the key 'ip' is missing"),
         ("[{name: a, ip: i, main: false}, {name: b, ip: j}]", "none of a, b is main"),
-        ("[{name: ../a, ip: i}]", "../a: '../a' can be no name of a node"),
-        ("[{name: '', ip: ''}]", "'' can be no name of a node"),
-        ("[{name: a, ip: '-oProxyCommand=x'}]", "a: '-oProxyCommand=x' can be no address"),
-        ("[{name: a, ip: i, user: '-x y'}]", "a: '-x y' can be no user"),
-        ("[{name: a, ip: i, proxy_jump: 'b c'}]", "a: 'b c' can be no machine to go through"),
-        ("[{name: a, ip: i, base: '~/x'}]", "a: '~/x' is no absolute path"),
+        ("[{name: ../a, ip: i}]", "../a: '../a' is not a valid name of a node"),
+        ("[{name: '', ip: ''}]", "'' is not a valid name of a node"),
+        ("[{name: a, ip: '-oProxyCommand=x'}]", "a: '-oProxyCommand=x' is not a valid address"),
+        ("[{name: a, ip: i, user: '-x y'}]", "a: '-x y' is not a valid user"),
+        ("[{name: a, ip: i, proxy_jump: 'b c'}]", "a: 'b c' is not a valid jump host"),
+        ("[{name: a, ip: i, base: '~/x'}]", "a: '~/x' is not an absolute path"),
         ("[{ip: i, port: 0}]", "expected a port that is at least 1, got 0"),
         ("[{ip: i, prot: 22}]", "unknown key 'prot'; did you mean 'port'?"),
     ],
@@ -446,7 +448,7 @@ VALUES = st.recursive(
 BENCHMARKS = st.dictionaries(st.sampled_from(FRAGMENTS["keys"]), VALUES, max_size=5)
 
 
-@settings(derandomize=True, max_examples=400, deadline=None)
+@examples(400)
 @given(
     st.dictionaries(st.sampled_from(FRAGMENTS["names"]), st.one_of(BENCHMARKS, VALUES), max_size=4),
     st.lists(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.config.read import read_suite
 from milabench.config.schema import Suite
 from milabench.config.select import select, words
 from milabench.errors import NothingSelected, UsageError
+from tests.examples import examples
 
 TEXT = """
 _template: {definition: d, tags: [vision]}
@@ -98,7 +99,7 @@ def test_completion_is_offered_every_word(suite: Suite) -> None:
     assert "_template" not in words(suite)
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(st.sampled_from(["llama", "vision", "and", "or", "not", "(", ")", ",", "*", "[", "x"]), max_size=9))
 def test_no_expression_crashes(suite: Suite, tokens: list[str]) -> None:
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.config.source_map import (
@@ -20,6 +20,7 @@ from milabench.config.source_map import (
     plain,
     settled,
 )
+from tests.examples import examples
 
 SOURCE = SourceLocation("suite.yaml", "/suites")
 
@@ -85,7 +86,7 @@ LISTS = st.lists(st.integers(0, 3), max_size=2)
 VALUES = st.recursive(st.one_of(SCALARS, LISTS), lambda inner: st.dictionaries(KEYS, inner, max_size=3), max_leaves=6)
 
 
-@settings(derandomize=True, max_examples=400, deadline=None)
+@examples(400)
 @given(st.dictionaries(KEYS, VALUES), st.dictionaries(KEYS, VALUES), st.dictionaries(KEYS, VALUES))
 def test_merging_is_associative_with_deletions(first: Any, second: Any, third: Any) -> None:
     a, b, c = tree(first), tree(second), tree(third)
@@ -97,7 +98,7 @@ def test_merging_is_associative_with_deletions(first: Any, second: Any, third: A
 LISTED = st.one_of(LISTS, LISTS.map(lambda items: {"append": items}), st.none(), st.just(DELETED))
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(300)
 @given(*[st.dictionaries(KEYS, LISTED)] * 3)
 def test_merging_is_associative_with_appends(first: Any, second: Any, third: Any) -> None:
     a, b, c = tree(first), tree(second), tree(third)
@@ -106,7 +107,7 @@ def test_merging_is_associative_with_appends(first: Any, second: Any, third: Any
     )
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(200)
 @given(st.dictionaries(KEYS, VALUES))
 def test_an_empty_mapping_changes_nothing(value: Any) -> None:
     node = tree(value)

@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.config.interpolate import escaped
 from milabench.config.read import read_suite
 from milabench.config.schema import BENCHMARK, Suite
-from milabench.config.show import benchmark_completions, explain, json_schema, plain_benchmark, to_yaml
+from milabench.config.schema_docs import json_schema
+from milabench.config.show import benchmark_completions, explain, plain_benchmark, to_yaml
 from milabench.config.source_map import SourceLocation, plain
 from milabench.config.yaml_reader import parse_document
 from milabench.errors import ConfigError
+from tests.examples import examples
 
 SUITES = Path(__file__).resolve().parents[2] / "suite"
 
@@ -73,7 +75,7 @@ DATA = st.recursive(
 )
 
 
-@settings(derandomize=True, max_examples=150, deadline=None)
+@examples(150)
 @given(argv=ARGUMENTS, env=st.dictionaries(KEYS, WORDS), tags=st.lists(WORDS), data=st.dictionaries(KEYS, DATA))
 def test_any_benchmark_that_is_shown_reads_back_as_the_same_values(
     tmp_path_factory: pytest.TempPathFactory, argv: Any, env: Any, tags: Any, data: Any

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from milabench.config.scalars import resolve_scalar
 from milabench.config.source_map import SourceLocation, plain
-from milabench.config.yaml_reader import Document, decode_text, parse_document, resolve_scalar
+from milabench.config.yaml_reader import Document, decode_text, parse_document
 from milabench.errors import ConfigError
+from tests.examples import examples
 
 SOURCE = SourceLocation("s.yaml", "/")
 
@@ -200,7 +202,7 @@ FRAGMENTS = st.lists(
 ).map("".join)
 
 
-@settings(derandomize=True, max_examples=1500, deadline=None)
+@examples(1500)
 @given(st.one_of(FRAGMENTS, st.text(max_size=60)))
 def test_no_text_crashes_the_loader(text: str) -> None:
     try:
@@ -209,7 +211,7 @@ def test_no_text_crashes_the_loader(text: str) -> None:
         assert str(error)
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@examples(300)
 @given(st.binary(max_size=60))
 def test_no_bytes_crash_the_loader(content: bytes) -> None:
     try:
@@ -218,7 +220,7 @@ def test_no_bytes_crash_the_loader(content: bytes) -> None:
         assert str(error)
 
 
-@settings(derandomize=True, max_examples=500, deadline=None)
+@examples(500)
 @given(st.text(alphabet="0123456789+-._eExXoObB:aAfFnN yY", max_size=12))
 def test_no_scalar_is_read_into_anything_but_plain_values(text: str) -> None:
     value, _ = resolve_scalar(text)

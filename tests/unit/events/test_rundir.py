@@ -119,6 +119,7 @@ def test_output_goes_to_its_file_and_to_the_records(tmp_path: Path) -> None:
     assert list(rundir.open_run(run.path).events("s0")) == lines
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.text(max_size=20), st.sampled_from(("stdout", "stderr"))), min_size=1, max_size=6),
     st.booleans(),

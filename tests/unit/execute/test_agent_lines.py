@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.execute.agent import Lines
+from milabench.execute.agent.line_decoder import LineDecoder
 
 
 def texts(records: bytes) -> list[str]:
@@ -15,7 +15,7 @@ def texts(records: bytes) -> list[str]:
 
 
 def fed(pieces: list[bytes]) -> list[str]:
-    lines = Lines("stdout")
+    lines = LineDecoder("stdout")
     found = [text for piece in pieces for text in texts(lines.feed(piece, 0.0))]
     return found + texts(lines.partial(0.0, last=True))
 
@@ -45,7 +45,7 @@ def test_what_carriage_returns_overwrote_is_gone_however_it_was_cut(pieces: list
 
 
 def test_a_partial_line_and_its_rest_are_the_line() -> None:
-    lines = Lines("stderr")
+    lines = LineDecoder("stderr")
     assert texts(lines.feed(b"Loading", 0.0)) == []
     assert texts(lines.partial(0.0)) == ["Loading"]
     assert texts(lines.partial(0.0)) == []
@@ -53,7 +53,7 @@ def test_a_partial_line_and_its_rest_are_the_line() -> None:
 
 
 def test_an_update_that_is_shown_early_stays_an_update() -> None:
-    lines = Lines("stderr")
+    lines = LineDecoder("stderr")
     lines.feed(b"\r10%\r20%", 0.0)
     assert texts(lines.partial(0.0)) == ["20%\r"]
     assert texts(lines.feed(b"\r30%\r40%\n", 0.0)) == ["40%\n"]

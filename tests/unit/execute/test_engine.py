@@ -119,7 +119,7 @@ def test_the_steps_of_a_group_run_together() -> None:
 
 def test_a_step_after_one_that_did_not_pass_is_skipped_with_the_reason() -> None:
     done, _ = carry_out(step("a", "false"), step("b", after=("a",)), step("c", after=("b",)), step("d", after=("x",)))
-    assert done.outcomes["b"] == Skipped(step="b", reason="a failed (exit: exit code 1 without a word on stderr)")
+    assert done.outcomes["b"] == Skipped(step="b", reason="a failed (exit: exited with code 1; stderr is empty)")
     assert isinstance(done.outcomes["c"], Skipped)
     assert done.outcomes["d"] == Skipped(step="d", reason="x was not run")
 

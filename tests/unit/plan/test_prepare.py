@@ -1,42 +1,64 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path
+
+import pytest
 
 from milabench.bench.api import Benchmark
+from milabench.config.read import read_suite
+from milabench.facts.model import Node, SystemFacts
+from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
+from milabench.plan.dirs import dirs_under
 from milabench.plan.model import SkippedBench, Step
 from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
+from milabench.plan.profile import PROFILES
 
 FILES = {"prepare.py": b"print(1)"}
+SUITE = "digits: {definition: digits, install_group: torch, argv: {--epochs: 3}, env: {A: '1'}, max_duration: 60}"
 
 
-def step(bench: str = "digits") -> Step:
-    made = prepare_step(
-        bench,
-        Benchmark(script="main.py"),
-        PurePosixPath("/suite/digits"),
-        argv=("--epochs", "3"),
-        env={"A": "1", "MILABENCH_SINK": "@sink"},
-        venv="/base/venv/torch",
-        cwd="/base/data/digits",
+@pytest.fixture
+def bench(tmp_path: Path) -> NodeBenchmark:
+    (tmp_path / "suite.yaml").write_text(SUITE)
+    suite = read_suite([tmp_path / "suite.yaml"], env={})
+    facts = SystemFacts(arch="cpu", nodes=(Node(),))
+    context = PlanContext(
+        facts=facts, system=suite.system, dirs=dirs_under("/base", {}), profile=PROFILES["quick"], run_name="r"
     )
-    assert made is not None
-    return made
+    resolved = ResolvedBenchmark(
+        config=suite.benchmarks["digits"], folder="/suite/digits", declared=Benchmark(script="main.py")
+    )
+    return benchmark_on(facts.main, resolved, context)
 
 
-def test_prepare_runs_in_the_environment_with_the_arguments_of_the_run() -> None:
-    made = step()
+@pytest.fixture
+def made(bench: NodeBenchmark) -> Step:
+    step = prepare_step(bench)
+    assert step is not None
+    return step
+
+
+def named(step: Step, name: str) -> Step:
+    return replace(step, id=name, bench=name, group=name)
+
+
+def test_prepare_runs_in_the_environment_with_the_arguments_of_the_run(made: Step) -> None:
     assert made.argv == ("/base/venv/torch/bin/python", "/suite/digits/prepare.py", "--epochs", "3")
-    assert (made.id, made.phase, made.needs_data) == ("digits", "prepare", False)
+    assert (made.id, made.phase, made.needs_data, made.cwd) == ("digits", "prepare", False, "/base/data/digits")
+    assert (made.env["A"], made.timeout_s) == ("1", 60)
 
 
-def test_a_benchmark_without_prepare_has_no_step() -> None:
-    benchmark = Benchmark(script="main.py", prepare=None)
-    assert prepare_step("a", benchmark, PurePosixPath("/a"), argv=(), env={}, venv="/v", cwd="/d") is None
+def test_on_one_of_several_nodes_it_is_named_after_the_node(bench: NodeBenchmark) -> None:
+    step = prepare_step(bench, rank=1)
+    assert step is not None and (step.id, step.stem) == ("digits.node1", "digits.node1")
 
 
-def test_everything_that_shapes_the_data_changes_the_digest() -> None:
-    made = step()
+def test_a_benchmark_without_prepare_has_no_step(bench: NodeBenchmark) -> None:
+    assert prepare_step(replace(bench, declared=Benchmark(script="main.py", prepare=None))) is None
+
+
+def test_everything_that_shapes_the_data_changes_the_digest(made: Step) -> None:
     digests = {
         prepare_digest(made, FILES),
         prepare_digest(made, {"prepare.py": b"print(2)"}),
@@ -48,14 +70,15 @@ def test_everything_that_shapes_the_data_changes_the_digest() -> None:
     assert len(digests) == 6
 
 
-def test_limits_and_values_known_only_at_the_start_do_not_change_the_digest() -> None:
-    made = step()
-    assert prepare_digest(replace(made, timeout_s=1.0, env={"A": "1"}), FILES) == prepare_digest(made, FILES)
+def test_limits_and_values_known_only_at_the_start_do_not_change_the_digest(made: Step) -> None:
+    decided = {name: value for name, value in made.env.items() if not value.startswith("@")}
+    assert decided != made.env
+    assert prepare_digest(replace(made, timeout_s=1.0, env=decided), FILES) == prepare_digest(made, FILES)
 
 
-def test_what_has_a_marker_is_skipped_and_named() -> None:
-    done = Preparation(step=step("a"), marker=marker_name("a", "1" * 64))
-    todo = Preparation(step=step("b"), marker=marker_name("b", "2" * 64))
+def test_what_has_a_marker_is_skipped_and_named(made: Step) -> None:
+    done = Preparation(step=named(made, "a"), marker=marker_name("a", "1" * 64))
+    todo = Preparation(step=named(made, "b"), marker=marker_name("b", "2" * 64))
     disabled = SkippedBench(bench="c", why="disabled")
     plan = plan_prepare([done, todo], markers={done.key, ("local", "b-other")}, skipped=[disabled])
     assert [each.bench for each in plan.steps] == ["b"]

@@ -13,12 +13,13 @@ from milabench.bench.api import Benchmark, Git
 from milabench.config.read import read_suite
 from milabench.errors import ConfigError
 from milabench.facts.model import Arch, Device, Node, SystemFacts
-from milabench.plan.context import COMMAND, PlanContext, ResolvedBenchmark
+from milabench.plan.context import COMMAND, PlanContext, ResolvedBenchmark, benchmark_on
 from milabench.plan.dirs import dirs_under
 from milabench.plan.model import Plan
 from milabench.plan.placeholders import sizing_notes
+from milabench.plan.prepare import prepare_step
 from milabench.plan.profile import PROFILES
-from milabench.plan.run import plan_run, preparation_of
+from milabench.plan.run import plan_run
 from milabench.plan.show import plan_text
 from milabench.plan.sizing import Observation, Sizer, SizerOptions
 
@@ -139,7 +140,7 @@ def test_instances_on_several_nodes_pass_one_start_barrier(tmp_path: Path, more:
 
 def test_a_node_that_there_is_not_is_a_skip_with_those_that_there_are(tmp_path: Path) -> None:
     plan = World(tmp_path, "b: {definition: x, plan: {nodes: [third]}}", node(), node("second")).plan()
-    assert [skip.why for skip in plan.skipped] == ["no node is called third; there are one, second"]
+    assert [skip.why for skip in plan.skipped] == ["unknown node third; known: one, second"]
 
 
 def test_the_paths_of_another_node_are_below_its_own_base(tmp_path: Path) -> None:
@@ -511,5 +512,9 @@ def test_preparation_does_not_depend_on_the_batch_size(tmp_path: Path) -> None:
     made = []
     for options in (SizerOptions(), SizerOptions(batch_size=3)):
         world = World(tmp_path, SIZED, node(count=1), sizer=Sizer(options=options))
-        made.append(preparation_of(world.ready()[0], world.where, world.where.facts.main)[0])
+        step = prepare_step(
+            benchmark_on(world.where.facts.main, world.ready(Benchmark(script="main.py"))[0], world.where)
+        )
+        assert step is not None
+        made.append(step.argv[2:])
     assert made == [("--batch-size", "64")] * 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milabench.errors import ConfigError
@@ -18,6 +18,7 @@ from milabench.plan.sizing import (
     scaling_text,
     sizer_options,
 )
+from tests.examples import examples
 
 LINE = tuple(
     Observation(batch_size=size, memory_mib=100 + 10 * size, rate=rate) for size, rate in ((8, 5), (16, 9), (32, 7))
@@ -91,7 +92,7 @@ def test_one_observation_is_scaled_in_proportion() -> None:
     assert largest_within(1000, (Observation(batch_size=4, memory_mib=100),)) == 40
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
+@examples(100)
 @given(
     fixed=st.integers(0, 10_000),
     slope=st.integers(1, 500),
@@ -208,7 +209,7 @@ def test_the_search_doubles_then_bisects(
     assert searched(limit, start, **bounds) == (answer, tried)
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@examples(200)
 @given(limit=st.integers(0, 5000), start=st.integers(1, 5000), least=st.integers(1, 50), most=st.integers(50, 5000))
 def test_the_search_finds_the_limit_and_tries_nothing_twice(limit: int, start: int, least: int, most: int) -> None:
     answer, tried = searched(limit, start, least=least, most=most)

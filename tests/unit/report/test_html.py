@@ -220,7 +220,7 @@ def test_one_launch_is_said_to_say_nothing_of_spread(tmp_path: Path) -> None:
     assert "Not shown: every benchmark ran as one process" in page.text
     assert "no accelerator was sampled" in page.text.lower()
     assert "its records have no times" in page.text.lower()
-    assert "CUT OFF" in page.text and "cut off, or is still going" in page.text
+    assert "CUT OFF" in page.text and "incomplete or still running" in page.text
     assert "Overlap is not shown" in page.text and "Peak memory is not shown" in page.text
 
 
@@ -300,6 +300,7 @@ def large(benches: int, devices: int, repeats: int) -> tuple[Summary, tuple[Trac
     return Summary(run="large", verdict="passed", benchmarks=tuple(found), score=score([])), tuple(traced)
 
 
+@pytest.mark.slow
 def test_fifty_benchmarks_on_eight_devices_fit_in_two_megabytes() -> None:
     summary, traced = large(benches=50, devices=8, repeats=3)
     page = html.render([summary], [traced])
@@ -307,6 +308,7 @@ def test_fifty_benchmarks_on_eight_devices_fit_in_two_megabytes() -> None:
     assert "of 24 steps are drawn" in page
 
 
+@pytest.mark.slow
 def test_a_hundred_systems_have_their_indices_and_the_worst_ratios() -> None:
     summary, _ = large(benches=50, devices=1, repeats=3)
     systems = [System(name=f"node-{place}", summary=summary) for place in range(100)]
@@ -315,6 +317,7 @@ def test_a_hundred_systems_have_their_indices_and_the_worst_ratios() -> None:
     assert "2000 of 4950 ratios fit in the page" in page and "these are 100. Compare fewer" in page
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_said_to_be_left_out() -> None:
     _, traced = large(benches=2000, devices=1, repeats=1)
     assert fineness([traced]).steps == 0

@@ -104,7 +104,7 @@ def test_the_line_that_reruns_a_benchmark_keeps_the_options_and_selects_it_alone
 
 def test_an_unfinished_run_says_so_first(tmp_path: Path) -> None:
     found = summarise(record(tmp_path, Recorded(events=rates(5.0)), is_ended=False))
-    assert "cut off, or is still going" in text.render([found])
+    assert "incomplete or still running" in text.render([found])
 
 
 def test_a_run_of_nothing_is_still_a_report(tmp_path: Path) -> None:

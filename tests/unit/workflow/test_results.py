@@ -63,8 +63,9 @@ def test_accept_writes_a_document(milabench: Milabench, base: Path, tmp_path: Pa
     (tmp_path / "a.yaml").write_text("title: t\nrequired: [digits]\n")
     said = milabench("accept", "--criteria", "a.yaml", "-o", "a.md")
     assert (said.code, said.out, said.err) == (0, "", "written to a.md\nPASS\n")
-    assert milabench("accept", "--criteria", "a.yaml", "-o", "a.html").code == 2
-    assert (tmp_path / "a.md").read_text().startswith("# t: PASS\n")
+    assert milabench("accept", "--criteria", "a.yaml", "-o", "a.html").code == 0
+    assert milabench("accept", "--criteria", "a.yaml", "-o", "a.docx").code == 2
+    assert (tmp_path / "a.md").read_text().startswith("# PASS: t\n")
 
 
 def test_accept_says_what_it_lacks(milabench: Milabench, base: Path, tmp_path: Path) -> None:

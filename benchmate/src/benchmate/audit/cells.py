@@ -1,11 +1,11 @@
-"""What an audit tries: its cells, and the order in which fresh processes measure them."""
+"""The cells of an audit, and the order in which fresh processes measure them."""
 
 from __future__ import annotations
 
 import itertools
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 SYNCS = ("none", "each", "end")
@@ -27,31 +27,42 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """How a person reads it."""
+        """The cell as a person reads it."""
         return f"batch={self.batch} warmup={self.warmup} sync={self.sync}" + (" again" if self.again else "")
 
-    def as_dict(self) -> dict[str, Any]:
-        """For the child process and the records."""
+    def as_dict(self) -> dict[str, object]:
+        """Return the cell as plain data, for the worker process and the records."""
         return asdict(self)
 
 
-def cells_of(batches: Sequence[int], warmups: Sequence[int], syncs: Sequence[str]) -> tuple[Cell, ...]:
-    """Every combination, and for each batch its last cell once more."""
-    found = []
+@dataclass(frozen=True, kw_only=True)
+class CellRequest:
+    """What a worker process measures: a cell of a model on a device; `calls` and `seconds` are the most it may take."""
+
+    cell: dict[str, Any]
+    model: str
+    device: str
+    threads: int
+    calls: int
+    seconds: float
+
+
+def make_cells(batches: Sequence[int], warmups: Sequence[int], syncs: Sequence[str]) -> tuple[Cell, ...]:
+    """Return every combination, and for each batch its last cell once more."""
+    cells = []
     for batch in batches:
         of_batch = [Cell(batch=batch, warmup=warmup, sync=sync) for warmup, sync in itertools.product(warmups, syncs)]
-        last = of_batch[-1]
-        found += [*of_batch, Cell(batch=batch, warmup=last.warmup, sync=last.sync, again=True)]
-    return tuple(found)
+        cells += [*of_batch, replace(of_batch[-1], again=True)]
+    return tuple(cells)
 
 
-def blocks_of(cells: Sequence[Cell], processes: int, seed: int | None) -> tuple[tuple[int, Cell], ...]:
-    """Every cell once in each of `processes` blocks; shuffled within each block with `seed`, None keeps the order."""
-    chance = random.Random(seed)
+def shuffled_blocks(cells: Sequence[Cell], processes: int, seed: int | None) -> tuple[tuple[int, Cell], ...]:
+    """Return every cell once in each of `processes` blocks; shuffled within a block with `seed`, None keeps the order."""
+    generator = random.Random(seed)
     order = []
     for block in range(processes):
         of_block = list(cells)
         if seed is not None:
-            chance.shuffle(of_block)
+            generator.shuffle(of_block)
         order += [(block, cell) for cell in of_block]
     return tuple(order)

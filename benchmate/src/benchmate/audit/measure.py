@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from time import perf_counter_ns
-from typing import Any
 
 from benchmate.audit.cells import Cell
+from benchmate.ops.sampling import gc_paused
+from benchmate.ops.torch_types import Call, Event
 
-FEWEST = 30
-FEWEST_OF_SLOW = 6  # the least that an exact interval of the median needs
+MIN_CALLS = 30
+MIN_CALLS_OF_SLOW = 6  # the least that an exact interval of the median needs
 PATIENCE = 10
 NO_EVENTS = "no accelerator here: a CPU has done its work when the call returns"
 
 
 @dataclass(kw_only=True)
-class Result:
+class CellTimes:
     """What one process found; times in integer nanoseconds.
 
     `wall_ns` from before a call to after it, with the wait for the device where the cell waits after each; `enqueue_ns`
@@ -36,14 +36,14 @@ class Result:
     unfinished: int = 0
     absent: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """For the parent process."""
+    def as_dict(self) -> dict[str, object]:
+        """Return the times as plain data, for the audit's process."""
         return asdict(self)
 
 
-def measure(call: Callable[[], Any], cell: Cell, *, device: str, calls: int, seconds: float) -> Result:
+def measure_cell(call: Call, cell: Cell, *, device: str, calls: int, seconds: float) -> CellTimes:
     """Time `calls` calls, or fewer when they take longer than `seconds` together: 30 at least, of very slow ones 6."""
-    result = Result(device=device)
+    result = CellTimes(device=device)
     wait, make_event = _device_tools(device, result)
     wait()
     for _ in range(cell.warmup):
@@ -53,22 +53,17 @@ def measure(call: Callable[[], Any], cell: Cell, *, device: str, calls: int, sec
             wait()
         result.warmup_ns.append(perf_counter_ns() - start)
     wait()
-    is_collecting = gc.isenabled()
-    gc.disable()
-    try:
-        _loop(call, cell, result, wait, make_event, min(calls, 10**6), seconds)
-    finally:
-        if is_collecting:
-            gc.enable()
+    with gc_paused():
+        _time_calls(call, cell, result, wait, make_event, min(calls, 10**6), seconds)
     return result
 
 
-def _loop(
-    call: Callable[[], Any],
+def _time_calls(
+    call: Call,
     cell: Cell,
-    result: Result,
+    result: CellTimes,
     wait: Callable[[], None],
-    make_event: Callable[[], Any] | None,
+    make_event: Callable[[], Event] | None,
     calls: int,
     seconds: float,
 ) -> None:
@@ -100,7 +95,7 @@ def _loop(
             stop = enqueued
         result.enqueue_ns.append(enqueued - start)
         result.wall_ns.append(stop - start)
-        if stop > enough and number + 1 >= (FEWEST if stop < far_enough else FEWEST_OF_SLOW):
+        if stop > enough and number + 1 >= (MIN_CALLS if stop < far_enough else MIN_CALLS_OF_SLOW):
             break
     wait()
     result.window_ns = perf_counter_ns() - begin
@@ -108,8 +103,8 @@ def _loop(
         result.event_ns.append(round(before.elapsed_time(after) * 1e6))
 
 
-def _device_tools(device: str, result: Result) -> tuple[Callable[[], None], Callable[[], Any] | None]:
-    """How to wait for the device, and how to make an event; None, and why, where there are none."""
+def _device_tools(device: str, result: CellTimes) -> tuple[Callable[[], None], Callable[[], Event] | None]:
+    """Return how to wait for the device and how to make an event; None, and the reason in the result, without events."""
     if device == "cpu":
         result.absent = NO_EVENTS
         return (lambda: None), None
@@ -117,16 +112,3 @@ def _device_tools(device: str, result: Result) -> tuple[Callable[[], None], Call
 
     kind = getattr(torch, device)
     return kind.synchronize, lambda: kind.Event(enable_timing=True)
-
-
-def best_device() -> str:
-    """cuda (ROCm answers to it too), xpu or cpu, as torch sees it; cpu without torch."""
-    try:
-        import torch
-    except ImportError:
-        return "cpu"
-    for name in ("cuda", "xpu"):
-        device = getattr(torch, name, None)
-        if device is not None and device.is_available():
-            return name
-    return "cpu"

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+from benchmate.ops.torch_types import Call
+
+if TYPE_CHECKING:
+    import torch
 
 BUILT_IN = "builtin:cnn"
 EXPECTED = f"{BUILT_IN}, torchvision:NAME, MODULE:FUNCTION or onnx:FILE"
 
 
 class ModelError(Exception):
-    """A model that cannot be made; the text says which, why and what would do."""
+    """A model that cannot be made; the text says which, why and the way out."""
 
 
-def make_call(spec: str, batch: int, device: str) -> Callable[[], Any]:
-    """A function that runs the model once on `batch` items, already on `device`; its result is what the model gave.
+def make_call(spec: str, batch: int, device: str) -> Call:
+    """Return a function that runs the model once on `batch` items, already on `device`; its result is what the model gave.
 
     `MODULE:FUNCTION` is called with the batch size and the device's name, and gives what to call: a function without
     arguments, or a pair of a function and its arguments. Weights are random everywhere: they do not change the time.
@@ -37,8 +42,8 @@ def make_call(spec: str, batch: int, device: str) -> Callable[[], Any]:
     return _of_user(kind, name, batch, device)
 
 
-def _built_in(batch: int, device: str) -> Callable[[], Any]:
-    """A convolutional network with residual blocks on images of 64 x 64: a few milliseconds of a core for one image."""
+def _built_in(batch: int, device: str) -> Call:
+    """Return the call of a convolutional network with residual blocks on images of 64 x 64: a few ms of a core for one."""
     import torch
     from torch import nn
 
@@ -53,7 +58,7 @@ def _built_in(batch: int, device: str) -> Callable[[], Any]:
                 nn.BatchNorm2d(width),
             )
 
-        def forward(self, x: Any) -> Any:
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.relu(x + self.body(x))
 
     torch.manual_seed(0)
@@ -69,7 +74,7 @@ def _built_in(batch: int, device: str) -> Callable[[], Any]:
     return _inference(model, torch.randn(batch, 3, 64, 64), device)
 
 
-def _torchvision(name: str, batch: int, device: str) -> Callable[[], Any]:
+def _torchvision(name: str, batch: int, device: str) -> Call:
     import torch
 
     try:
@@ -84,37 +89,36 @@ def _torchvision(name: str, batch: int, device: str) -> Callable[[], Any]:
     return _inference(model, torch.randn(batch, 3, 224, 224), device)
 
 
-def _inference(model: Any, images: Any, device: str) -> Callable[[], Any]:
+def _inference(model: torch.nn.Module, images: torch.Tensor, device: str) -> Call:
     import torch
 
     model, images = model.eval().to(device), images.to(device)
 
-    def call() -> Any:
+    def call() -> object:
         with torch.inference_mode():
             return model(images)
 
     return call
 
 
-def _of_user(module: str, name: str, batch: int, device: str) -> Callable[[], Any]:
+def _of_user(module: str, name: str, batch: int, device: str) -> Call:
     sys.path.insert(0, "")
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ModelError(f"model {module}:{name}: {error}") from error
-    made = function(batch, device)
-    if isinstance(made, tuple) and len(made) == 2 and callable(made[0]):
-        model, arguments = made
-        return lambda: model(*arguments)
-    if not callable(made):
+    model = function(batch, device)
+    if isinstance(model, tuple) and len(model) == 2 and callable(model[0]):
+        return functools.partial(model[0], *model[1])
+    if not callable(model):
+        kind = type(model).__name__
         raise ModelError(
-            f"model {module}:{name}: expected a function, or a pair of a function and its arguments, got {type(made).__name__}"
+            f"model {module}:{name}: expected a function, or a pair of a function and its arguments, got {kind}"
         )
-    call: Callable[[], Any] = made
-    return call
+    return model
 
 
-def _onnx(path: Path, batch: int, device: str) -> Callable[[], Any]:
+def _onnx(path: Path, batch: int, device: str) -> Call:
     try:
         import numpy as np
         import onnxruntime
@@ -122,15 +126,17 @@ def _onnx(path: Path, batch: int, device: str) -> Callable[[], Any]:
         raise ModelError(f"model onnx:{path}: {error}; install onnxruntime") from error
     if not path.is_file():
         raise ModelError(f"model onnx:{path}: no such file")
-    wanted = ["CUDAExecutionProvider"] if device == "cuda" else []
-    session = onnxruntime.InferenceSession(str(path), providers=[*wanted, "CPUExecutionProvider"])
-    chance = np.random.default_rng(0)
+    accelerated = ["CUDAExecutionProvider"] if device == "cuda" else []
+    session = onnxruntime.InferenceSession(str(path), providers=[*accelerated, "CPUExecutionProvider"])
+    generator = np.random.default_rng(0)
     inputs = {}
-    for place in session.get_inputs():
-        if place.type != "tensor(float)":
-            raise ModelError(f"model onnx:{path}: input {place.name} is {place.type}; only float inputs can be made up")
-        shape = [batch if at == 0 else size for at, size in enumerate(place.shape)]
+    for model_input in session.get_inputs():
+        if model_input.type != "tensor(float)":
+            problem = f"input {model_input.name} is {model_input.type}; only float inputs can be made up"
+            raise ModelError(f"model onnx:{path}: {problem}")
+        shape = [batch, *model_input.shape[1:]] if model_input.shape else []
         if not all(isinstance(size, int) for size in shape):
-            raise ModelError(f"model onnx:{path}: input {place.name} has open sizes {place.shape} beyond the first")
-        inputs[place.name] = chance.standard_normal(shape, dtype=np.float32)
+            problem = f"input {model_input.name} has open sizes {model_input.shape} beyond the first"
+            raise ModelError(f"model onnx:{path}: {problem}")
+        inputs[model_input.name] = generator.standard_normal(shape, dtype=np.float32)
     return lambda: session.run(None, inputs)

@@ -15,6 +15,7 @@ Importing this package imports the standard library only; torch and the vendors'
 from __future__ import annotations
 
 from benchmate.cases.command import main
-from benchmate.cases.registry import Benchmark, RegistrationError, Skip, State, register
+from benchmate.cases.registry import BenchmarkCase as Benchmark
+from benchmate.cases.registry import RegistrationError, Skip, State, register
 
 __all__ = ["Benchmark", "RegistrationError", "Skip", "State", "main", "register"]

@@ -1,6 +1,6 @@
-"""`main()` of a program of cases: read the command line, and be the parent, a child or the server of forks that it asks for.
+"""`main()` of a program of cases: read the command line, and be the runner, a case's process or the fork server.
 
-A child imports no more than it needs: whatever is for the parent alone is imported by the parent.
+A case's process imports no more than it needs: what is for the runner alone is imported by the runner.
 """
 
 from __future__ import annotations
@@ -9,25 +9,21 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
-from benchmate.cases.channel import CLOSED_MEANWHILE, Channel
-from benchmate.cases.life import live
-from benchmate.cases.options import Effort, Options, UsageError, parse
-from benchmate.cases.processes import die_with_parent
+from benchmate.cases.exit_codes import FAILED, NOTHING_MATCHED, PASSED, USAGE
+from benchmate.cases.lifecycle import run_case
+from benchmate.cases.options import CaseOptions, Effort, UsageError, parse_options
 from benchmate.cases.registry import REGISTRY, Case, Registry
-
-PASSED, FAILED, USAGE, NOTHING, INTERRUPTED = 0, 1, 2, 3, 130
-PARENT = "BENCHMATE_CASES_PARENT"
-"""The variable by which a child knows whose it is: that process's number."""
+from benchmate.result_channel import CHANNEL_CLOSED, ResultChannel, die_with_supervisor
 
 _DESCRIPTOR = re.compile(r"fd:(\d+)")
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the registered cases as the command line says, and exit: 0 all passed, 1 a case did not, 2 usage, 3 nothing matched."""
-    code = run(sys.argv[1:] if argv is None else argv, REGISTRY)
+    code = run_program(sys.argv[1:] if argv is None else argv, REGISTRY)
     if sys.stdout is not None:
         try:
             sys.stdout.flush()
@@ -35,44 +31,44 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             if code == PASSED:
                 print(f"error: standard output: {error.strerror or error}", file=sys.stderr)
                 code = FAILED
-            os.dup2(
-                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-            )  # else Python tries again, and exits with 120
+            # Else Python flushes again at exit, and exits with 120.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
 
-def run(argv: Sequence[str], registry: Registry) -> int:
-    """The same, as an exit code."""
+def run_program(argv: Sequence[str], registry: Registry) -> int:
+    """Do what the command line says with the cases of a registry; return the exit code."""
     try:
-        options = parse(argv, os.environ)
+        options = parse_options(argv, os.environ)
         match options.action:
             case "one":
-                return _live_here(options, registry)
+                return _run_here(options, registry)
             case "list":
                 return _list(options, registry)
             case "serve":
-                from benchmate.cases.isolation import serve
-
-                die_with_parent(int(os.environ[PARENT]))
-                return serve(_descriptor(options.channel), options.preload, _forked(options, registry))
-        cases = registry.matching(options.pattern, negated=options.negated)
-        if not cases:
-            return _nothing(options, registry)
-        from benchmate.cases.parent import Parent
-
-        return Parent(options, cases).carry_out()
+                return _serve(options, registry)
+            case "run":
+                return _run_all(options, registry)
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
 
 
-def _list(options: Options, registry: Registry) -> int:
+def _run_all(options: CaseOptions, registry: Registry) -> int:
+    cases = registry.matching(options.pattern, negated=options.negated)
+    if not cases:
+        return _nothing_matched(options, registry)
+    from benchmate.cases.runner import CaseRunner
+
+    return CaseRunner(options, cases).run()
+
+
+def _list(options: CaseOptions, registry: Registry) -> int:
     cases = registry.matching(options.pattern, negated=options.negated)
     names = [case.name for case in cases if options.listed.search(case.name)]
     if not names:
-        return _nothing(options, registry)
-    wants_json = any(output.format == "google-json" and output.path is None for output in options.outputs)
-    if wants_json:
+        return _nothing_matched(options, registry)
+    if any(output.format == "google-json" and output.path is None for output in options.outputs):
         import json
 
         print(json.dumps({"benchmarks": [{"name": name} for name in names]}, indent=2))
@@ -81,65 +77,70 @@ def _list(options: Options, registry: Registry) -> int:
     return PASSED
 
 
-def _nothing(options: Options, registry: Registry) -> int:
+def _nothing_matched(options: CaseOptions, registry: Registry) -> int:
     if not registry.cases:
         print("error: no cases are registered; put @register(name='...') before a function or class", file=sys.stderr)
     else:
         pattern = options.listed.pattern or options.pattern.pattern
-        has_other = "no case has a name without" if options.negated else "no case has a name with"
-        print(f"error: {has_other} {pattern!r}; -l lists all {len(registry.cases)}", file=sys.stderr)
-    return NOTHING
+        problem = "no case has a name without" if options.negated else "no case has a name with"
+        print(f"error: {problem} {pattern!r}; -l lists all {len(registry.cases)}", file=sys.stderr)
+    return NOTHING_MATCHED
 
 
 # ------------------------------------------------------------------------------------------------- in the case's process
 
 
-def _live_here(options: Options, registry: Registry) -> int:
+def _run_here(options: CaseOptions, registry: Registry) -> int:
     """Run one case in this process, which is its own; the result goes where -s says, else to standard output."""
     case = registry.cases.get(options.name)
     if case is None:
         raise UsageError(f"-r {options.name!r}: no such case; -l lists them")
     if options.channel is None:
-        return _live_into(None, case, options.effort)
+        return _print_case(case, options.effort)
     if _DESCRIPTOR.fullmatch(options.channel) is None:
-        with _opened_channel(options.channel) as descriptor:
-            return _live_into(descriptor, case, options.effort)
-    if PARENT in os.environ:
-        die_with_parent(int(os.environ[PARENT]))
-    return _live_into(_descriptor(options.channel), case, options.effort)
+        with _open_channel(options.channel) as descriptor:
+            return _send_case(descriptor, case, options.effort)
+    die_with_supervisor()
+    return _send_case(_parse_descriptor(options.channel), case, options.effort)
 
 
-def _live_into(descriptor: int | None, case: Case, effort: Effort) -> int:
-    channel = None if descriptor is None else Channel(descriptor)
-    said = {"name": case.name, **live(case, effort)}
-    if channel is None:
-        from benchmate.records import encode
+def _print_case(case: Case, effort: Effort) -> int:
+    from benchmate.records import encode
 
-        print(encode(said).decode())
-    elif not channel.send(said):
-        return CLOSED_MEANWHILE
-    # Failed is what the result says; a parent that gets it needs no exit code, a person at -r does.
-    return FAILED if channel is None and said["outcome"] == "failed" else PASSED
+    payload = run_case(case, effort)
+    print(encode({"name": case.name, **payload}).decode())
+    # The runner learns from the payload that a case failed; a person at -r from the exit code.
+    return FAILED if payload["outcome"] == "failed" else PASSED
 
 
-def _forked(options: Options, registry: Registry) -> Callable[[str, int], int]:
-    """What the fork of a warm interpreter does."""
-    return lambda name, descriptor: _live_into(descriptor, registry.cases[name], options.effort)
+def _send_case(descriptor: int, case: Case, effort: Effort) -> int:
+    channel = ResultChannel(descriptor)
+    return PASSED if channel.send({"name": case.name, **run_case(case, effort)}) else CHANNEL_CLOSED
 
 
-def _descriptor(channel: str | None) -> int:
+def _serve(options: CaseOptions, registry: Registry) -> int:
+    from benchmate.cases.isolation import serve_forks
+
+    def run_forked(name: str, descriptor: int) -> int:
+        return _send_case(descriptor, registry.cases[name], options.effort)
+
+    die_with_supervisor()
+    return serve_forks(_parse_descriptor(options.channel), options.preload, run_forked)
+
+
+def _parse_descriptor(channel: str | None) -> int:
     matched = _DESCRIPTOR.fullmatch(channel or "")
     if matched is None:
-        raise UsageError(f"{channel!r}: expected fd:NUMBER; it is the parent's to give")
+        raise UsageError(f"{channel!r}: expected fd:NUMBER; only the runner can give one")
     try:
         os.fstat(int(matched[1]))
     except OSError:
-        raise UsageError(f"{channel}: this descriptor is not open; it is the parent's to give") from None
+        raise UsageError(f"{channel}: this descriptor is not open; only the runner can give one") from None
     return int(matched[1])
 
 
 @contextlib.contextmanager
-def _opened_channel(path: str) -> Iterator[int]:
+def _open_channel(path: str) -> Iterator[int]:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     except OSError as error:

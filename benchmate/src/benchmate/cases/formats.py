@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TextIO
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TextIO
 
 from benchmate.cases.options import TIME_UNITS
-from benchmate.cases.results import Aggregate, Result, by_case
+from benchmate.cases.results import Aggregate, CaseResult, group_by_case
 from benchmate.records import encode
 
+Row = dict[str, object]
 NOT_MEASURED = "NaN"
 """What a column of numbers holds where there is none; a number to every reader of CSV."""
 
@@ -29,372 +31,352 @@ _GOOGLE_COLUMNS = (
 )
 
 
-class Format(Protocol):
-    """Writes results as they come, or all at the end."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How results are written: the unit of time, counters in columns of their own, aggregates without single processes."""
 
-    def begin(self, context: Mapping[str, Any], names: Sequence[str]) -> None:
-        """What stands above the results, of which there will be those of these cases."""
-
-    def add(self, result: Result) -> None:
-        """One more result."""
-
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
-        """All that there are, also when the program was interrupted."""
+    unit: str = "ns"
+    tabular: bool = False
+    aggregates_only: bool = False
 
 
-class Table:
+class ResultFormat:
+    """Writes all results at the end; a format that writes them as they come overrides `add`."""
+
+    def __init__(self, out: TextIO, style: Style) -> None:
+        self.out, self.style = out, style
+        self.context: Mapping[str, object] = {}
+
+    def begin(self, context: Mapping[str, object], names: Sequence[str]) -> None:
+        """Write what stands above the results, which will be those of the cases of these names."""
+        self.context = context
+
+    def add(self, result: CaseResult) -> None:
+        """Take one more result."""
+
+    def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
+        """Take all results that there are, also when the program was interrupted."""
+
+
+class StreamingFormat(ResultFormat):
+    """Writes each result as it comes and the aggregates at the end."""
+
+    def write_result(self, result: CaseResult) -> None:
+        """Write the result of one process."""
+        raise NotImplementedError
+
+    def write_aggregate(self, aggregate: Aggregate) -> None:
+        """Write one statistic of a case."""
+        raise NotImplementedError
+
+    def add(self, result: CaseResult) -> None:
+        if not self.style.aggregates_only:
+            self.write_result(result)
+
+    def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
+        for aggregate in aggregates:
+            self.write_aggregate(aggregate)
+        if self.style.aggregates_only:
+            # A result that no aggregate stands for is shown even where only aggregates are wanted.
+            names = {aggregate.case.name for aggregate in aggregates}
+            for result in results:
+                if not result.is_measured or result.case.name not in names:
+                    self.write_result(result)
+
+
+class TableFormat(StreamingFormat):
     """`Name Wall Time CUDA Memory`: nanoseconds of an iteration and bytes, a line for each process, separated by spaces."""
 
-    def __init__(self, out: TextIO, *, aggregates_only: bool) -> None:
-        self._out, self._aggregates_only = out, aggregates_only
-
-    def begin(self, context: Mapping[str, Any], names: Sequence[str]) -> None:
-        """See Format."""
+    def begin(self, context: Mapping[str, object], names: Sequence[str]) -> None:
         self._line("Name", "Wall Time", "CUDA Memory")
 
-    def add(self, result: Result) -> None:
-        """See Format."""
-        if not self._aggregates_only:
-            status = () if result.outcome == "passed" and not result.reasons else (status_line(result),)
-            self._line(result.case.name, _whole(result.real_ns), _memory(result), *status)
+    def write_result(self, result: CaseResult) -> None:
+        is_plain = result.outcome == "passed" and not result.reasons
+        status = () if is_plain else (status_line(result),)
+        self._line(result.case.name, _whole(result.real_ns), _memory(result), *status)
 
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
-        """See Format."""
-        for one in aggregates:
-            self._line(f"{one.case.name}_{one.name}", f"{one.real_ns:.6g}", NOT_MEASURED)
-        if self._aggregates_only:
-            for result in _unaggregated(results, aggregates):
-                self._line(result.case.name, _whole(result.real_ns), _memory(result), status_line(result))
+    def write_aggregate(self, aggregate: Aggregate) -> None:
+        self._line(f"{aggregate.case.name}_{aggregate.name}", f"{aggregate.real_ns:.6g}", NOT_MEASURED)
 
     def _line(self, *words: str) -> None:
-        print(*words, file=self._out, flush=True)
+        print(*words, file=self.out, flush=True)
 
 
-class Csv:
+class CsvFormat(StreamingFormat):
     """The columns of the few-bit library, then ours; a line for each process, at once on disk."""
 
-    def __init__(self, out: TextIO, *, aggregates_only: bool) -> None:
-        self._out, self._aggregates_only = out, aggregates_only
+    def __init__(self, out: TextIO, style: Style) -> None:
+        super().__init__(out, style)
         self._writer = csv.DictWriter(out, _CSV_COLUMNS, restval="", lineterminator="\n")
 
-    def begin(self, context: Mapping[str, Any], names: Sequence[str]) -> None:
-        """See Format."""
+    def begin(self, context: Mapping[str, object], names: Sequence[str]) -> None:
         self._writer.writeheader()
-        self._out.flush()
+        self.out.flush()
 
-    def add(self, result: Result) -> None:
-        """See Format."""
-        if not self._aggregates_only:
-            self._row(_csv_row(result))
+    def write_result(self, result: CaseResult) -> None:
+        memory = {name: size for name, size in result.memory.items() if name in _CSV_COLUMNS}
+        row = {
+            **memory,
+            "cuda_memory_usage": _memory(result),
+            "name": result.case.name,
+            "wall_time": _whole(result.real_ns),
+            "repetition": result.repetition,
+            "outcome": result.outcome,
+            "why": result.why,
+            "detail": " ".join(result.detail.split()),
+            "reasons": " ".join(result.reasons),
+            "iterations": result.iterations,
+            "cpu_time": _whole(result.process_ns),
+            "label": result.label,
+            "process_seconds": f"{result.seconds:.6f}",
+            **result.rates,
+        }
+        self._row(row)
 
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
-        """See Format."""
-        for one in aggregates:
-            times = {"wall_time": f"{one.real_ns:.6g}", "cpu_time": f"{one.process_ns:.6g}"}
-            told = {"cuda_memory_usage": NOT_MEASURED, "repetition": one.name, "iterations": one.count, **one.rates}
-            self._row({"name": one.case.name, **times, **told})
-        if self._aggregates_only:
-            for result in _unaggregated(results, aggregates):
-                self._row(_csv_row(result))
+    def write_aggregate(self, aggregate: Aggregate) -> None:
+        row = {
+            "cuda_memory_usage": NOT_MEASURED,
+            "name": aggregate.case.name,
+            "wall_time": f"{aggregate.real_ns:.6g}",
+            "cpu_time": f"{aggregate.process_ns:.6g}",
+            "repetition": aggregate.name,
+            "iterations": aggregate.count,
+            **aggregate.rates,
+        }
+        self._row(row)
 
-    def _row(self, row: Mapping[str, Any]) -> None:
+    def _row(self, row: Mapping[str, object]) -> None:
         self._writer.writerow(row)
-        self._out.flush()
+        self.out.flush()
 
 
-class Json:
+class JsonFormat(ResultFormat):
     """Everything that is known, with its units; `{"schema": 1, "context", "cases": [{"name", "params", "results"}]}`."""
 
-    def __init__(self, out: TextIO, *, aggregates_only: bool) -> None:
-        self._out, self._aggregates_only = out, aggregates_only
-        self._context: Mapping[str, Any] = {}
-
-    def begin(self, context: Mapping[str, Any], names: Sequence[str]) -> None:
-        """See Format."""
-        self._context = context
-
-    def add(self, result: Result) -> None:
-        """See Format."""
-
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
-        """See Format."""
+    def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         cases = []
-        for case, members in by_case(results):
-            own = [one for one in aggregates if one.case.name == case.name]
+        for case, of_case in group_by_case(results):
+            own = [aggregate for aggregate in aggregates if aggregate.case.name == case.name]
+            is_hidden = self.style.aggregates_only and own
             cases.append(
                 {
                     "name": case.name,
                     "params": dict(case.params),
-                    "results": [] if self._aggregates_only and own else [_json_row(one) for one in members],
-                    "aggregates": {one.name: {"wall_time": one.real_ns / (1 if one.is_ratio else 1e9)} for one in own},
+                    "results": [] if is_hidden else [_json_row(result) for result in of_case],
+                    "aggregates": {
+                        aggregate.name: {"wall_time": aggregate.real_ns / (1 if aggregate.is_ratio else 1e9)}
+                        for aggregate in own
+                    },
                 }
             )
-        _write_json(self._out, {"schema": 1, "context": self._context, "cases": cases})
+        _write_json(self.out, {"schema": 1, "context": self.context, "cases": cases})
 
 
-class GoogleJson:
+class GoogleJsonFormat(ResultFormat):
     """The schema of Google Benchmark, version 1, in strict JSON: what is no number is left out."""
 
-    def __init__(self, out: TextIO, *, unit: str, aggregates_only: bool) -> None:
-        self._out, self._unit, self._aggregates_only = out, unit, aggregates_only
-        self._context: Mapping[str, Any] = {}
-
-    def begin(self, context: Mapping[str, Any], names: Sequence[str]) -> None:
-        """See Format."""
-        self._context = context
-
-    def add(self, result: Result) -> None:
-        """See Format."""
-
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
-        """See Format."""
-        rows = google_rows(results, aggregates, self._unit, aggregates_only=self._aggregates_only)
-        _write_json(self._out, {"context": self._context, "benchmarks": rows})
+    def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
+        rows = google_rows(results, aggregates, self.style)
+        _write_json(self.out, {"context": self.context, "benchmarks": rows})
 
 
-class GoogleCsv:
+class GoogleCsvFormat(ResultFormat):
     """The columns of Google Benchmark's CSV, the counters of all cases behind them; at the end, when all are known."""
 
-    def __init__(self, out: TextIO, *, unit: str, aggregates_only: bool) -> None:
-        self._out, self._unit, self._aggregates_only = out, unit, aggregates_only
-
-    def begin(self, context: Mapping[str, Any], names: Sequence[str]) -> None:
-        """See Format."""
-
-    def add(self, result: Result) -> None:
-        """See Format."""
-
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
-        """See Format."""
-        counters = sorted({name for one in results for name in one.counters})
-        self._out.write(",".join([*_GOOGLE_COLUMNS, *(f'"{name}"' for name in counters)]) + "\n")
-        for row in google_rows(results, aggregates, self._unit, aggregates_only=self._aggregates_only):
+    def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
+        counters = sorted({name for result in results for name in result.counters})
+        self.out.write(",".join([*_GOOGLE_COLUMNS, *(f'"{name}"' for name in counters)]) + "\n")
+        writer = csv.writer(self.out, lineterminator="\n")
+        for row in google_rows(results, aggregates, self.style):
             error = row.get("error_message", row.get("skip_message"))
-            message = {} if error is None else {"error_occurred": "true", "error_message": error}
-            writer = csv.writer(self._out, lineterminator="\n")
-            writer.writerow([{**row, **message}.get(column, "") for column in (*_GOOGLE_COLUMNS, *counters)])
-        self._out.flush()
+            if error is not None:
+                row |= {"error_occurred": "true", "error_message": error}
+            writer.writerow([row.get(column, "") for column in (*_GOOGLE_COLUMNS, *counters)])
+        self.out.flush()
 
 
-class Console:
+class ConsoleFormat(StreamingFormat):
     """The table that Google Benchmark shows."""
 
-    def __init__(self, out: TextIO, *, unit: str, tabular: bool, aggregates_only: bool) -> None:
-        self._out, self._unit, self._tabular, self._aggregates_only = out, unit, tabular, aggregates_only
+    def __init__(self, out: TextIO, style: Style) -> None:
+        super().__init__(out, style)
         self._width = 0
         self._counters: tuple[str, ...] | None = None
 
-    def begin(self, context: Mapping[str, Any], names: Sequence[str]) -> None:
-        """See Format."""
+    def begin(self, context: Mapping[str, object], names: Sequence[str]) -> None:
         self._width = max([len("Benchmark"), *(len(name) + len("_median") for name in names)])
-        where = f"Run on {context['num_cpus']} processors of {context['host_name']}"
-        self._out.write(f"{context['date']}\nRunning {context['executable']}\n{where}\n")
+        host = f"Run on {context['num_cpus']} processors of {context['host_name']}"
+        self.out.write(f"{context['date']}\nRunning {context['executable']}\n{host}\n")
 
-    def add(self, result: Result) -> None:
-        """See Format."""
-        if self._aggregates_only:
-            return
+    def write_result(self, result: CaseResult) -> None:
         if result.is_measured:
-            self._line(
-                result.case.name, _google_run(result, self._unit), {**result.rates, **result.counters}, result.label
-            )
+            times = self._times(result.real_ns, result.process_ns)
+            counters = {**result.rates, **result.counters}
+            self._line(result.case.name, times, result.iterations, counters, result.label)
         else:
             self._heading({})
             word = "SKIPPED" if result.outcome == "skipped" else "ERROR"
             self._write(f"{result.case.name:<{self._width}} {word}: '{_message(result)}'")
 
-    def end(self, results: Sequence[Result], aggregates: Sequence[Aggregate]) -> None:
-        """See Format."""
-        for one in aggregates:
-            self._line(
-                f"{one.case.name}_{one.name}", _google_aggregate(one, self._unit), {**one.rates, **one.counters}, ""
-            )
-        if self._aggregates_only:
-            self._aggregates_only = False
-            for result in _unaggregated(results, aggregates):
-                self.add(result)
+    def write_aggregate(self, aggregate: Aggregate) -> None:
+        if aggregate.is_ratio:
+            times = "".join(f"{100 * share:>13.2f} %" for share in (aggregate.real_ns, aggregate.process_ns))
+        else:
+            times = self._times(aggregate.real_ns, aggregate.process_ns)
+        name = f"{aggregate.case.name}_{aggregate.name}"
+        self._line(name, times, aggregate.count, {**aggregate.rates, **aggregate.counters}, "")
 
-    def _line(self, name: str, row: Mapping[str, Any], counters: Mapping[str, float], label: str) -> None:
+    def _times(self, *times_ns: float) -> str:
+        unit = self.style.unit
+        return "".join(f"{_figure(time_ns / TIME_UNITS[unit]):>12} {unit:<2}" for time_ns in times_ns)
+
+    def _line(self, name: str, times: str, iterations: int, counters: Mapping[str, float], label: str) -> None:
         self._heading(counters)
-        if row.get("aggregate_unit") == "percentage":
-            times = "".join(f"{100 * row[key]:>13.2f} %" for key in ("real_time", "cpu_time"))
+        if self.style.tabular:
+            cells = [_short(counters[key]) if key in counters else "" for key in self._counters or ()]
+            columns = "".join(f" {cell:>10}" for cell in cells)
         else:
-            times = "".join(f"{_figure(row[key]):>12} {self._unit:<2}" for key in ("real_time", "cpu_time"))
-        if self._tabular:
-            told = "".join(f" {_short(counters[key]) if key in counters else '':>10}" for key in self._counters or ())
-        else:
-            told = "".join(f" {key}={_short(value)}" for key, value in counters.items())
-        self._write(f"{name:<{self._width}}{times} {row['iterations']:>12}{told}{' ' if label else ''}{label}".rstrip())
+            columns = "".join(f" {key}={_short(value)}" for key, value in counters.items())
+        self._write(f"{name:<{self._width}}{times} {iterations:>12}{columns}{' ' if label else ''}{label}".rstrip())
 
     def _heading(self, counters: Mapping[str, float]) -> None:
-        """Above the first line, and again where tabular counters change."""
-        columns = tuple(counters) if self._tabular else ()
+        """Write the heading above the first line, and again where tabular counters change."""
+        columns = tuple(counters) if self.style.tabular else ()
         if self._counters is not None and (columns == self._counters or not columns):
             return
         self._counters = columns
-        more = "".join(f" {name:>10}" for name in columns) if self._tabular else ""
-        line = f"{'Benchmark':<{self._width}}{'Time':>15}{'CPU':>15} {'Iterations':>12}{more}"
+        names = "".join(f" {name:>10}" for name in columns)
+        line = f"{'Benchmark':<{self._width}}{'Time':>15}{'CPU':>15} {'Iterations':>12}{names}"
         rule = "-" * len(line)
         self._write(f"{rule}\n{line}\n{rule}")
 
     def _write(self, text: str) -> None:
-        self._out.write(text + "\n")
-        self._out.flush()
+        self.out.write(text + "\n")
+        self.out.flush()
 
 
-def google_rows(
-    results: Sequence[Result], aggregates: Sequence[Aggregate], unit: str, *, aggregates_only: bool
-) -> list[dict[str, Any]]:
-    """The entries of `benchmarks`: the processes of each case, then its aggregates; what failed is never left out."""
+FORMATS: Mapping[str, type[ResultFormat]] = {
+    "stdout": TableFormat,
+    "csv": CsvFormat,
+    "json": JsonFormat,
+    "google-console": ConsoleFormat,
+    "google-json": GoogleJsonFormat,
+    "google-csv": GoogleCsvFormat,
+}
+
+
+def open_format(kind: str, out: TextIO, style: Style) -> ResultFormat:
+    """Return the writer of a format: stdout, csv, json, google-console, google-json or google-csv."""
+    return FORMATS[kind](out, style)
+
+
+def google_rows(results: Sequence[CaseResult], aggregates: Sequence[Aggregate], style: Style) -> list[Row]:
+    """Return the entries of `benchmarks`: the processes of each case, then its aggregates; what failed is never left out."""
     rows = []
-    for case, members in by_case(results):
-        own = [one for one in aggregates if one.case.name == case.name]
-        for one in members:
-            if aggregates_only and own and one.is_measured:
-                continue
-            row = _identity(one, len(members))
-            rows.append(row | {"repetition_index": one.repetition, "threads": 1} | _google_run(one, unit))
-        for statistic in own:
-            row = _identity(statistic, len(members))
-            rows.append(row | {"threads": 1} | _google_aggregate(statistic, unit))
+    for case, of_case in group_by_case(results):
+        own = [aggregate for aggregate in aggregates if aggregate.case.name == case.name]
+        shared: Row = {
+            "family_index": case.family,
+            "per_family_instance_index": case.instance,
+            "run_name": case.name,
+            "repetitions": len(of_case),
+            "threads": 1,
+        }
+        for result in of_case:
+            if not (style.aggregates_only and own and result.is_measured):
+                rows.append({"name": case.name, "run_type": "iteration", **shared, **_google_run(result, style.unit)})
+        for aggregate in own:
+            name = f"{case.name}_{aggregate.name}"
+            row = {"name": name, "run_type": "aggregate", **shared, **_google_aggregate(aggregate, style.unit)}
+            rows.append(row)
     return rows
 
 
-def _identity(one: Result | Aggregate, repetitions: int) -> dict[str, Any]:
-    is_aggregate = isinstance(one, Aggregate)
-    return {
-        "name": f"{one.case.name}_{one.name}" if isinstance(one, Aggregate) else one.case.name,
-        "family_index": one.case.family,
-        "per_family_instance_index": one.case.instance,
-        "run_name": one.case.name,
-        "run_type": "aggregate" if is_aggregate else "iteration",
-        "repetitions": repetitions,
-    }
-
-
-def _google_run(one: Result, unit: str) -> dict[str, Any]:
-    """A process's own keys. A failed one has no times: what compares then leaves it out, and does not see a zero."""
-    row: dict[str, Any] = {}
-    if one.outcome == "skipped":
-        row |= {"skipped": True, "skip_message": _message(one)}
-    elif not one.is_measured:
-        row |= {"error_occurred": True, "error_message": _message(one)}
-    row["iterations"] = one.iterations
-    if one.is_measured:
+def _google_run(result: CaseResult, unit: str) -> Row:
+    """Return a process's own keys. A failed one has no times: what compares then leaves it out, and does not see a zero."""
+    row: Row = {"repetition_index": result.repetition, "iterations": result.iterations}
+    if result.outcome == "skipped":
+        row |= {"skipped": True, "skip_message": _message(result)}
+    elif not result.is_measured:
+        row |= {"error_occurred": True, "error_message": _message(result)}
+    if result.is_measured:
         scale = TIME_UNITS[unit]
-        row |= {"real_time": one.real_ns / scale, "cpu_time": one.process_ns / scale, "time_unit": unit}
-    row |= {**one.rates, **one.counters}
-    if one.label:
-        row["label"] = one.label
-    if "host_memory_peak_run" in one.memory:
-        row["max_bytes_used"] = one.memory["host_memory_peak_run"]
+        row |= {"real_time": result.real_ns / scale, "cpu_time": result.process_ns / scale, "time_unit": unit}
+    row |= {**result.rates, **result.counters}
+    if result.label:
+        row["label"] = result.label
+    if "host_memory_peak_run" in result.memory:
+        row["max_bytes_used"] = result.memory["host_memory_peak_run"]
     return row
 
 
-def _google_aggregate(one: Aggregate, unit: str) -> dict[str, Any]:
-    scale = 1.0 if one.is_ratio else TIME_UNITS[unit]
+def _google_aggregate(aggregate: Aggregate, unit: str) -> Row:
+    scale = 1.0 if aggregate.is_ratio else TIME_UNITS[unit]
     return {
-        "aggregate_name": one.name,
-        "aggregate_unit": "percentage" if one.is_ratio else "time",
-        "iterations": one.count,
-        "real_time": one.real_ns / scale,
-        "cpu_time": one.process_ns / scale,
+        "aggregate_name": aggregate.name,
+        "aggregate_unit": "percentage" if aggregate.is_ratio else "time",
+        "iterations": aggregate.count,
+        "real_time": aggregate.real_ns / scale,
+        "cpu_time": aggregate.process_ns / scale,
         "time_unit": unit,
-        **one.rates,
-        **one.counters,
+        **aggregate.rates,
+        **aggregate.counters,
     }
 
 
-def open_format(kind: str, out: TextIO, *, unit: str, tabular: bool, aggregates_only: bool) -> Format:
-    """The writer of a format: stdout, csv, json, google-console, google-json or google-csv."""
-    makers: dict[str, Callable[[], Format]] = {
-        "stdout": lambda: Table(out, aggregates_only=aggregates_only),
-        "csv": lambda: Csv(out, aggregates_only=aggregates_only),
-        "json": lambda: Json(out, aggregates_only=aggregates_only),
-        "google-console": lambda: Console(out, unit=unit, tabular=tabular, aggregates_only=aggregates_only),
-        "google-json": lambda: GoogleJson(out, unit=unit, aggregates_only=aggregates_only),
-        "google-csv": lambda: GoogleCsv(out, unit=unit, aggregates_only=aggregates_only),
-    }
-    return makers[kind]()
-
-
-def status_line(result: Result) -> str:
-    """How a process ended, in one phrase."""
+def status_line(result: CaseResult) -> str:
+    """Return how a process ended, in one phrase."""
     reasons = f" ({', '.join(result.reasons)})" if result.reasons else ""
     why = f" ({result.why})" if result.why else ""
     return f"{result.outcome}{why}: {_message(result)}{reasons}"
 
 
-def _message(result: Result) -> str:
+def _message(result: CaseResult) -> str:
     return " ".join(result.detail.split()) or result.why or result.outcome
 
 
-def _unaggregated(results: Sequence[Result], aggregates: Sequence[Aggregate]) -> list[Result]:
-    """Those that no aggregate stands for: they are told even where only aggregates are wanted."""
-    names = {one.case.name for one in aggregates}
-    return [one for one in results if not one.is_measured or one.case.name not in names]
-
-
-def _csv_row(one: Result) -> dict[str, Any]:
-    return {
-        "cuda_memory_usage": _memory(one),
-        "name": one.case.name,
-        "wall_time": _whole(one.real_ns),
-        "repetition": one.repetition,
-        "outcome": one.outcome,
-        "why": one.why,
-        "detail": " ".join(one.detail.split()),
-        "reasons": " ".join(one.reasons),
-        "iterations": one.iterations,
-        "cpu_time": _whole(one.process_ns),
-        "label": one.label,
-        "process_seconds": f"{one.seconds:.6f}",
-        **one.rates,
-        **{key: value for key, value in one.memory.items() if key in _CSV_COLUMNS and key != "cuda_memory_usage"},
+def _json_row(result: CaseResult) -> Row:
+    """Return seconds and bytes; `wall_time` and `cpu_time` of one iteration."""
+    row: Row = {"repetition": result.repetition, "outcome": result.outcome}
+    if result.is_measured:
+        times = {"wall_time": result.real_ns / 1e9, "cpu_time": result.process_ns / 1e9}
+        row |= {"iterations": result.iterations, **times}
+    optional: Row = {
+        "why": result.why,
+        "detail": result.detail,
+        "reasons": list(result.reasons),
+        **result.rates,
+        "counters": dict(result.counters),
+        "label": result.label,
+        "memory": dict(result.memory),
+        "notes": list(result.notes),
+        "tail": "" if result.outcome == "passed" else result.tail,
     }
-
-
-def _json_row(one: Result) -> dict[str, Any]:
-    """Seconds and bytes; `wall_time` and `cpu_time` of one iteration."""
-    row: dict[str, Any] = {"repetition": one.repetition, "outcome": one.outcome}
-    if one.is_measured:
-        row |= {"iterations": one.iterations, "wall_time": one.real_ns / 1e9, "cpu_time": one.process_ns / 1e9}
-    optional: dict[str, Any] = {
-        "why": one.why,
-        "detail": one.detail,
-        "reasons": list(one.reasons),
-        **one.rates,
-        "counters": dict(one.counters),
-        "label": one.label,
-        "memory": dict(one.memory),
-        "notes": list(one.notes),
-        "tail": "" if one.outcome == "passed" else one.tail,
-    }
-    return row | {key: value for key, value in optional.items() if value} | {"process_seconds": one.seconds}
+    return row | {key: value for key, value in optional.items() if value} | {"process_seconds": result.seconds}
 
 
 def _whole(number: float) -> str:
     return NOT_MEASURED if math.isnan(number) else str(round(number))
 
 
-def _memory(one: Result) -> str:
-    return str(one.memory.get("cuda_memory_usage", NOT_MEASURED))
+def _memory(result: CaseResult) -> str:
+    return str(result.memory.get("cuda_memory_usage", NOT_MEASURED))
 
 
 def _figure(time: float) -> str:
-    """A time of the console: three figures or all whole ones."""
+    """Return a time for the console: three significant figures, or all digits of a large one."""
     return f"{time:.0f}" if time >= 100 else f"{time:.3g}"
 
 
 def _short(number: float) -> str:
-    """Five figures with a letter for thousands, as the console has it."""
+    """Return five significant figures with a letter for thousands, as the console of Google Benchmark does."""
     for letter, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(number) >= scale:
             return f"{number / scale:.5g}{letter}"
     return f"{number:.5g}"
 
 
-def _write_json(out: TextIO, value: Mapping[str, Any]) -> None:
+def _write_json(out: TextIO, value: Mapping[str, object]) -> None:
     # encode() makes it strict; indented, because people look into these files.
     json.dump(json.loads(encode(value)), out, indent=2)
     out.write("\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ EVERYTHING = re.compile("")
 
 
 class UsageError(Exception):
-    """A command line that cannot be; one line."""
+    """A command line that is wrong; the text is one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class CaseOptions:
     """What was asked for. Times in seconds; `lock_wait_s` None waits without limit; `seed` shuffles when it is given."""
 
     action: Action = "run"
@@ -67,22 +68,22 @@ class Options:
     notices: tuple[str, ...] = ()
 
 
-def parse(argv: Sequence[str], env: Mapping[str, str]) -> Options:
-    """The options; those of Google Benchmark may also stand in the environment, in capitals. Raises UsageError."""
+def parse_options(argv: Sequence[str], env: Mapping[str, str]) -> CaseOptions:
+    """Return the options; those of Google Benchmark may also stand in the environment, in capitals. Raises UsageError."""
     given = _parser(env).parse_args(argv)
-    found = _common(given)
+    options = _common(given)
     if given.serve is not None:
-        return replace(found, action="serve", channel=given.serve)
+        return replace(options, action="serve", channel=given.serve)
     if given.run is not None:
-        return replace(found, action="one", name=given.run, channel=given.socket)
+        return replace(options, action="one", name=given.run, channel=given.socket)
     notices = ("-s: the parent talks to its children over private pipes; the path is not used",) if given.socket else ()
     if given.list is not None or given.benchmark_list_tests:
         listed = _pattern("-l", given.list) if given.list is not None else EVERYTHING
-        return replace(found, action="list", listed=listed, notices=notices)
-    return replace(found, notices=notices)
+        return replace(options, action="list", listed=listed, notices=notices)
+    return replace(options, notices=notices)
 
 
-def _common(given: argparse.Namespace) -> Options:
+def _common(given: argparse.Namespace) -> CaseOptions:
     pattern, negated = _filter(given)
     lock, lock_wait_s = given.lock
     if given.preload and given.isolation != "fork":
@@ -90,7 +91,7 @@ def _common(given: argparse.Namespace) -> Options:
     effort = Effort(**given.benchmark_min_time, warmup_s=given.benchmark_min_warmup_time)
     if given.benchmark_dry_run:
         effort = Effort()
-    return Options(
+    return CaseOptions(
         pattern=pattern,
         negated=negated,
         timeout_s=given.timeout,
@@ -112,7 +113,7 @@ def _common(given: argparse.Namespace) -> Options:
 
 
 def _filter(given: argparse.Namespace) -> tuple[re.Pattern[str], bool]:
-    """The pattern, and whether it is negated. Given by both options, -f counts: it is nearer to the hand."""
+    """Return the pattern, and whether it is negated; -f wins over --benchmark_filter, which may stand in the environment."""
     option, text = ("-f", given.filter) if given.filter is not None else ("--benchmark_filter", given.benchmark_filter)
     if text in ("", "all"):
         return EVERYTHING, False
@@ -123,8 +124,8 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        place = "" if error.pos is None else f", at its character {error.pos + 1}"
-        raise UsageError(f"{option} {text!r}: not a regular expression: {error.msg}{place}") from None
+        position = "" if error.pos is None else f", at its character {error.pos + 1}"
+        raise UsageError(f"{option} {text!r}: not a regular expression: {error.msg}{position}") from None
 
 
 def _outputs(given: argparse.Namespace) -> tuple[Output, ...]:
@@ -157,33 +158,28 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
 
     def google(name: str, **more: Any) -> None:
         """An option of Google Benchmark; its default may stand in the environment."""
-        said = env.get(f"BENCHMARK_{name.upper()}")
-        if said is not None:
-            if said not in more.get("choices", (said,)):
-                raise UsageError(f"BENCHMARK_{name.upper()}={said!r}: expected one of {', '.join(more['choices'])}")
-            more["default"] = said
+        variable = f"BENCHMARK_{name.upper()}"
+        value = env.get(variable)
+        if value is not None:
+            if value not in more.get("choices", (value,)):
+                raise UsageError(f"{variable}={value!r}: expected one of {', '.join(more['choices'])}")
+            more["default"] = value
         parser.add_argument(f"--benchmark_{name}", **more)
 
-    parser.add_argument("-T", "--output-type", choices=["stdout", "csv", "json"], help="format of the results (stdout)")
-    parser.add_argument("-o", "--output", metavar="PATH", help="file for the results")
-    parser.add_argument(
-        "-f", "--filter", metavar="REGEX", help="cases whose name it is found in; after a '-', the others"
-    )
-    parser.add_argument("-l", "--list", metavar="REGEX", nargs="?", const="", help="print names and stop")
-    parser.add_argument("-r", "--run", metavar="NAME", help="run this one case in this very process; for debugging")
-    parser.add_argument("-s", "--socket", metavar="PATH", help="where -r writes its result; fd:N is a descriptor")
-    parser.add_argument(
-        "-t", "--timeout", metavar="S", type=_positive, default=600.0, help="limit of each process, in seconds (600)"
-    )
-    parser.add_argument(
-        "-d", "--delay", metavar="S", type=_seconds, default=1.5, help="pause between two processes, in seconds (1.5)"
-    )
-    parser.add_argument(
-        "--lock", metavar="wait[:S]|fail|none", type=_lock, default="wait", help="when another holds a device (wait)"
-    )
-    parser.add_argument("--isolation", choices=["spawn", "fork"], default="spawn", help="how processes start (spawn)")
-    parser.add_argument("--preload", metavar="MODULES", default="", help="imported once, before --isolation fork forks")
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    add = parser.add_argument
+    seconds = functools.partial(add, metavar="S", type=_seconds)
+    add("-T", "--output-type", choices=["stdout", "csv", "json"], help="format of the results (stdout)")
+    add("-o", "--output", metavar="PATH", help="file for the results")
+    add("-f", "--filter", metavar="REGEX", help="cases whose name matches anywhere; after a leading '-', the others")
+    add("-l", "--list", metavar="REGEX", nargs="?", const="", help="print names and stop")
+    add("-r", "--run", metavar="NAME", help="run this one case in this very process; for debugging")
+    add("-s", "--socket", metavar="PATH", help="where -r writes its result; fd:N is a descriptor")
+    seconds("-t", "--timeout", type=_positive, default=600.0, help="limit of each process, in seconds (600)")
+    seconds("-d", "--delay", default=1.5, help="pause between two processes, in seconds (1.5)")
+    add("--lock", metavar="wait[:S]|fail|none", type=_lock, default="wait", help="when a device is in use (wait)")
+    add("--isolation", choices=["spawn", "fork"], default="spawn", help="how processes start (spawn)")
+    add("--preload", metavar="MODULES", default="", help="imported once, before --isolation fork forks")
+    add("--serve", help=argparse.SUPPRESS)
     google("list_tests", **_flag("print names and stop"))
     google("filter", metavar="REGEX", default="", help="as -f")
     google("min_time", metavar="S|Nx", type=_min_time, default="1x", help="seconds, or iterations, of a process (1x)")

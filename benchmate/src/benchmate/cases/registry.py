@@ -1,4 +1,4 @@
-"""What is registered: names made from templates, the function or class behind each, and the mistakes told at once."""
+"""The registry: names made from templates, the function or class behind each; mistakes are errors at registration."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 STATE = "state"
-METHODS = ("setup", "run", "teardown")
 
 
 class RegistrationError(ValueError):
@@ -27,7 +26,7 @@ class Skip(Exception):
     """Raised by a case that cannot be measured here; its text is the reason."""
 
 
-class Benchmark(abc.ABC):
+class BenchmarkCase(abc.ABC):
     """A base for cases that are classes, for those who like one; any class with a method `run` will do."""
 
     def setup(self) -> None:  # noqa: B027  (optional)
@@ -62,8 +61,8 @@ class Case:
     name: str
     family: int
     instance: int
-    subject: Any
-    params: Mapping[str, Any]
+    subject: Callable[..., object]
+    params: Mapping[str, object]
 
 
 class Registry:
@@ -73,25 +72,29 @@ class Registry:
         self.cases: dict[str, Case] = {}
         self._families = 0
 
-    def add(self, subject: Any, name: str, params: Mapping[str, Iterable[Any]], where: str) -> None:
+    def add(self, subject: object, name: str, params: Mapping[str, Iterable[object]], where: str) -> None:
         """Add a case for each combination of values; the first parameter varies slowest. Raises RegistrationError."""
         values = {key: _values(key, given, where) for key, given in params.items()}
         _check_template(name, values, where)
+        if not callable(subject):
+            raise RegistrationError(f"{where}: {subject!r} is neither a function nor a class with a method run")
         _check_subject(subject, {key: given[0] for key, given in values.items()}, where)
-        made: dict[str, Case] = {}
-        for instance, chosen in enumerate(itertools.product(*values.values())):
-            of_case = dict(zip(values, chosen, strict=True))
-            full = _formatted(name, of_case, where) if values else name
-            if full in made:
-                raise RegistrationError(f"{where}: {full!r} comes out of the template twice; {_left_out(name, values)}")
+        cases: dict[str, Case] = {}
+        for instance, combination in enumerate(itertools.product(*values.values())):
+            of_case = dict(zip(values, combination, strict=True))
+            full = _format_name(name, of_case, where) if values else name
+            if full in cases:
+                raise RegistrationError(
+                    f"{where}: {full!r} comes out of the template twice; {_uniqueness_hint(name, values)}"
+                )
             if full in self.cases:
                 raise RegistrationError(f"{where}: {full!r} is already registered; give one of them another name")
-            made[full] = Case(name=full, family=self._families, instance=instance, subject=subject, params=of_case)
-        self.cases |= made
+            cases[full] = Case(name=full, family=self._families, instance=instance, subject=subject, params=of_case)
+        self.cases |= cases
         self._families += 1
 
     def matching(self, pattern: re.Pattern[str], *, negated: bool = False) -> tuple[Case, ...]:
-        """The cases in whose name the pattern is found anywhere, or those in which it is not."""
+        """Return the cases in whose name the pattern is found anywhere, or those in which it is not."""
         return tuple(case for case in self.cases.values() if (pattern.search(case.name) is None) == negated)
 
 
@@ -99,7 +102,7 @@ REGISTRY = Registry()
 """The cases of this process; a decorator needs a place to put them."""
 
 
-def register(name: str, **params: Iterable[Any]) -> Callable[[T], T]:
+def register(name: str, **params: Iterable[object]) -> Callable[[T], T]:
     """Register a function or a class as a case, or as one for each combination of parameter values.
 
     `name` is a template as of str.format: `{task}` stands for the value of `task`. A function gets its values as keyword
@@ -108,21 +111,21 @@ def register(name: str, **params: Iterable[Any]) -> Callable[[T], T]:
     caller = sys._getframe(1)
     where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     if not isinstance(name, str):
-        _refuse_in_one_line()
+        _report_in_one_line()
         raise RegistrationError(f"{where}: register: expected a name; write @register(name='...')")
 
     def decorate(subject: T) -> T:
         try:
             REGISTRY.add(subject, name, params, where)
         except RegistrationError:
-            _refuse_in_one_line()
+            _report_in_one_line()
             raise
         return subject
 
     return decorate
 
 
-def takes_state(function: Any) -> bool:
+def takes_state(function: Callable[..., object]) -> bool:
     """Whether a function or bound method has a parameter called `state`."""
     try:
         return STATE in inspect.signature(function).parameters
@@ -130,7 +133,7 @@ def takes_state(function: Any) -> bool:
         return False
 
 
-def _values(key: str, given: Any, where: str) -> list[Any]:
+def _values(key: str, given: Iterable[object], where: str) -> list[object]:
     if isinstance(given, (str, bytes)):
         raise RegistrationError(
             f"{where}: {key}={given!r}: text would be taken letter by letter; write {key}=[{given!r}]"
@@ -144,7 +147,7 @@ def _values(key: str, given: Any, where: str) -> list[Any]:
     return values
 
 
-def _check_template(name: str, values: Mapping[str, Any], where: str) -> None:
+def _check_template(name: str, values: Mapping[str, object], where: str) -> None:
     try:
         fields = [field for _, field, _, _ in string.Formatter().parse(name) if field is not None]
     except ValueError as error:
@@ -159,17 +162,15 @@ def _check_template(name: str, values: Mapping[str, Any], where: str) -> None:
             raise RegistrationError(f"{where}: {name!r}: no values for the field {{{text}}}; add {root}=[...]")
 
 
-def _check_subject(subject: Any, first: Mapping[str, Any], where: str) -> None:
+def _check_subject(subject: Callable[..., object], first: Mapping[str, object], where: str) -> None:
     if inspect.isclass(subject):
         _check_class(subject, first, where)
-    elif not callable(subject):
-        raise RegistrationError(f"{where}: {subject!r} is neither a function nor a class with a method run")
     else:
         offered = {**first, STATE: None} if takes_state(subject) else first
         _check_call(subject, offered, where)
 
 
-def _check_class(subject: type, first: Mapping[str, Any], where: str) -> None:
+def _check_class(subject: type, first: Mapping[str, object], where: str) -> None:
     what = subject.__qualname__
     if not callable(getattr(subject, "run", None)) or "run" in getattr(subject, "__abstractmethods__", ()):
         raise RegistrationError(f"{where}: class {what} has no method run; define it, it is what is measured")
@@ -181,7 +182,7 @@ def _check_class(subject: type, first: Mapping[str, Any], where: str) -> None:
     _check_call(subject, {}, where)
 
 
-def _check_call(subject: Any, offered: Mapping[str, Any], where: str) -> None:
+def _check_call(subject: Callable[..., object], offered: Mapping[str, object], where: str) -> None:
     try:
         signature = inspect.signature(subject)
     except (TypeError, ValueError):
@@ -196,14 +197,14 @@ def _check_call(subject: Any, offered: Mapping[str, Any], where: str) -> None:
         ) from None
 
 
-def _formatted(name: str, values: Mapping[str, Any], where: str) -> str:
+def _format_name(name: str, values: Mapping[str, object], where: str) -> str:
     try:
         return name.format(**values)
     except (ValueError, AttributeError, LookupError, TypeError) as error:
         raise RegistrationError(f"{where}: {name!r} with {dict(values)}: {error}") from None
 
 
-def _left_out(name: str, values: Mapping[str, Any]) -> str:
+def _uniqueness_hint(name: str, values: Mapping[str, object]) -> str:
     fields = {field for _, field, _, _ in string.Formatter().parse(name) if field}
     missing = [key for key in values if not any(re.match(rf"{key}\b", field) for field in fields)]
     if missing:
@@ -211,8 +212,8 @@ def _left_out(name: str, values: Mapping[str, Any]) -> str:
     return "give each value once, and values that print differently"
 
 
-def _refuse_in_one_line() -> None:
-    """From here on a registration that nobody caught ends the program with its line and exit code 2, without a trace."""
+def _report_in_one_line() -> None:
+    """Make a registration error that nobody catches end the program with one line and exit code 2, without a traceback."""
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

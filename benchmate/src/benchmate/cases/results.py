@@ -1,13 +1,15 @@
-"""What came of each process of each case, and of all processes of a case together. Pure."""
+"""The result of each process of a case, and statistics over all processes of a case. Pure."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from benchmate.cases.outcome import CaseOutcome
+from benchmate.cases.payload import CasePayload
 from benchmate.cases.registry import Case
+from benchmate.supervisor import ProcessExit
 
 AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
@@ -15,12 +17,12 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "stddev": statistics.stdev,
     "cv": lambda values: statistics.stdev(values) / statistics.fmean(values) if any(values) else 0.0,
 }
-"""Those of Google Benchmark; the deviations are those of a sample."""
+"""The statistics of Google Benchmark; deviations are those of a sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """One process of a case.
+class CaseResult:
+    """One measured process of a case.
 
     `outcome`, `why`, `reasons`: docs/protocol.md, 5. `wall_ns` and `cpu_ns` are nanoseconds of all `iterations` together, on the
     wall and of the whole process; `items` and `bytes` those of one iteration; `memory` bytes by name; `seconds` from the
@@ -62,10 +64,11 @@ class Result:
 
     @property
     def rates(self) -> dict[str, float]:
-        """Items and bytes per second, those that the case has told."""
-        said = {"items_per_second": self.items, "bytes_per_second": self.bytes}
-        has_passed = self.is_measured and self.real_ns > 0
-        return {name: one * 1e9 / self.real_ns for name, one in said.items() if one is not None and has_passed}
+        """Items and bytes per second, those that the case reported."""
+        if not self.is_measured or self.real_ns <= 0:
+            return {}
+        amounts = {"items_per_second": self.items, "bytes_per_second": self.bytes}
+        return {name: amount * 1e9 / self.real_ns for name, amount in amounts.items() if amount is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,64 +89,78 @@ class Aggregate:
         return self.name == "cv"
 
 
-def result_of(case: Case, repetition: int, said: Mapping[str, Any], **ended: Any) -> Result:
-    """The result from what the process said of itself and what its supervisor saw; what it should not have said is left out."""
-    counters = said.get("counters")
-    memory = said.get("memory")
-    return Result(
+def make_result(
+    case: Case,
+    repetition: int,
+    payload: CasePayload,
+    outcome: CaseOutcome,
+    ended: ProcessExit,
+    foreign: Sequence[int] = (),
+) -> CaseResult:
+    """Return the result, from what a process sent and how it ended; `foreign` are other processes seen on the devices."""
+    counters, memory = payload.get("counters"), payload.get("memory")
+    reasons, detail = outcome.reasons, outcome.detail
+    if foreign:
+        reasons = (*reasons, "contended")
+        detail = detail or f"other processes on the device: {', '.join(map(str, foreign))}"
+    return CaseResult(
         case=case,
         repetition=repetition,
-        iterations=said.get("iterations") or 0,
-        wall_ns=said.get("wall_ns"),
-        cpu_ns=said.get("cpu_ns"),
-        items=_number(said.get("items")),
-        bytes=_number(said.get("bytes")),
-        counters={str(key): value for key, value in counters.items() if _number(value) is not None}
-        if isinstance(counters, dict)
-        else {},
-        label=str(said.get("label", "")),
-        memory=memory if isinstance(memory, dict) else {},
-        notes=tuple(said.get("notes", ())),
-        **ended,
+        outcome=outcome.outcome,
+        why=outcome.why,
+        detail=detail,
+        reasons=reasons,
+        iterations=payload.get("iterations") or 0,
+        wall_ns=payload.get("wall_ns"),
+        cpu_ns=payload.get("cpu_ns"),
+        items=_number(payload.get("items")),
+        bytes=_number(payload.get("bytes")),
+        # A counter that is no number, such as NaN, arrives as null and is left out.
+        counters={name: value for name, value in counters.items() if _number(value) is not None} if counters else {},
+        label=str(payload.get("label", "")),
+        memory=memory or {},
+        notes=tuple(payload.get("notes", ())),
+        seconds=ended.seconds,
+        tail=ended.tail,
     )
 
 
-def aggregates(results: Iterable[Result]) -> list[Aggregate]:
-    """The statistics of every case that has at least two measured processes, in the order of registration."""
-    found = []
-    for case, members in by_case(results):
-        measured = [one for one in members if one.is_measured]
+def aggregate_results(results: Iterable[CaseResult]) -> list[Aggregate]:
+    """Return the statistics of every case that has at least two measured processes, in the order of registration."""
+    aggregates = []
+    for case, of_case in group_by_case(results):
+        measured = [result for result in of_case if result.is_measured]
         if len(measured) < 2:
             continue
         for name, statistic in AGGREGATES.items():
-            found.append(
+            aggregates.append(
                 Aggregate(
                     case=case,
                     name=name,
                     count=len(measured),
-                    real_ns=statistic([one.real_ns for one in measured]),
-                    process_ns=statistic([one.process_ns for one in measured]),
-                    rates=_shared(statistic, [one.rates for one in measured]),
-                    counters=_shared(statistic, [one.counters for one in measured]),
+                    real_ns=statistic([result.real_ns for result in measured]),
+                    process_ns=statistic([result.process_ns for result in measured]),
+                    rates=_shared(statistic, [result.rates for result in measured]),
+                    counters=_shared(statistic, [result.counters for result in measured]),
                 )
             )
-    return found
+    return aggregates
 
 
-def by_case(results: Iterable[Result]) -> list[tuple[Case, list[Result]]]:
-    """The results of each case, by repetition; cases in the order of registration."""
-    groups: dict[str, list[Result]] = {}
-    for one in results:
-        groups.setdefault(one.case.name, []).append(one)
-    ordered = sorted(groups.values(), key=lambda members: (members[0].case.family, members[0].case.instance))
-    return [(members[0].case, sorted(members, key=lambda one: one.repetition)) for members in ordered]
+def group_by_case(results: Iterable[CaseResult]) -> list[tuple[Case, list[CaseResult]]]:
+    """Return the results of each case, by repetition; cases in the order of registration."""
+    groups: dict[str, list[CaseResult]] = {}
+    for result in results:
+        groups.setdefault(result.case.name, []).append(result)
+    ordered = sorted(groups.values(), key=lambda group: (group[0].case.family, group[0].case.instance))
+    return [(group[0].case, sorted(group, key=lambda result: result.repetition)) for group in ordered]
 
 
 def _shared(statistic: Callable[[Sequence[float]], float], tables: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The statistic of each entry that all tables have."""
+    """Return the statistic of each entry that all tables have."""
     names = [name for name in tables[0] if all(name in table for table in tables)]
     return {name: statistic([table[name] for table in tables]) for name in names}
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

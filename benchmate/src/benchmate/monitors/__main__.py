@@ -7,8 +7,8 @@ import os
 import sys
 
 from benchmate.devices.detect import open_vendor
-from benchmate.monitors.sampler import HOST_S, Monitor
-from benchmate.monitors.watched import parse_steps
+from benchmate.monitors.monitor import HOST_S, Monitor
+from benchmate.monitors.watched_steps import parse_steps
 
 
 def main(argv: list[str]) -> int:
@@ -33,9 +33,9 @@ def main(argv: list[str]) -> int:
     vendor, trouble = open_vendor(options.arch, os.environ, options.simulated)
     monitor = Monitor(steps, vendor, trouble, options.host_period)
     if options.packages:
-        from benchmate.monitors.packages import installed
+        from benchmate.monitors.installed_packages import installed_versions
 
-        monitor.tell_packages(installed())
+        monitor.tell_packages(installed_versions())
     try:
         monitor.run()
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchmate.monitors.process import read
+from benchmate.monitors.process_tree import read_kernel_file
 
 
 class Cpu:
@@ -15,7 +15,7 @@ class Cpu:
         self._proc = proc
         self._busy, self._total = self._times()
         self._packages = [
-            Package(path) for path in sorted(Path(powercap).glob("intel-rapl:*")) if path.name.count(":") == 1
+            RaplCounter(path) for path in sorted(Path(powercap).glob("intel-rapl:*")) if path.name.count(":") == 1
         ]
         self.absent = ""
         if any(package.last_uj is None for package in self._packages):
@@ -34,12 +34,12 @@ class Cpu:
         return data
 
     def _times(self) -> tuple[int, int]:
-        fields = read(f"{self._proc}/stat").partition(b"\n")[0].split()[1:9]
+        fields = read_kernel_file(f"{self._proc}/stat").partition(b"\n")[0].split()[1:9]
         ticks = [int(field) for field in fields]
         return sum(ticks) - sum(ticks[3:5]), sum(ticks)  # idle, and waiting for I/O
 
 
-class Package:
+class RaplCounter:
     """One RAPL counter: microjoules that wrap around."""
 
     def __init__(self, path: Path) -> None:
@@ -59,5 +59,5 @@ class Package:
 
 
 def _whole(path: str) -> int | None:
-    text = read(path).strip()
+    text = read_kernel_file(path).strip()
     return int(text) if text.isdigit() else None

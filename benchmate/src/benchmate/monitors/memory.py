@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from benchmate.monitors.process import read
+from benchmate.monitors.process_tree import read_kernel_file
 
 
-class Memory:
+class NodeMemory:
     """`[used, total]` MiB of the node; used is what could not be given to a new program."""
 
     def __init__(self, proc: str = "/proc") -> None:
@@ -14,7 +14,7 @@ class Memory:
     def data(self) -> list[float] | None:
         """The memory part of `cpudata`, None where /proc does not tell."""
         found = {}
-        for line in read(self._path).splitlines()[:3]:
+        for line in read_kernel_file(self._path).splitlines()[:3]:
             name, _, rest = line.partition(b":")
             found[name] = int(rest.split()[0])
         total, available = found.get(b"MemTotal"), found.get(b"MemAvailable")
@@ -28,13 +28,13 @@ def group_peak_bytes(pid: int, proc: str = "/proc", groups: str = "/sys/fs/cgrou
     group, ours = _group(f"{proc}/{pid}/cgroup"), _group(f"{proc}/self/cgroup")
     if not group or group == ours:
         return None
-    text = read(f"{groups}{group}/memory.peak").strip()
+    text = read_kernel_file(f"{groups}{group}/memory.peak").strip()
     return int(text) if text.isdigit() else None
 
 
 def _group(path: str) -> str:
     """The path of a control group of version 2; empty without one."""
-    for line in read(path).decode("utf-8", "replace").splitlines():
+    for line in read_kernel_file(path).decode("utf-8", "replace").splitlines():
         if line.startswith("0::"):
             return line[3:]
     return ""

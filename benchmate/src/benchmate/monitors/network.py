@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmate.monitors.process import read
+from benchmate.monitors.process_tree import read_kernel_file
 
 # InfiniBand counts in units of four bytes.
 WORD = 4
@@ -26,7 +26,7 @@ class Network:
         names = ("bytes_recv", "packets_recv", "errin", "dropin", "bytes_sent", "packets_sent", "errout", "dropout")
         places = (0, 1, 2, 3, 8, 9, 10, 11)
         sums = dict.fromkeys(names, 0)
-        for line in read(self._path).splitlines()[2:]:
+        for line in read_kernel_file(self._path).splitlines()[2:]:
             interface, _, rest = line.partition(b":")
             fields = rest.split()
             if interface.strip() != b"lo" and len(fields) > 11:
@@ -34,7 +34,7 @@ class Network:
                     sums[name] += int(fields[place])
         for port in self._ports:
             for name, file in (("rdma_recv_bytes", "port_rcv_data"), ("rdma_sent_bytes", "port_xmit_data")):
-                text = read(f"{port}/{file}").strip()
+                text = read_kernel_file(f"{port}/{file}").strip()
                 if text.isdigit():
                     sums[name] = sums.get(name, 0) + int(text) * WORD
         return sums

@@ -6,16 +6,14 @@ import importlib
 import sys
 
 # Sub-commands: a module of this package each, with main(argv) -> exit code; imported when named.
-COMMANDS = {"trace": "traces", "run_batch": "run_batch", "nsys_analysis": "nsys_analysis", "alias": "alias"}
+COMMANDS = {"trace": "traces.cli", "run_batch": "run_batch", "nsys_analysis": "nsys_analysis", "alias": "alias"}
 
 
 def main(argv: list[str]) -> int:
-    """Run what the first word names, the benchmark itself when it names nothing; returns the exit code."""
+    """Run what the first word names, the benchmark itself when it names nothing; return the exit code."""
     if argv and argv[0] in COMMANDS:
         return int(importlib.import_module(f"benchmate.ops.{COMMANDS[argv[0]]}").main(argv[1:]))
-    from benchmate.ops import cli
-
-    return cli.main(argv)
+    return int(importlib.import_module("benchmate.ops.cli").main(argv))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from benchmate.ops.errors import OperatorFailed, OpsError
 from benchmate.ops.interface import Passes
 from benchmate.ops.operators import CallableOp
-from benchmate.ops.registry import did_you_mean
+from benchmate.ops.registry import spelling_hint
+from benchmate.ops.torch_types import Arguments, Keywords
+
+
+class SchemaArgument(Protocol):
+    """An argument as a schema declares it (torch.Argument)."""
+
+    name: str
+    type: object
+    kwarg_only: bool
+    default_value: object
+
+    def has_default_value(self) -> bool: ...
+
+
+class Schema(Protocol):
+    """The signature of an overload (torch.FunctionSchema)."""
+
+    name: str
+    overload_name: str
+    arguments: Sequence[SchemaArgument]
+
+
+class Overload(Protocol):
+    """One overload of an operator (torch._ops.OpOverload)."""
+
+    _schema: Schema
+
+    def __call__(self, *args: object, **kwargs: object) -> object: ...
+
+
+def parse_schema(text: str) -> Schema:
+    """Return the schema that a text is. Raises OperatorFailed for another text."""
+    import torch
+
+    try:
+        schema: Schema = torch._C.parse_schema(text)
+    except RuntimeError as error:
+        raise OperatorFailed(f"not a schema: {text!r}: {str(error).strip().splitlines()[0]}") from None
+    return schema
 
 
 class AtenOp(CallableOp):
@@ -23,27 +62,21 @@ class AtenOp(CallableOp):
 
         super().__init__(self._not_resolved)
         self.name, _, overload = name.partition(".")
-        self._schema: Any = None
+        self._schema: Schema | None = None
         namespace, _, short = self.name.partition("::")
         packet = getattr(getattr(torch.ops, namespace), short, None) if short else None
         if packet is None:
-            hint = did_you_mean(short, dir(getattr(torch.ops, namespace)))
+            hint = spelling_hint(short, dir(getattr(torch.ops, namespace)))
             raise OpsError(f"unknown operator '{name}': torch {torch.__version__} has none of that name{hint}")
         if overload and overload not in packet.overloads():
             raise OpsError(f"unknown overload '{name}'; there are {', '.join(packet.overloads())}")
         self._packet, self._overload = packet, overload
 
     def build(self, *args: Any, **kwargs: Any) -> None:
-        """Take the schema, if given. Raises OperatorFailed for one that torch does not have."""
-        import torch
-
+        """Take the schema, where one is given. Raises OperatorFailed for one that torch does not have."""
         if not args:
             return
-        text = args[0] if isinstance(args[0], str) else ""
-        try:
-            parsed = torch._C.parse_schema(text)
-        except RuntimeError as error:
-            raise OperatorFailed(f"not a schema: {text!r}: {str(error).strip().splitlines()[0]}") from None
+        parsed = parse_schema(args[0] if isinstance(args[0], str) else "")
         if parsed.name != self.name:
             raise OperatorFailed(f"the schema is that of {parsed.name}, not of {self.name}")
         self._schema = parsed
@@ -51,20 +84,21 @@ class AtenOp(CallableOp):
     def unbuild(self) -> None:
         self._schema = None
 
-    def passes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Passes:
-        overload = self._resolved(args, kwargs)
-        positional, named = _by_schema(overload._schema, args, kwargs)
+    def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
+        overload = self._find_overload(args, kwargs)
+        positional, named = _split_by_schema(overload._schema, args, kwargs)
         self.function = overload
         return super().passes(positional, named)
 
-    def _resolved(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    def _find_overload(self, args: Arguments, kwargs: Keywords) -> Overload:
         wanted = self._schema.overload_name or "default" if self._schema is not None else self._overload
         if wanted:
             if wanted not in self._packet.overloads():
                 raise OperatorFailed(
                     f"{self.name} has no overload {wanted!r}; there are {', '.join(self._packet.overloads())}"
                 )
-            return getattr(self._packet, wanted)
+            overload: Overload = getattr(self._packet, wanted)
+            return overload
         reasons = []
         for name in self._packet.overloads():
             overload = getattr(self._packet, name)
@@ -78,12 +112,13 @@ class AtenOp(CallableOp):
         raise OperatorFailed(f"{self.name} has not been given its arguments")
 
 
-def _by_schema(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Positional arguments split where the schema's keyword-only ones begin."""
+def _split_by_schema(schema: Schema, args: Arguments, kwargs: Keywords) -> tuple[list[object], Keywords]:
+    """Return the arguments split where the schema's keyword-only ones begin."""
     declared = schema.arguments
     if len(args) > len(declared):
         raise OperatorFailed(f"{schema.name} takes {len(declared)} arguments, got {len(args)}")
-    positional, named = [], dict(kwargs)
+    positional: list[object] = []
+    named = dict(kwargs)
     for argument, value in zip(declared, args, strict=False):
         if argument.kwarg_only:
             named[argument.name] = value
@@ -92,8 +127,8 @@ def _by_schema(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tupl
     return positional, named
 
 
-def _mismatch(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> str | None:
-    """Why a schema does not take these arguments, or None."""
+def _mismatch(schema: Schema, args: Arguments, kwargs: Keywords) -> str | None:
+    """Return why a schema does not take these arguments, or None."""
     given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | kwargs
     if len(args) > len(schema.arguments):
         return "too many arguments"
@@ -109,7 +144,7 @@ def _mismatch(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> str |
     return None
 
 
-def _takes(kind: str, value: Any) -> bool:
+def _takes(kind: str, value: object) -> bool:
     """Whether a value may stand for a schema's type; strict between numbers and tensors, lenient where it hardly matters."""
     import torch
 

@@ -1,54 +1,67 @@
-"""A run: every input of every operator of a configuration in order, one record each, and what they came to."""
+"""A run: every input of every operator of a configuration in order, one record each, and their counts."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from benchmate.ops import operators, record
+from benchmate.ops import records
+from benchmate.ops.builtin import operator
+from benchmate.ops.config_file import (
+    OperatorInput,
+    OperatorSpec,
+    iterate_inputs,
+    parse_operators,
+    parse_operators_text,
+    read_operators,
+)
+from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OperatorSkipped, OpsError
-from benchmate.ops.execute import Measured, Runner
+from benchmate.ops.executor import InputResult, InputRunner
 from benchmate.ops.interface import OperatorInterface
-from benchmate.ops.options import Options, options_of
-from benchmate.ops.spec import Input, OperatorSpec, inputs, parse, parse_text, read_file
+from benchmate.ops.json_types import JsonMapping, JsonObject
+from benchmate.ops.options import Options, as_options
+from benchmate.ops.profiler_batch import ProfilerBatches
+from benchmate.ops.sampling import measurement_floor
 
 logger = logging.getLogger("benchmate.ops")
 
-Watch = Callable[[Input, Measured], None]
+InputCallback = Callable[[OperatorInput, InputResult], None]
+"""Is told of every input when it has been measured."""
 
 
 class BenchmarkConfig:
     """A configuration to run with `run_options`, a mapping with the original's keys or Options."""
 
-    def __init__(self, run_options: Options | Mapping[str, Any]) -> None:
-        self.run_options = options_of(run_options)
+    def __init__(self, run_options: Options | JsonMapping) -> None:
+        self.run_options = as_options(run_options)
         self.bench_config: tuple[OperatorSpec, ...] = ()
 
-    def load(self, config: Mapping[str, Any]) -> BenchmarkConfig:
+    def load(self, config: JsonMapping) -> BenchmarkConfig:
         """Take a configuration that is plain data. Raises OpsError when it is wrong."""
-        self.bench_config = parse(config)
+        self.bench_config = parse_operators(config)
         return self
 
     def load_json(self, text: str) -> BenchmarkConfig:
         """Take a configuration in JSON. Raises OpsError when it is wrong."""
-        self.bench_config = parse_text(text)
+        self.bench_config = parse_operators_text(text)
         return self
 
     def load_json_file(self, path: str | Path) -> BenchmarkConfig:
         """Read a configuration file. Raises OpsError when it is wrong."""
-        self.bench_config = read_file(str(path))
+        self.bench_config = read_operators(str(path))
         return self
 
 
 class Benchmark:
     """Runs a configuration; `counts` says afterwards how many inputs passed, failed and were skipped."""
 
-    def __init__(self, config: BenchmarkConfig, watch: Watch | None = None) -> None:
+    def __init__(self, config: BenchmarkConfig, on_input: InputCallback | None = None) -> None:
         self.options, self.specs = config.run_options, config.bench_config
-        self.watch = watch
+        self.on_input = on_input
         self.counts = {"passed": 0, "failed": 0, "skipped": 0}
         self._is_resumed = self.options.resume_id is None
         self._is_stopped = False
@@ -56,90 +69,80 @@ class Benchmark:
     def run(self) -> dict[str, int]:
         """Run it all and write records to `out_stream`. Raises OpsError, before anything runs, for what is not known."""
         options = self.options
-        check_marks(self.specs, options)
-        found = resolved(self.specs)
-        _prepare_torch(options)
-        self._write(record.setup_record(options, self._floor()))
-        batches = self._batches()
-        for spec, op in found:
-            runner = Runner(spec, op, options)
-            for one in self._chosen(spec):
-                measured = runner.run(one)
-                self.counts[measured.status] += 1
-                self._write(record.input_record(one, measured, options))
-                _log(one, measured)
-                if self.watch is not None:
-                    self.watch(one, measured)
-                if batches is not None and measured.status == "passed":
-                    batches.add(one)
+        check_resume_ids(self.specs, options)
+        operators = resolved(self.specs)
+        seed_torch(options)
+        floor = measurement_floor(torch_device(options.device)) if options.format == "rich" else None
+        self._write(records.setup_record(options, floor))
+        batches = ProfilerBatches(options, self._add_batch) if options.ncu.is_on or options.nsys.is_on else None
+        for spec, op in operators:
+            runner = InputRunner(spec, op, options)
+            for operator_input in self._selected(spec):
+                result = runner.run(operator_input)
+                self.counts[result.status] += 1
+                self._write(records.input_record(operator_input, result, options))
+                _log(operator_input, result)
+                if self.on_input is not None:
+                    self.on_input(operator_input, result)
+                if batches is not None and result.status == "passed":
+                    batches.add(operator_input)
             if batches is not None:
                 batches.flush()
             if self._is_stopped:
                 logger.info("stopped at %s", options.stop_id)
                 break
-        self._write(record.finish_record(self.counts))
+        self._write(records.finish_record(self.counts))
         return self.counts
 
-    def _chosen(self, spec: OperatorSpec) -> Iterator[Input]:
-        """The inputs from the one of `-r`, with it, to the one of `-s`, without it."""
+    def _selected(self, spec: OperatorSpec) -> Iterator[OperatorInput]:
+        """Yield the inputs from the one of `-r`, with it, to the one of `-s`, without it."""
         options = self.options
-        for one in inputs(spec, options.device):
-            self._is_resumed = self._is_resumed or one.answers_to(options.resume_id or "")
-            if options.stop_id is not None and self._is_resumed and one.answers_to(options.stop_id):
+        for operator_input in iterate_inputs(spec, options.device):
+            self._is_resumed = self._is_resumed or operator_input.answers_to(options.resume_id or "")
+            if options.stop_id is not None and self._is_resumed and operator_input.answers_to(options.stop_id):
                 self._is_stopped = True
                 return
             if self._is_resumed:
-                yield one
+                yield operator_input
 
-    def _floor(self) -> dict[str, float] | None:
-        if self.options.format != "rich":
-            return None
-        from benchmate.ops.place import place_of
-        from benchmate.ops.sampling import floor_s
-
-        return floor_s(place_of(self.options.device))
-
-    def _batches(self) -> Any:
-        if not (self.options.ncu.is_on or self.options.nsys.is_on):
-            return None
-        from benchmate.ops.batch import Batches
-
-        return Batches(self.options, self._batch_done)
-
-    def _batch_done(self, made: dict[str, Any]) -> None:
-        if made.get("return_code"):
+    def _add_batch(self, record: JsonObject) -> None:
+        if record.get("return_code"):
             self.counts["failed"] += 1
-        self._write(made)
+        self._write(record)
 
-    def _write(self, made: dict[str, Any]) -> None:
+    def _write(self, record: JsonObject) -> None:
         if self.options.out_stream is not None:
-            record.write(self.options.out_stream, made)
+            records.write_record(self.options.out_stream, record)
 
 
 def make_default_benchmark(config: BenchmarkConfig) -> Benchmark:
-    """The benchmark that runs a configuration."""
+    """Return the benchmark that runs a configuration."""
     return Benchmark(config)
 
 
 def resolved(specs: Sequence[OperatorSpec]) -> list[tuple[OperatorSpec, OperatorInterface | OperatorSkipped]]:
-    """Each operator of a configuration, or why this machine cannot have it. Raises OpsError for a name that means nothing."""
-    found: list[tuple[OperatorSpec, OperatorInterface | OperatorSkipped]] = []
+    """Return each operator of a configuration, or why this machine cannot have it. Raises OpsError for an unknown name."""
+    operators: list[tuple[OperatorSpec, OperatorInterface | OperatorSkipped]] = []
     for spec in specs:
         try:
-            found.append((spec, operators.operator(spec.name)))
+            operators.append((spec, operator(spec.name)))
         except OperatorSkipped as skipped:
-            found.append((spec, skipped))
-    return found
+            operators.append((spec, skipped))
+    return operators
 
 
-def check_marks(specs: Sequence[OperatorSpec], options: Options) -> None:
+def check_resume_ids(specs: Sequence[OperatorSpec], options: Options) -> None:
     """Raise OpsError for an id of `-r` or `-s` that no input has."""
     for flag, name in (("-r", options.resume_id), ("-s", options.stop_id)):
-        if name is not None and not any(one.answers_to(name) for spec in specs for one in inputs(spec, options.device)):
+        if name is None:
+            continue
+        inputs = itertools.chain.from_iterable(iterate_inputs(spec, options.device) for spec in specs)
+        if not any(operator_input.answers_to(name) for operator_input in inputs):
             raise OpsError(f"{flag} {name}: no input has this id or hash; --expand prints them all")
 
 
-def _prepare_torch(options: Options) -> None:
+def seed_torch(options: Options) -> None:
+    """Seed torch's generator and set its number of threads, as the options say."""
     import torch
 
     torch.manual_seed(options.seed)
@@ -147,24 +150,23 @@ def _prepare_torch(options: Options) -> None:
         torch.set_num_threads(options.threads)
 
 
-def _log(one: Input, measured: Measured) -> None:
-    if measured.status != "passed":
-        error = measured.error or {}
-        logger.warning("%s: %s: %s: %s", one.run_id, measured.status, error.get("stage"), error.get("message"))
-        return
-    for result in measured.results:
+def _log(operator_input: OperatorInput, result: InputResult) -> None:
+    if result.error is not None:
+        error = result.error
+        logger.warning("%s: %s: %s: %s", operator_input.run_id, result.status, error["stage"], error["message"])
+    for timed in result.results if result.status == "passed" else ():
         with contextlib.suppress(KeyError):
-            logger.info("%s: %s", one.run_id, describe(result))
+            logger.info("%s: %s", operator_input.run_id, describe_result(timed))
 
 
-def describe(result: Mapping[str, Any]) -> str:
-    """One line about a result, for a person."""
-    text = f"{result['pass']} {result['mode']}: {seconds(result['value'])}"
+def describe_result(result: JsonMapping) -> str:
+    """Return one line about a result, for a person."""
+    text = f"{result['pass']} {result['mode']}: {format_seconds(result['value'])}"
     if result["half_width"] is not None:
         text += f" ± {result['half_width']:.2%}"
     text += f" (median of {result['samples']}"
     text += f" x {result['loops']}" if result["loops"] > 1 else ""
-    text += f", best {seconds(result['min'])})"
+    text += f", best {format_seconds(result['min'])})"
     if "flop_per_s" in result:
         text += f", {result['flop_per_s'] / 1e9:.4g} Gflop/s"
     for key, name in (
@@ -183,8 +185,8 @@ def describe(result: Mapping[str, Any]) -> str:
     return text
 
 
-def seconds(value: float) -> str:
-    """A time in the unit that suits it."""
+def format_seconds(value: float) -> str:
+    """Return a time in the unit that suits it."""
     for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
         if value >= scale:
             return f"{value / scale:.4g} {unit}"

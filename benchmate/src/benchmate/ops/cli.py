@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import io
+import itertools
 import json
 import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 import benchmate
-from benchmate.ops import exec_modes, registry, sampling
-from benchmate.ops.ending import exit_code
+from benchmate.ops import collectives, exec_modes, records, registry, sampling
+from benchmate.ops.argument_specs import LISTS
+from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_resume_ids, resolved
+from benchmate.ops.builtin import is_plausible
+from benchmate.ops.config_file import OperatorSpec, iterate_inputs, read_operators
+from benchmate.ops.data_generators import FILLS
+from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OpsError
-from benchmate.ops.generate import FILLS
-from benchmate.ops.options import FORMATS, ExecutionPass, Options, Profiler, parse_modes
-from benchmate.ops.spec import OperatorSpec, inputs, read_file
+from benchmate.ops.exit_status import run_command
+from benchmate.ops.json_types import JsonMapping
+from benchmate.ops.options import FORMATS, ExecutionPass, Options, ProfilerOptions, parse_modes
+from benchmate.ops.profilers import torch_profilers
 from benchmate.ops.statistics import StopRule
 
 EPILOG = """\
@@ -28,14 +36,14 @@ wrong and nothing ran. Also: python -m benchmate.ops run_batch ..., nsys_analysi
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command; return the exit code."""
     parser = _parser()
     args = parser.parse_args(argv)
     _log_to_stderr(args.log_level if _is_first_rank() else "ERROR")
-    return exit_code(lambda: _carried_out(args, parser))
+    return run_command(lambda: _execute(args, parser))
 
 
-def _carried_out(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+def _execute(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if args.version:
         print(benchmate.__version__)
         return 0
@@ -45,8 +53,8 @@ def _carried_out(args: argparse.Namespace, parser: argparse.ArgumentParser) -> i
     if args.config is None:
         parser.print_usage(sys.stderr)
         raise OpsError("no configuration: give one with -c FILE, or say --list-ops")
-    options = options_of_args(args)
-    specs = read_file(args.config)
+    options = options_from_args(args)
+    specs = read_operators(args.config)
     _check_names(specs)
     if args.expand:
         return _expand(specs, options)
@@ -54,42 +62,37 @@ def _carried_out(args: argparse.Namespace, parser: argparse.ArgumentParser) -> i
 
 
 def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Options) -> int:
-    from benchmate.ops import collectives, record
-    from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_marks, resolved
-    from benchmate.ops.place import place_of
-    from benchmate.ops.profilers import profiled
-
-    check_marks(specs, options)
+    check_resume_ids(specs, options)
     if options.is_graphed and not options.device.startswith("cuda"):
         logging.getLogger("benchmate.ops").warning("--cuda-graph: there are none on %s; timed without", options.device)
     try:
-        import torch  # noqa: F401  (said once, here, instead of by whatever would need it first)
+        import torch  # noqa: F401  (reported once, here, instead of by whatever would need it first)
     except ImportError as error:
         raise OpsError(f"torch cannot be imported: {error}; operators run in an environment that has it") from error
-    place_of(options.device)
+    torch_device(options.device)
     resolved(specs)
-    path = record.output_path(options.out_file_prefix, args.append)
+    path = records.output_path(options.out_file_prefix, args.append)
     try:
-        # Of several ranks the first one tells; the others' records are the same.
-        stream: TextIO = record.open_output(path, args.append) if _is_first_rank() else io.StringIO()
+        # Of several ranks only the first one writes; the others' records are the same.
+        stream: TextIO = records.open_output(path, args.append) if _is_first_rank() else io.StringIO()
     except OSError as error:
         raise OpsError(f"-o {options.out_file_prefix}: {error.strerror}") from error
     with stream:
         config = BenchmarkConfig(dataclasses.replace(options, out_stream=stream))
         config.bench_config = specs
-        with profiled(args, path, options.device, stream):
+        with torch_profilers(args, path, options.device, stream):
             counts = Benchmark(config).run()
     collectives.leave()
     if _is_first_rank():
-        said = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-        print(f"{said or 'nothing to run'}; records in {path}")
+        summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+        print(f"{summary or 'nothing to run'}; records in {path}")
     return 1 if counts["failed"] else 0
 
 
-def options_of_args(args: argparse.Namespace) -> Options:
-    """The options of a command line. Raises OpsError for what does not go together."""
+def options_from_args(args: argparse.Namespace) -> Options:
+    """Return the options of a command line. Raises OpsError for what does not go together."""
     modes = parse_modes(args.exec_mode or "discrete")
-    is_ours = modes[0] in sampling.NAMES
+    is_sampled = modes[0] in sampling.NAMES
     for flag, value in (("-w", args.warmup), ("-i", args.iteration), ("--run-batch-size", args.run_batch_size - 1)):
         if value < 0:
             raise OpsError(f"{flag}: expected a number that is not negative, got {value}")
@@ -102,9 +105,9 @@ def options_of_args(args: argparse.Namespace) -> Options:
         warmup=args.warmup,
         iteration=args.iteration,
         is_cache_kept=args.cuda_l2_cache == "on",
-        format=args.format or ("rich" if is_ours else "original"),
+        format=args.format or ("rich" if is_sampled else "original"),
         # A product of zeros or of positive numbers needs less power than one of normal numbers, and runs faster.
-        fill=args.data or ("normal" if is_ours else "uniform"),
+        fill=args.data or ("normal" if is_sampled else "uniform"),
         seed=args.seed,
         threads=args.threads,
         rule=StopRule(precision=args.precision, seconds=min(args.min_time, args.max_time), longest_s=args.max_time),
@@ -114,24 +117,23 @@ def options_of_args(args: argparse.Namespace) -> Options:
         resume_id=args.resume_id,
         stop_id=args.stop_id,
         out_file_prefix=args.output_prefix,
-        ncu=Profiler(
-            is_on=args.ncu,
-            program=args.ncu_bin,
-            args_file=args.ncu_args_file,
-            warmup=args.ncu_warmup,
-            iteration=args.ncu_iteration,
-        ),
-        nsys=Profiler(
-            is_on=args.nsys,
-            program=args.nsys_bin,
-            args_file=args.nsys_args_file,
-            warmup=args.nsys_warmup,
-            iteration=args.nsys_iteration,
-        ),
+        ncu=_profiler_options(args, "ncu"),
+        nsys=_profiler_options(args, "nsys"),
         run_batch_size=args.run_batch_size,
         batch_cuda_device=args.batch_cuda_device,
         batch_cmd=args.batch_cmd,
         cmd_args=vars(args),
+    )
+
+
+def _profiler_options(args: argparse.Namespace, name: str) -> ProfilerOptions:
+    given = vars(args)
+    return ProfilerOptions(
+        is_on=given[name],
+        program=given[f"{name}_bin"],
+        args_file=given[f"{name}_args_file"],
+        warmup=given[f"{name}_warmup"],
+        iteration=given[f"{name}_iteration"],
     )
 
 
@@ -143,97 +145,68 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
+    flag = functools.partial(add, action="store_true")
+    number = functools.partial(add, type=int, metavar="N")
     add("-c", "--config", metavar="FILE", help="the configuration")
-    add("-w", "--warmup", type=int, default=1, metavar="N", help="warm-up calls of each input (1)")
-    add(
-        "-i",
-        "--iteration",
-        type=int,
-        default=1,
-        metavar="N",
-        help="measured calls of each input, in the original's modes (1)",
-    )
-    add("-b", "--backward", action="store_true", help="time the backward pass too")
+    number("-w", "--warmup", default=1, help="warm-up calls of each input (1)")
+    number("-i", "--iteration", default=1, help="measured calls of each input, in the original's modes (1)")
+    flag("-b", "--backward", help="time the backward pass too")
     add("-d", "--device", default="cpu", help="cpu, cuda, cuda:1, xpu, ... (cpu)")
-    add(
-        "-o",
-        "--output-prefix",
-        default="benchmark_result",
-        metavar="PREFIX",
-        help="records go to PREFIX_<pid>_<time>.json",
-    )
-    add(
-        "-r",
-        "--resume-id",
-        metavar="ID",
-        help="begin with the input of this id (op|config|build|input) or content hash",
-    )
-    add("-s", "--stop_id", "--stop-id", metavar="ID", help="end before the input of this id or content hash")
-    add("-a", "--append", action="store_true", help="append to PREFIX.json")
-    add(
-        "--cuda-l2-cache",
-        nargs="?",
-        choices=("on", "off"),
-        default="on",
-        const="off",
-        help="off: empty the cache before each call in mode discrete, on any device (on)",
-    )
+    prefix = "benchmark_result"
+    add("-o", "--output-prefix", default=prefix, metavar="PREFIX", help="records go to PREFIX_<pid>_<time>.json")
+    add("-r", "--resume-id", metavar="ID", help="start with the input of this id (op|config|build|input) or hash")
+    add("-s", "--stop_id", "--stop-id", metavar="ID", help="stop before the input of this id or hash")
+    flag("-a", "--append", help="append to PREFIX.json")
+    cache = "off: empty the cache before each call in mode discrete, on any device (on)"
+    add("--cuda-l2-cache", nargs="?", choices=("on", "off"), default="on", const="off", help=cache)
     for name, full, runs in (("ncu", "NSight Compute", 1), ("nsys", "NSight Systems", 10)):
-        add(f"--{name}", action="store_true", help=f"run every input again under {full}")
+        flag(f"--{name}", help=f"run every input again under {full}")
         add(f"--{name}-bin", default=name, metavar="PATH", help=f"the program ({name})")
         add(f"--{name}-args-file", default="", metavar="FILE", help=f"more options for {full}")
-        add(f"--{name}-warmup", type=int, default=5, metavar="N", help=f"warm-up calls under {full} (5)")
-        add(f"--{name}-iteration", type=int, default=runs, metavar="N", help=f"measured calls under {full} ({runs})")
-    add("--run-batch-size", type=int, default=50, metavar="N", help="inputs for one launch of ncu or nsys (50)")
-    add("--batch-cuda-device", type=int, default=1, metavar="N", help="GPU of the batches (1)")
-    add(
-        "--batch-cmd",
-        default="",
-        metavar="COMMAND",
-        help="what ncu or nsys starts (this Python with benchmate.ops run_batch)",
-    )
-    add(
-        "--exec-mode",
-        nargs="?",
-        const="discrete",
-        metavar="MODE",
-        help=f"one of {', '.join(exec_modes.NAMES)} (discrete), or any of {', '.join(sampling.NAMES)} joined by commas",
-    )
-    add("-p", "--profile", action="store_true", help="record a trace of the whole run with torch's profiler")
-    add("--cupti-profiler", action="store_true", help="record CUPTI counters in the trace")
-    add("--cupti-profiler-metrics", default="kineto__cuda_core_flops", metavar="NAMES", help="which, joined by commas")
-    add("--cupti-profiler-measure-per-kernel", action="store_true", help="count for each kernel")
-    add("--et", action="store_true", help="record an execution trace of the whole run")
-    add("--pt2-model", action="store_true", help="compile each operator with torch.compile")
-    add("--cuda-graph", action="store_true", help="replay each operator from a CUDA graph")
+        number(f"--{name}-warmup", default=5, help=f"warm-up calls under {full} (5)")
+        number(f"--{name}-iteration", default=runs, help=f"measured calls under {full} ({runs})")
+    number("--run-batch-size", default=50, help="inputs for one launch of ncu or nsys (50)")
+    number("--batch-cuda-device", default=1, help="GPU of the batches (1)")
+    batch = "command that ncu or nsys starts (this Python with benchmate.ops run_batch)"
+    add("--batch-cmd", default="", metavar="COMMAND", help=batch)
+    original, own = ", ".join(exec_modes.NAMES), ", ".join(sampling.NAMES)
+    modes = f"one of {original} (discrete), or any of {own} joined by commas"
+    add("--exec-mode", nargs="?", const="discrete", metavar="MODE", help=modes)
+    flag("-p", "--profile", help="record a trace of the whole run with torch's profiler")
+    flag("--cupti-profiler", help="record CUPTI counters in the trace")
+    counters = "kineto__cuda_core_flops"
+    add("--cupti-profiler-metrics", default=counters, metavar="NAMES", help="counters, joined by commas")
+    flag("--cupti-profiler-measure-per-kernel", help="count for each kernel")
+    flag("--et", help="record an execution trace of the whole run")
+    flag("--pt2-model", help="compile each operator with torch.compile")
+    flag("--cuda-graph", help="replay each operator from a CUDA graph")
     add("-l", "--log-level", default="INFO", metavar="LEVEL", help="DEBUG, INFO, WARNING, ERROR (INFO)")
-    add("--version", action="store_true", help="print the version")
-    ours = parser.add_argument_group("beyond the original")
-    add = ours.add_argument
-    add("--list-ops", action="store_true", help="print the operators, iterators and generators that are registered")
-    add("--expand", action="store_true", help="print every input that would run, with id and hash, and their number")
-    add("--format", choices=FORMATS, help="of the records (original; rich in our modes)")
-    add("--threads", type=int, metavar="N", help="threads of one operator on the CPU (torch's own choice)")
-    add("--seed", type=int, default=0, metavar="N", help="of everything drawn at random (0)")
-    add("--data", choices=FILLS, help="how floating-point inputs are filled (uniform; normal in our modes)")
-    add("--precision", type=float, default=0.005, metavar="SHARE", help="half width of the interval to stop at (0.005)")
-    add("--min-time", type=float, default=0.5, metavar="S", help="seconds that each measurement lasts at least (0.5)")
-    add("--max-time", type=float, default=15.0, metavar="S", help="seconds after which it is unconverged (15)")
-    add("--no-peaks", action="store_true", help="do not measure the machine's peaks")
-    add(
-        "--import",
-        dest="imports",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="a module that registers operators",
-    )
+    flag("--version", help="print the version")
+    _add_own_options(parser.add_argument_group("beyond the original"))
     return parser
 
 
-def _plug_in(modules: Sequence[str]) -> None:
-    from benchmate.ops import operators  # noqa: F401  (registers its names)
+def _add_own_options(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    flag = functools.partial(add, action="store_true")
+    number = functools.partial(add, type=int, metavar="N")
+    seconds = functools.partial(add, type=float, metavar="S")
+    flag("--list-ops", help="print the operators, iterators and generators that are registered")
+    flag("--expand", help="print every input that would run, with id and hash, and their number")
+    add("--format", choices=FORMATS, help="format of the records (original; rich in our modes)")
+    number("--threads", help="threads of one operator on the CPU (torch's own choice)")
+    number("--seed", default=0, help="seed of everything drawn at random (0)")
+    add("--data", choices=FILLS, help="how floating-point inputs are filled (uniform; normal in our modes)")
+    precision = "half width of the confidence interval to stop at (0.005)"
+    add("--precision", type=float, default=0.005, metavar="SHARE", help=precision)
+    seconds("--min-time", default=0.5, help="minimum duration of each measurement in seconds (0.5)")
+    seconds("--max-time", default=15.0, help="seconds after which a measurement is unconverged (15)")
+    flag("--no-peaks", help="do not measure the machine's peaks")
+    imports = "a module that registers operators"
+    add("--import", dest="imports", action="append", default=[], metavar="MODULE", help=imports)
 
+
+def _plug_in(modules: Sequence[str]) -> None:
     if modules and "" not in sys.path:
         sys.path.insert(0, "")
     registry.import_modules(modules)
@@ -243,11 +216,9 @@ def _plug_in(modules: Sequence[str]) -> None:
 
 def _check_names(specs: tuple[OperatorSpec, ...]) -> None:
     """Raise OpsError for a name that can be no operator's, before torch is imported."""
-    from benchmate.ops.operators import is_plausible
-
     for spec in specs:
         if not is_plausible(spec.name):
-            hint = registry.did_you_mean(spec.name, registry.op_map) or "; --list-ops names those that are registered"
+            hint = registry.spelling_hint(spec.name, registry.op_map) or "; --list-ops names those that are registered"
             raise OpsError(f"unknown operator '{spec.name}'{hint}")
 
 
@@ -265,42 +236,40 @@ def _list_ops() -> int:
 
 
 def _expand(specs: tuple[OperatorSpec, ...], options: Options) -> int:
-    lines, count = [], 0
-    for line in _expanded(specs, options):
-        count += 1
-        lines.append(line)
-        if len(lines) == 1000:
-            print("\n".join(lines))
-            lines.clear()
-    print("\n".join([*lines, f"{count} inputs"]))
+    count, lines = 0, _expanded(specs, options)
+    # Many lines at a time: a print each would take most of the time.
+    while chunk := list(itertools.islice(lines, 1000)):
+        count += len(chunk)
+        print("\n".join(chunk))
+    print(f"{count} inputs")
     return 0
 
 
 def _expanded(specs: tuple[OperatorSpec, ...], options: Options) -> Iterator[str]:
     for spec in specs:
-        for one in inputs(spec, options.device):
-            build = "" if one.build is None else f"{_short(one.build)} : "
-            yield f"{one.run_id}  {one.hash}  {build}{_short(one.input)}"
+        for item in iterate_inputs(spec, options.device):
+            build = "" if item.build is None else f"{_format_arguments(item.build)} : "
+            yield f"{item.run_id}  {item.hash}  {build}{_format_arguments(item.input)}"
 
 
-def _short(spec: Any) -> str:
-    """An argument list as a person would write it."""
+def _format_arguments(spec: object) -> str:
+    """Return an argument list as a person would write it."""
     if not isinstance(spec, dict) or not spec.keys() & {"args", "kwargs"}:
         return json.dumps(spec)
-    words = [_word(one) for one in spec.get("args") or ()]
-    words += [f"{name}={_word(one)}" for name, one in (spec.get("kwargs") or {}).items()]
+    words = [_format_argument(argument) for argument in spec.get("args") or ()]
+    words += [f"{name}={_format_argument(argument)}" for name, argument in (spec.get("kwargs") or {}).items()]
     return f"({', '.join(words)})"
 
 
-def _word(one: Any) -> str:
-    kind = one["type"]
+def _format_argument(spec: JsonMapping) -> str:
+    kind: str = spec["type"]
     if kind == "tensor":
-        return f"{one['dtype']}[{','.join(map(str, one['shape']))}]"
-    if kind in ("genericlist", "tuple"):
-        return f"[{', '.join(map(_word, one['value']))}]"
-    if "value" in one:
-        return str(one["value"])
-    return f"{kind}{one['value_range']}" if "value_range" in one else kind
+        return f"{spec['dtype']}[{','.join(map(str, spec['shape']))}]"
+    if kind in LISTS:
+        return f"[{', '.join(map(_format_argument, spec['value']))}]"
+    if "value" in spec:
+        return str(spec["value"])
+    return f"{kind}{spec['value_range']}" if "value_range" in spec else kind
 
 
 def _is_first_rank() -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped, OpsError
-from benchmate.ops.interface import OperatorInterface, Passes
+from benchmate.ops.interface import OperatorInterface, Passes, forward_only
+from benchmate.ops.torch_types import Arguments, Keywords, Tensor
 
 # name -> share of the size that crosses the bus per rank, with n ranks (the convention of NCCL's tests). The size is that of
 # the input, for an all-gather that of the output.
@@ -36,59 +37,52 @@ class CollectiveOp(OperatorInterface):
             )
         self.name = name
         self._size = 0
-        self._agreement: Any = None
+        self._agreed: Tensor | None = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.passes(args, kwargs).forward()
 
-    def passes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Passes:
+    def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
         import torch.distributed as dist
 
         self._join()
-        ranks = dist.get_world_size()
-        values = [one.detach() for one in args]
-        if self.name != "barrier" and not values:
+        if self.name != "barrier" and not args:
             raise OperatorFailed(f"{self.name} takes one tensor")
-        one: Any = values[0] if values else None
-        if self.name in ("reduce_scatter_tensor", "all_to_all_single") and one.shape[:1].numel() % ranks:
-            raise OperatorFailed(
-                f"{self.name}: the first dimension, {one.shape[0]}, is not a multiple of {ranks} ranks"
-            )
+        reason = "a collective has no backward pass"
         function = getattr(dist, self.name)
         if self.name == "barrier":
-            call, size = functools.partial(function), 0
-        elif self.name == "all_gather_into_tensor":
-            out = one.new_empty((ranks * one.shape[0], *one.shape[1:]))
-            call, size = functools.partial(function, out, one, **kwargs), out.numel() * out.element_size()
+            self._size = 0
+            return forward_only(functools.partial(function), reason, moved_bytes=0)
+        tensor, ranks = cast("Tensor", args[0]).detach(), dist.get_world_size()
+        sized = tensor  # what the size of the collective is counted by
+        rows, shape = (tensor.shape[0], tensor.shape[1:]) if tensor.shape else (0, ())
+        if self.name in ("reduce_scatter_tensor", "all_to_all_single") and rows % ranks:
+            raise OperatorFailed(f"{self.name}: the first dimension, {rows}, is not a multiple of {ranks} ranks")
+        if self.name == "all_gather_into_tensor":
+            sized = tensor.new_empty((ranks * rows, *shape))
+            call = functools.partial(function, sized, tensor, **kwargs)
         elif self.name == "reduce_scatter_tensor":
-            out = one.new_empty((one.shape[0] // ranks, *one.shape[1:]))
-            call, size = functools.partial(function, out, one, **kwargs), one.numel() * one.element_size()
+            call = functools.partial(function, tensor.new_empty((rows // ranks, *shape)), tensor, **kwargs)
         elif self.name == "all_to_all_single":
-            call = functools.partial(function, one.clone(), one, **kwargs)
-            size = one.numel() * one.element_size()
+            call = functools.partial(function, tensor.clone(), tensor, **kwargs)
         else:
-            more = {"src": 0} if self.name == "broadcast" else {"dst": 0} if self.name == "reduce" else {}
+            root = {"broadcast": {"src": 0}, "reduce": {"dst": 0}}.get(self.name, {})
             # Sums that are summed again grow without bound; zeros stay, and links do not care what they carry.
-            call = functools.partial(function, one.zero_(), **{**more, **kwargs})
-            size = one.numel() * one.element_size()
-        self._size = size
-        return Passes(
-            forward=call,
-            make_gradient=lambda _: "a collective has no backward pass",
-            backward=lambda: None,
-            moved_bytes=size,
-        )
+            call = functools.partial(function, tensor.zero_(), **{**root, **kwargs})
+        self._size = sized.numel() * sized.element_size()
+        return forward_only(call, reason, moved_bytes=self._size)
 
     def agree(self, value: float) -> float:
-        """The largest of what the ranks say."""
         import torch.distributed as dist
 
-        self._agreement.fill_(value)
-        dist.all_reduce(self._agreement, op=dist.ReduceOp.MAX)
-        return float(self._agreement)
+        agreed = self._agreed
+        assert agreed is not None, "passes first"
+        agreed.fill_(value)
+        dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
+        return agreed.item()
 
     def bandwidths(self, seconds: float) -> dict[str, float]:
-        """Bytes a second: size by time, and what crosses the bus by time; with the number of ranks."""
+        """Return bytes a second: size by time, and what crosses the bus by time; with the number of ranks."""
         import torch.distributed as dist
 
         ranks = dist.get_world_size()
@@ -104,9 +98,9 @@ class CollectiveOp(OperatorInterface):
         is_cuda = self.device.startswith("cuda")
         if not dist.is_initialized():
             dist.init_process_group("nccl" if is_cuda else "gloo")
-        if self._agreement is None:
+        if self._agreed is None:
             # On CUDA each rank has its device by now (`-d cuda` is cuda:<local rank>).
-            self._agreement = torch.zeros((), dtype=torch.float64, device=self.device)
+            self._agreed = torch.zeros((), dtype=torch.float64, device=self.device)
 
 
 def leave() -> None:

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
+from benchmate.ops.device import TorchDevice
 from benchmate.ops.interface import Passes
-from benchmate.ops.place import Place
+from benchmate.ops.torch_types import Call
 
 NAMES = ("discrete", "continuous", "continuous_events")
 
@@ -17,150 +17,145 @@ _clock = time.perf_counter_ns
 
 
 @dataclass(slots=True, kw_only=True)
-class Timed:
-    """Times in ms and peaks of the allocator in MiB, forward and backward."""
+class DirectionTimes:
+    """Times in ms and peaks of the allocator in MiB."""
 
-    forward: list[float] = field(default_factory=list)
-    forward_memory: list[float] = field(default_factory=list)
-    backward: list[float] = field(default_factory=list)
-    backward_memory: list[float] = field(default_factory=list)
+    times_ms: list[float] = field(default_factory=list)
+    memory_mib: list[float] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class PassTimes:
+    """What the passes took; `no_backward` says why there is no backward pass."""
+
+    forward: DirectionTimes = field(default_factory=DirectionTimes)
+    backward: DirectionTimes = field(default_factory=DirectionTimes)
     no_backward: str | None = None
 
 
-Call = Callable[[Passes, int, bool, Place, bool], Timed]
+TimePasses = Callable[[Passes, int, bool, TorchDevice, bool], PassTimes]
 
 
-def discrete(passes: Passes, count: int, has_backward: bool, place: Place, is_evicted: bool) -> Timed:
-    """Each call by itself, between two waits for the device; `is_evicted` empties the cache before each, untimed."""
-    timed = Timed()
+def discrete(passes: Passes, count: int, has_backward: bool, device: TorchDevice, is_evicted: bool) -> PassTimes:
+    """Time each call by itself, between two waits for the device; `is_evicted` empties the cache before each, untimed."""
+    times = PassTimes()
     for _ in range(count):
-        output = _one(passes.forward, place, is_evicted, timed.forward, timed.forward_memory)
-        if not has_backward:
-            continue
-        timed.no_backward = passes.make_gradient(output)
-        if timed.no_backward is not None:
-            has_backward = False
-            continue
-        _one(passes.backward, place, is_evicted, timed.backward, timed.backward_memory)
-    return timed
+        output = _time_call(passes.forward, device, is_evicted, times.forward)
+        if has_backward and times.no_backward is None:
+            times.no_backward = passes.make_gradient(output)
+            if times.no_backward is None:
+                _time_call(passes.backward, device, is_evicted, times.backward)
+    return times
 
 
-def continuous(passes: Passes, count: int, has_backward: bool, place: Place, is_evicted: bool) -> Timed:
-    """All calls between two waits for the device: one mean each. On a CPU every call by itself.
+def continuous(passes: Passes, count: int, has_backward: bool, device: TorchDevice, is_evicted: bool) -> PassTimes:
+    """Time all calls between two waits for the device: one mean each. On a CPU every call by itself.
 
     The mean of the backward passes is that of forward and backward together less that of forward, as the original has it;
     where noise makes it negative it is left out.
     """
-    if place.kind == "cpu":
-        return _on_host(passes, count, has_backward, place)
-    timed = Timed()
-    output: Any = None
-    with _span(place, timed.forward, timed.forward_memory, count):
+    if device.kind == "cpu":
+        return _on_host(passes, count, has_backward, device)
+    times = PassTimes()
+    output: object = None
+    with _span(device, times.forward, count):
         for _ in range(count):
             output = passes.forward()
-    if has_backward and count:
-        timed.no_backward = passes.make_gradient(output)
-    if has_backward and timed.no_backward is None:
-        both: list[float] = []
-        with _span(place, both, timed.backward_memory, count):
+    if has_backward:
+        times.no_backward = passes.make_gradient(output)
+    if has_backward and times.no_backward is None:
+        with _span(device, times.backward, count):
             for _ in range(count):
                 passes.make_gradient(passes.forward())
                 passes.backward()
-        rest = both[0] - timed.forward[0]
-        if rest > 0:
-            timed.backward.append(rest)
+        rest_ms = times.backward.times_ms.pop() - times.forward.times_ms[0]
+        if rest_ms > 0:
+            times.backward.times_ms.append(rest_ms)
         else:
-            timed.no_backward = "forward and backward together took no longer than forward alone: too noisy to subtract"
-    return timed
+            times.no_backward = "forward and backward together took no longer than forward alone: too noisy to subtract"
+    return times
 
 
-def continuous_events(passes: Passes, count: int, has_backward: bool, place: Place, is_evicted: bool) -> Timed:
-    """All calls without waiting, an event before and after each. On a CPU every call by itself."""
-    if not place.has_events:
-        return _on_host(passes, count, has_backward, place)
-    timed = Timed()
-    output: Any = None
+def continuous_events(
+    passes: Passes, count: int, has_backward: bool, device: TorchDevice, is_evicted: bool
+) -> PassTimes:
+    """Time all calls without waiting, an event before and after each. On a CPU every call by itself."""
+    if not device.has_events:
+        return _on_host(passes, count, has_backward, device)
+    times = PassTimes()
+    output: object = None
 
-    def forward(_: int) -> Any:
+    def forward() -> None:
         nonlocal output
         output = passes.forward()
 
-    _between_events(forward, lambda: None, count, place, timed.forward, timed.forward_memory)
-    if has_backward and count:
-        timed.no_backward = passes.make_gradient(output)
-        if timed.no_backward is None:
+    _between_events(forward, lambda: None, count, device, times.forward)
+    if has_backward:
+        times.no_backward = passes.make_gradient(output)
+        if times.no_backward is None:
             _between_events(
-                lambda _: passes.backward(),
-                lambda: passes.make_gradient(passes.forward()),
-                count,
-                place,
-                timed.backward,
-                timed.backward_memory,
+                passes.backward, lambda: passes.make_gradient(passes.forward()), count, device, times.backward
             )
-    return timed
+    return times
 
 
-MODES: dict[str, Call] = {"discrete": discrete, "continuous": continuous, "continuous_events": continuous_events}
+MODES: dict[str, TimePasses] = {
+    "discrete": discrete,
+    "continuous": continuous,
+    "continuous_events": continuous_events,
+}
 
 
-def _one(call: Callable[[], Any], place: Place, is_evicted: bool, times: list[float], memory: list[float]) -> Any:
+def _time_call(call: Call, device: TorchDevice, is_evicted: bool, times: DirectionTimes) -> object:
     if is_evicted:
-        place.evict()
-    if place.kind == "cpu":
+        device.evict()
+    if device.kind == "cpu":
         begin = _clock()
         output = call()
         end = _clock()
-        memory.append(0)
+        times.memory_mib.append(0)
     else:
-        place.reset_peak()
-        place.synchronize()
+        device.reset_peak()
+        device.synchronize()
         begin = _clock()
         output = call()
-        place.synchronize()
+        device.synchronize()
         end = _clock()
-        memory.append((place.peak_bytes() or 0) / 2**20)
-    times.append((end - begin) / 1e6)
+        times.memory_mib.append(_peak_mib(device))
+    times.times_ms.append((end - begin) / 1e6)
     return output
 
 
-def _on_host(passes: Passes, count: int, has_backward: bool, place: Place) -> Timed:
-    timed = discrete(passes, count, has_backward, place, False)
-    timed.forward_memory, timed.backward_memory = [], []
-    return timed
+def _on_host(passes: Passes, count: int, has_backward: bool, device: TorchDevice) -> PassTimes:
+    times = discrete(passes, count, has_backward, device, False)
+    times.forward.memory_mib, times.backward.memory_mib = [], []
+    return times
 
 
 @contextmanager
-def _span(place: Place, times: list[float], memory: list[float], count: int) -> Iterator[None]:
-    if not count:
-        yield
-        return
-    place.reset_peak()
-    place.synchronize()
+def _span(device: TorchDevice, times: DirectionTimes, count: int) -> Iterator[None]:
+    device.reset_peak()
+    device.synchronize()
     begin = _clock()
     yield
-    place.synchronize()
-    times.append((_clock() - begin) / 1e6 / count)
-    memory.append((place.peak_bytes() or 0) / 2**20)
+    device.synchronize()
+    times.times_ms.append((_clock() - begin) / 1e6 / count)
+    times.memory_mib.append(_peak_mib(device))
 
 
-def _between_events(
-    call: Callable[[int], Any],
-    before: Callable[[], Any],
-    count: int,
-    place: Place,
-    times: list[float],
-    memory: list[float],
-) -> None:
-    if not count:
-        return
-    pairs = [(place.event(), place.event()) for _ in range(count)]
-    place.reset_peak()
-    place.synchronize()
-    for number, (begin, end) in enumerate(pairs):
-        before()
+def _between_events(call: Call, prepare: Call, count: int, device: TorchDevice, times: DirectionTimes) -> None:
+    pairs = device.event_pairs(count)
+    device.reset_peak()
+    device.synchronize()
+    for begin, end in pairs:
+        prepare()
         begin.record()
-        call(number)
+        call()
         end.record()
-    place.synchronize()
-    times.extend(begin.elapsed_time(end) for begin, end in pairs)
-    memory.append((place.peak_bytes() or 0) / 2**20)
+    device.synchronize()
+    times.times_ms.extend(begin.elapsed_time(end) for begin, end in pairs)
+    times.memory_mib.append(_peak_mib(device))
+
+
+def _peak_mib(device: TorchDevice) -> float:
+    return (device.peak_bytes() or 0) / 2**20

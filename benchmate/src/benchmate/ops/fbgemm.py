@@ -8,17 +8,24 @@ chooses the rows: above 1 a Zipf distribution, at most 0.5 sequential, else unif
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from benchmate.ops.autograd import autograd_passes
+from benchmate.ops.config_iterators import GeneratedConfigIterator, Identified
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped
-from benchmate.ops.generate import DataGenerator
-from benchmate.ops.interface import OperatorInterface, Passes
-from benchmate.ops.iterators import ConfigIterator
-from benchmate.ops.ranges import expanded
+from benchmate.ops.interface import DataGenerator, OperatorInterface, Passes
+from benchmate.ops.json_types import JsonMapping
+from benchmate.ops.torch_types import Arguments, Keywords, Tensor
+
+if TYPE_CHECKING:
+    import torch
+
 
 POOLING = {0: "SUM", 1: "MEAN", "sum": "SUM", "mean": "MEAN", "none": "NONE"}
 SEQUENTIAL = 0.5
@@ -63,34 +70,22 @@ class SplitTableOp(OperatorInterface):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.module(*args, **kwargs)
 
-    def passes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Passes:
-        import functools
-
-        from benchmate.ops.differentiation import autograd_passes
-
+    def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
         if self.module is None:
             raise OperatorFailed('it is constructed: the configuration needs a "build"')
         # The optimizer's step is fused into the backward pass, so one cannot be repeated after a single forward.
-        made = autograd_passes(functools.partial(self.module, *args, **kwargs), list(self.module.parameters()))
-        return Passes(forward=made.forward, make_gradient=made.make_gradient, backward=made.backward)
+        passes = autograd_passes(functools.partial(self.module, *args, **kwargs), list(self.module.parameters()))
+        return dataclasses.replace(passes, backward_again=None)
 
 
-class SplitTableInputIterator(ConfigIterator):
+class SplitTableInputIterator(GeneratedConfigIterator):
     """Input specifications with macros carried out, each with the arguments of the tables that it is for, under "tables"."""
 
-    def __init__(self, configs: Mapping[str, Any], key: str, device: str) -> None:
-        super().__init__(configs, key, device)
-        self._specs = self._all()
-
-    def __next__(self) -> tuple[Any, Any]:
-        return next(self._specs)
-
-    def _all(self) -> Iterator[tuple[Any, Any]]:
+    def generate(self) -> Iterator[Identified]:
         build = self.configs.get("build") or {}
         tables = build.get("args", []) if isinstance(build, Mapping) else []
-        for place, spec in enumerate(self.configs[self.key]):
-            for combination, one in enumerate(expanded(spec.get("args") or (), spec.get("kwargs") or {})):
-                yield f"{place}_{combination}", {**one, "tables": tables}
+        for number, _, expanded in self.expand_all():
+            yield number, {**expanded, "tables": tables}
 
 
 class SplitTableInputGenerator(DataGenerator):
@@ -103,31 +98,32 @@ class SplitTableInputGenerator(DataGenerator):
     def __init__(self, seed: int | str | None = 0) -> None:
         self.seed = seed
 
-    def get_data(self, config: Any, device: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """(args, kwargs) of one call."""
+    def get_data(self, config: JsonMapping, device: str) -> tuple[tuple[Tensor | None, ...], Keywords]:
         import torch
 
-        tables, rows, _, _, weighted, *_ = table_arguments([_plain(one) for one in config["tables"]])
-        batch_size, pooling, *rest = [_plain(one) for one in config["args"]]
+        tables, rows, _, _, weighted, *_ = table_arguments([_plain(argument) for argument in config["tables"]])
+        batch_size, pooling, *rest = [_plain(argument) for argument in config["args"]]
         alpha = float(rest[0] if rest else os.environ.get(DISTRIBUTION, "1"))
         factors = pooling if isinstance(pooling, list) else [pooling] * tables
         generator = torch.Generator().manual_seed(random.Random(self.seed).getrandbits(63))
         drawn = [rows_of(rows[n], batch_size * factors[n], alpha, generator) for n in range(tables)]
         lengths = itertools.chain.from_iterable([factors[n]] * batch_size for n in range(tables))
-        made: dict[str, Any] = {
+        tensors: dict[str, Tensor | None] = {
             "indices": torch.cat(drawn),
             "offsets": torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.long),
-            "weights": torch.rand(sum(map(len, drawn)), generator=generator) if weighted else None,
+            "weights": torch.rand(sum(rows_drawn.numel() for rows_drawn in drawn), generator=generator)
+            if weighted
+            else None,
         }
         for name, variable in FILES.items():
             path = config.get(f"{name}_tensor") or os.environ.get(variable)
             if path:
-                made[name] = torch.load(path, weights_only=True)
-        return tuple(None if one is None else one.to(device) for one in made.values()), {}
+                tensors[name] = torch.load(path, weights_only=True)
+        return tuple(None if tensor is None else tensor.to(device) for tensor in tensors.values()), {}
 
 
-def rows_of(rows: int, count: int, alpha: float, generator: Any) -> Any:
-    """`count` row numbers below `rows`: Zipf for alpha above 1, sequential for at most 0.5, else uniform."""
+def rows_of(rows: int, count: int, alpha: float, generator: torch.Generator) -> Tensor:
+    """Return `count` row numbers below `rows`: Zipf for alpha above 1, sequential for at most 0.5, else uniform."""
     import torch
 
     if alpha <= SEQUENTIAL:
@@ -142,7 +138,7 @@ def rows_of(rows: int, count: int, alpha: float, generator: Any) -> Any:
 
 
 def table_arguments(args: Sequence[Any]) -> tuple[int, list[int], list[int], Any, bool, str, str]:
-    """(tables, rows, dimensions, pooling, weighted, precision, optimizer), rows and dimensions one for each table."""
+    """Return (tables, rows, dimensions, pooling, weighted, precision, optimizer), rows and dimensions one for each table."""
     if len(args) < 5:
         raise OperatorFailed(
             "its build takes: number of tables, rows, dimension, pooling, weighted[, precision, optimizer]"
@@ -150,10 +146,10 @@ def table_arguments(args: Sequence[Any]) -> tuple[int, list[int], list[int], Any
     tables, rows, dims, pooling, weighted = args[:5]
     precision = args[5] if len(args) > 5 else "fp32"
     optimizer = args[6] if len(args) > 6 else "exact_rowwise_adagrad"
-    spread = [list(one) if isinstance(one, (list, tuple)) else [one] * tables for one in (rows, dims)]
-    return tables, spread[0], spread[1], pooling, bool(weighted), str(precision), str(optimizer)
+    rows, dims = (list(sizes) if isinstance(sizes, (list, tuple)) else [sizes] * tables for sizes in (rows, dims))
+    return tables, rows, dims, pooling, bool(weighted), str(precision), str(optimizer)
 
 
-def _plain(one: Mapping[str, Any]) -> Any:
-    value = one.get("value")
+def _plain(argument: JsonMapping) -> Any:
+    value = argument.get("value")
     return [_plain(item) for item in value] if isinstance(value, list) else value

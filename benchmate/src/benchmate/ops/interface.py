@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from benchmate.ops.json_types import JsonMapping, JsonObject
+from benchmate.ops.torch_types import Arguments, Call, Keywords, Tensor
+
+Bind = Callable[[Arguments, Keywords], Call]
+"""The call of an operator with other arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,22 +21,27 @@ class Passes:
 
     `forward()` returns the output. `make_gradient(output)` prepares a backward pass and is not timed; it returns None, or
     the reason why there is no backward pass. `backward()` runs once after each forward. `backward_again(output)`, where there
-    is one, gives a backward pass that can be repeated after one forward, or None. `reference` is
+    is one, returns a backward pass that can be repeated after one forward, or None. `reference` is
     the bare callable with its arguments, for a check of the output; `bind(args, kwargs)` is `forward` of other arguments, None
-    where it is no function of them. `moved_bytes` is what one forward moves where tensors do not tell.
+    where it is no function of them. `moved_bytes` is what one forward moves, where its tensors do not tell.
     """
 
-    forward: Callable[[], Any]
-    make_gradient: Callable[[Any], str | None]
-    backward: Callable[[], Any]
-    backward_again: Callable[[Any], Callable[[], Any] | None] | None = None
-    reference: tuple[Callable[..., Any], Sequence[Any], dict[str, Any]] | None = None
-    bind: Callable[[Sequence[Any], dict[str, Any]], Callable[[], Any]] | None = None
+    forward: Call
+    make_gradient: Callable[[object], str | None]
+    backward: Call
+    backward_again: Callable[[object], Call | None] | None = None
+    reference: tuple[Callable[..., object], Arguments, Keywords] | None = None
+    bind: Bind | None = None
     moved_bytes: int | None = None
 
 
+def forward_only(forward: Call, reason: str, moved_bytes: int | None = None) -> Passes:
+    """Return the passes of an operator without a backward pass, for the reason given."""
+    return Passes(forward=forward, make_gradient=lambda _: reason, backward=lambda: None, moved_bytes=moved_bytes)
+
+
 class OperatorInterface(abc.ABC):
-    """An operator of the registry; it leaves empty what it does not need.
+    """An operator of the registry; a subclass overrides what it needs.
 
     One instance serves the whole process: `build` replaces what the last `build` made.
     """
@@ -49,7 +60,7 @@ class OperatorInterface(abc.ABC):
 
     @abc.abstractmethod
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run once; returns the output."""
+        """Run once; return the output."""
 
     def create_grad(self) -> None:  # noqa: B027
         """Make the gradient of the last output."""
@@ -57,10 +68,22 @@ class OperatorInterface(abc.ABC):
     def backward(self) -> None:  # noqa: B027
         """Run the backward pass of the last forward."""
 
-    def passes(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Passes:
-        """The calls to time for these arguments."""
+    def parameters(self) -> list[Tensor]:
+        """Return tensors besides the arguments that a call reads and a backward pass may reach."""
+        return []
 
-        def make_gradient(_: Any) -> str | None:
+    def agree(self, value: float) -> float:
+        """Return the largest value of all ranks that call this operator together; without ranks, the value."""
+        return value
+
+    def bandwidths(self, seconds: float) -> dict[str, float] | None:
+        """Return rates by name for a call of that duration, in place of bytes a second of its tensors; None for those."""
+        return None
+
+    def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
+        """Return the calls to time for these arguments."""
+
+        def make_gradient(_: object) -> str | None:
             if type(self).backward is OperatorInterface.backward:
                 return "this operator has no backward pass"
             self.create_grad()
@@ -71,3 +94,16 @@ class OperatorInterface(abc.ABC):
             make_gradient=make_gradient,
             backward=self.backward,
         )
+
+
+class DataGenerator:
+    """Makes the arguments of a call. One's own is a class with this method, registered with `register_data_generator`."""
+
+    def get_data(self, config: JsonMapping, device: str) -> tuple[Arguments, Keywords]:
+        """Return (args, kwargs) for one build or input specification."""
+        raise NotImplementedError
+
+
+def drawn_values(generator: DataGenerator) -> list[JsonObject]:
+    """Return what a generator has drawn at random for its last data, where it keeps account of that."""
+    return list(getattr(generator, "drawn", ()))

@@ -11,9 +11,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmate.ops.errors import OpsError
+from benchmate.ops.exit_status import run_command
+from benchmate.ops.json_types import JsonObject
 
 # [param|<operator>|<config>|<build>|<input>|<stage>|<pass>]; an operator's name holds no bar. The first form is what is written,
 # the second, without brackets and with the stage first, what the oldest version of the original wrote.
@@ -24,7 +25,7 @@ _LABELS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
+class RangeLabel:
     """What the text of a range says."""
 
     operator: str
@@ -33,25 +34,26 @@ class Label:
     direction: str
 
 
-def parse_label(text: str) -> Label | None:
-    """What a range's text says, None when it is not one of ours."""
+def parse_label(text: str) -> RangeLabel | None:
+    """Return what the text of a range says, None when it is not one of ours."""
     for pattern in _LABELS:
-        if found := pattern.fullmatch(text):
-            return Label(operator=found["op"], id=found["id"], stage=found["stage"], direction=found["pass"])
+        if match := pattern.fullmatch(text):
+            return RangeLabel(operator=match["op"], id=match["id"], stage=match["stage"], direction=match["pass"])
     return None
 
 
-def analyse(path: str | Path) -> dict[str, Any]:
-    """{run id: [range]}, every range with its kernels, waits and T1 to T5 in ns. Raises OpsError for what is no nsys export.
+def analyse(path: str | Path) -> JsonObject:
+    """Return {run id: [range]}, every range with its kernels, waits and T1 to T5 in ns.
 
     T1 the whole range; T2 its begin to its first kernel's; T3 all its kernels added up; T4 its last kernel's end to its end; T5
     its last cudaDeviceSynchronize. What a range does not have is null.
+    Raises OpsError for a file that is no nsys export.
     """
     if not Path(path).is_file():
         raise OpsError(f"{path}: no such file; nsys export --type sqlite makes one from a report")
     connection = sqlite3.connect(f"file:{Path(path).resolve()}?mode=ro", uri=True)
     try:
-        return _analysed(connection)
+        return _analyse(connection)
     except sqlite3.DatabaseError as error:
         raise OpsError(f"{path}: not an nsys export: {error}") from error
     finally:
@@ -59,29 +61,29 @@ def analyse(path: str | Path) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Write the analysis; returns the exit code."""
+    """Write the analysis; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmate.ops nsys_analysis", description=__doc__)
     parser.add_argument("-f", "--file", required=True, metavar="FILE", help="made by nsys export --type sqlite")
     parser.add_argument("-o", "--output", metavar="FILE", help="where the JSON goes (stdout)")
     parser.add_argument("-l", "--log-level", default="INFO", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
-    try:
-        text = json.dumps(analyse(args.file), indent=1)
-    except OpsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if args.output:
-        Path(args.output).write_text(text + "\n", encoding="utf-8")
+    return run_command(lambda: _write_analysis(args.file, args.output))
+
+
+def _write_analysis(path: str, output: str | None) -> int:
+    text = json.dumps(analyse(path), indent=1)
+    if output:
+        Path(output).write_text(text + "\n", encoding="utf-8")
     else:
         print(text)
     return 0
 
 
-def _analysed(connection: sqlite3.Connection) -> dict[str, Any]:
+def _analyse(connection: sqlite3.Connection) -> JsonObject:
     calls = _calls(connection)
     kernels = _kernels(connection)
     starts = [call["start"] for call in calls]
-    made: dict[str, Any] = {}
+    ranges: JsonObject = {}
     for begin, end, label in _ranges(connection):
         inside = calls[bisect.bisect_left(starts, begin) : bisect.bisect_right(starts, end)]
         launched = sorted(
@@ -89,7 +91,7 @@ def _analysed(connection: sqlite3.Connection) -> dict[str, Any]:
             key=lambda kernel: kernel["start"],
         )
         waits = [call for call in inside if call["name"].startswith("cudaDeviceSynchronize")]
-        made.setdefault(f"{label.operator}|{label.id}", []).append(
+        ranges.setdefault(f"{label.operator}|{label.id}", []).append(
             {
                 "stage": label.stage,
                 "pass": label.direction,
@@ -104,10 +106,10 @@ def _analysed(connection: sqlite3.Connection) -> dict[str, Any]:
                 "T5": waits[-1]["end"] - waits[-1]["start"] if waits else None,
             }
         )
-    return made
+    return ranges
 
 
-def _ranges(connection: sqlite3.Connection) -> Iterator[tuple[int, int, Label]]:
+def _ranges(connection: sqlite3.Connection) -> Iterator[tuple[int, int, RangeLabel]]:
     rows = connection.execute(
         "SELECT e.start, e.end, COALESCE(e.text, s.value) FROM NVTX_EVENTS e LEFT JOIN StringIds s ON e.textId = s.id "
         "WHERE e.end IS NOT NULL ORDER BY e.start"
@@ -118,7 +120,7 @@ def _ranges(connection: sqlite3.Connection) -> Iterator[tuple[int, int, Label]]:
             yield begin, end, label
 
 
-def _calls(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+def _calls(connection: sqlite3.Connection) -> list[JsonObject]:
     if not _has(connection, "CUPTI_ACTIVITY_KIND_RUNTIME"):
         return []
     rows = connection.execute(
@@ -128,7 +130,7 @@ def _calls(connection: sqlite3.Connection) -> list[dict[str, Any]]:
     return [{"start": row[0], "end": row[1], "name": row[2], "correlation": row[3]} for row in rows]
 
 
-def _kernels(connection: sqlite3.Connection) -> dict[int, dict[str, Any]]:
+def _kernels(connection: sqlite3.Connection) -> dict[int, JsonObject]:
     if not _has(connection, "CUPTI_ACTIVITY_KIND_KERNEL"):
         return {}
     rows = connection.execute(

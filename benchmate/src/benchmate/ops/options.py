@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from benchmate.ops import exec_modes, sampling
 from benchmate.ops.errors import OpsError
+from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.statistics import StopRule
 
 MODES = (*exec_modes.NAMES, *sampling.NAMES)
@@ -24,7 +25,7 @@ class ExecutionPass(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profiler:
+class ProfilerOptions:
     """How NSight Compute or NSight Systems is started: the program, a file with more of its options, and the passes under it."""
 
     is_on: bool = False
@@ -56,12 +57,12 @@ class Options:
     stop_id: str | None = None
     out_file_prefix: str = "benchmark_result"
     out_stream: TextIO | None = None
-    ncu: Profiler = Profiler(program="ncu")
-    nsys: Profiler = Profiler(program="nsys", iteration=10)
+    ncu: ProfilerOptions = ProfilerOptions(program="ncu")
+    nsys: ProfilerOptions = ProfilerOptions(program="nsys", iteration=10)
     run_batch_size: int = 50
     batch_cuda_device: int = 1
     batch_cmd: str = ""
-    cmd_args: Mapping[str, Any] = field(default_factory=dict)
+    cmd_args: JsonMapping = field(default_factory=dict)
 
     @property
     def has_backward(self) -> bool:
@@ -72,47 +73,48 @@ class Options:
         """Whether nothing is run: no call is asked for in a mode that counts its calls."""
         return self.warmup == 0 and self.iteration == 0 and self.modes[0] in exec_modes.NAMES
 
-    def described(self) -> dict[str, Any]:
-        """The options as the record of a run holds them, under the original's names where it has them."""
-        return {
-            "device": self.device,
+    def described(self) -> JsonObject:
+        """Return the options as the record of a run holds them."""
+        own = {
             "pass_type": self.pass_type.value,
             "op_exec_mode": ",".join(self.modes),
-            "warmup": self.warmup,
-            "iteration": self.iteration,
-            "cuda_l2_cache": self.is_cache_kept,
-            "out_file_prefix": self.out_file_prefix,
-            "resume_op_run_id": self.resume_id,
-            "stop_op_run_id": self.stop_id,
-            "run_batch_size": self.run_batch_size,
-            "batch_cuda_device": self.batch_cuda_device,
-            "batch_cmd": self.batch_cmd,
             "run_ncu": self.ncu.is_on,
             "run_nsys": self.nsys.is_on,
-            "pt2_model": self.is_compiled,
-            "cuda_graph": self.is_graphed,
-            "format": self.format,
-            "data": self.fill,
-            "seed": self.seed,
-            "threads": self.threads,
             "rule": dataclasses.asdict(self.rule),
             "cmd_args": dict(self.cmd_args),
         }
+        return {name: own[name] if name in own else getattr(self, RECORDED[name]) for name in RECORDED}
 
 
-_NAMES = {
+# The options in the record of a run, by the original's names where it has them: name -> field.
+RECORDED = {
+    "device": "device",
+    "pass_type": "pass_type",
     "op_exec_mode": "modes",
+    "warmup": "warmup",
+    "iteration": "iteration",
     "cuda_l2_cache": "is_cache_kept",
+    "out_file_prefix": "out_file_prefix",
     "resume_op_run_id": "resume_id",
     "stop_op_run_id": "stop_id",
+    "run_batch_size": "run_batch_size",
+    "batch_cuda_device": "batch_cuda_device",
+    "batch_cmd": "batch_cmd",
+    "run_ncu": "ncu",
+    "run_nsys": "nsys",
     "pt2_model": "is_compiled",
     "cuda_graph": "is_graphed",
+    "format": "format",
     "data": "fill",
+    "seed": "seed",
+    "threads": "threads",
+    "rule": "rule",
+    "cmd_args": "cmd_args",
 }
 
 
 def parse_modes(text: str) -> tuple[str, ...]:
-    """`hot,cold` as modes. Raises OpsError for one that is not known, or one of the original's beside another."""
+    """Return `hot,cold` as modes. Raises OpsError for one that is not known, or one of the original's beside another."""
     modes = tuple(word.strip() for word in text.split(","))
     for mode in modes:
         if mode not in MODES:
@@ -125,7 +127,7 @@ def parse_modes(text: str) -> tuple[str, ...]:
 
 
 def get_benchmark_options() -> dict[str, Any]:
-    """The defaults as the mapping that a program changes and hands to `BenchmarkConfig`; its keys are the original's."""
+    """Return the defaults as the mapping that a program changes and hands to `BenchmarkConfig`; its keys are the original's."""
     return {
         "device": "cpu",
         "pass_type": ExecutionPass.FORWARD,
@@ -140,24 +142,23 @@ def get_benchmark_options() -> dict[str, Any]:
     }
 
 
-def options_of(run_options: Options | Mapping[str, Any]) -> Options:
-    """Options from the original's mapping; keys that mean nothing here are left alone. Raises OpsError for a wrong value."""
+def as_options(run_options: Options | JsonMapping) -> Options:
+    """Return options from the original's mapping; unknown keys are left alone. Raises OpsError for a wrong value."""
     if isinstance(run_options, Options):
         return run_options
-    known = {one.name for one in dataclasses.fields(Options)}
-    values = {_NAMES.get(key, key): value for key, value in run_options.items()}
-    values = {key: value for key, value in values.items() if key in known}
-    for name in ("ncu", "nsys"):
+    known = {option.name for option in dataclasses.fields(Options)}
+    values: JsonObject = {}
+    for name, value in run_options.items():
+        if (option := RECORDED.get(name, name)) in known and name not in ("run_ncu", "run_nsys"):
+            values[option] = value
+    for name, make in (("ncu", ProfilerOptions), ("nsys", ProfilerOptions), ("rule", StopRule)):
         if isinstance(values.get(name), Mapping):
-            values[name] = Profiler(**values[name])
-    if isinstance(values.get("rule"), Mapping):
-        values["rule"] = StopRule(**values["rule"])
+            values[name] = make(**values[name])
     mode = values.get("modes")
-    if mode is not None:
-        values["modes"] = parse_modes(getattr(mode, "value", mode)) if not isinstance(mode, tuple) else mode
+    if mode is not None and not isinstance(mode, tuple):
+        values["modes"] = parse_modes(str(getattr(mode, "value", mode)))
     if isinstance(values.get("pass_type"), str):
         values["pass_type"] = ExecutionPass(values["pass_type"].lower())
-    kept = values.get("is_cache_kept")
-    if isinstance(kept, str):
-        values["is_cache_kept"] = kept == "on"
+    if isinstance(values.get("is_cache_kept"), str):
+        values["is_cache_kept"] = values["is_cache_kept"] == "on"
     return Options(**values)

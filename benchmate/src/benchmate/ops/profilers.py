@@ -7,16 +7,16 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-from benchmate.ops import record
+from benchmate.ops import records
 
 logger = logging.getLogger("benchmate.ops")
 
 
 @contextlib.contextmanager
-def profiled(args: argparse.Namespace, output: Path, device: str, stream: TextIO) -> Iterator[None]:
-    """Run what is inside as `-p`, `--cupti-profiler` and `--et` ask; each trace lies beside the records and is named in them."""
+def torch_profilers(args: argparse.Namespace, output: Path, device: str, stream: TextIO) -> Iterator[None]:
+    """Profile what runs inside as `-p`, `--cupti-profiler` and `--et` ask; each trace is written beside the records."""
     with contextlib.ExitStack() as stack:
         if args.et:
             stack.enter_context(_execution_trace(output.with_name(f"{output.stem}_et.json"), stream))
@@ -29,22 +29,22 @@ def profiled(args: argparse.Namespace, output: Path, device: str, stream: TextIO
 def _trace(args: argparse.Namespace, path: Path, device: str, stream: TextIO) -> Iterator[None]:
     from torch.profiler import ProfilerActivity, profile
 
-    more: dict[str, Any] = {}
+    counters: dict[str, object] = {}
     is_cuda = device.startswith("cuda")
     if args.cupti_profiler and not is_cuda:
         logger.warning("--cupti-profiler: there is no CUPTI on %s; recorded without", device)
     elif args.cupti_profiler:
         from torch._C._profiler import _ExperimentalConfig
 
-        more["experimental_config"] = _ExperimentalConfig(
+        counters["experimental_config"] = _ExperimentalConfig(
             profiler_metrics=args.cupti_profiler_metrics.split(","),
             profiler_measure_per_kernel=args.cupti_profiler_measure_per_kernel,
         )
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if is_cuda else [])]
-    with profile(activities=activities, record_shapes=True, **more) as profiler:
+    with profile(activities=activities, record_shapes=True, **counters) as profiler:
         yield
     profiler.export_chrome_trace(str(path))
-    record.write(stream, {"trace_file": str(path)})
+    records.write_record(stream, {"trace_file": str(path)})
 
 
 @contextlib.contextmanager
@@ -59,4 +59,4 @@ def _execution_trace(path: Path, stream: TextIO) -> Iterator[None]:
     finally:
         observer.stop()
         observer.unregister_callback()
-    record.write(stream, {"et_file": str(path)})
+    records.write_record(stream, {"et_file": str(path)})

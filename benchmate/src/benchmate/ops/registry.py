@@ -1,32 +1,34 @@
-"""The names of operators, config iterators and data generators that a configuration may use."""
+"""The names of operators, config iterators and data generators that a configuration may use; builtin.py fills it."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TypeVar
 
+from benchmate.ops.config_iterators import ConfigIterator, DefaultConfigIterator
 from benchmate.ops.errors import OpsError
-from benchmate.ops.iterators import ConfigIterator, DefaultConfigIterator, DummyConfigIterator, RangeConfigIterator
+from benchmate.ops.interface import DataGenerator, OperatorInterface
 
-if TYPE_CHECKING:
-    from benchmate.ops.interface import OperatorInterface
+T = TypeVar("T")
 
 ENTRY_POINTS = "benchmate.ops"
 
-op_map: dict[str, OperatorInterface | Callable[[], OperatorInterface]] = {}
+OperatorSource = OperatorInterface | Callable[[], OperatorInterface]
+
+op_map: dict[str, OperatorSource] = {}
 """Operators by name; a callable that takes nothing makes the operator when it is first asked for."""
 config_iterator_map: dict[str, Callable[..., ConfigIterator]] = {}
-data_generator_map: dict[str, Callable[..., Any]] = {}
+data_generator_map: dict[str, Callable[..., DataGenerator]] = {}
 
 
-def register_operator(name: str, operator: OperatorInterface | Callable[[], OperatorInterface]) -> None:
+def register_operator(name: str, operator: OperatorSource) -> None:
     """Add an operator: an instance, or a function that makes one. Raises ValueError when the name is taken."""
     _add(op_map, "operator", name, operator)
 
 
-def register_operators(operators: Mapping[str, OperatorInterface | Callable[[], OperatorInterface]]) -> None:
+def register_operators(operators: Mapping[str, OperatorSource]) -> None:
     """Add several operators. Raises ValueError at the first name that is taken."""
     for name, operator in operators.items():
         register_operator(name, operator)
@@ -37,21 +39,21 @@ def register_config_iterator(name: str, iterator_class: Callable[..., ConfigIter
     _add(config_iterator_map, "config iterator", name, iterator_class)
 
 
-def register_data_generator(name: str, generator_class: Callable[..., Any]) -> None:
+def register_data_generator(name: str, generator_class: Callable[..., DataGenerator]) -> None:
     """Add a data generator: a class with `get_data(config, device) -> (args, kwargs)`. Raises ValueError when taken."""
     _add(data_generator_map, "data generator", name, generator_class)
 
 
-def config_iterator(name: str | None, where: str) -> Callable[..., ConfigIterator]:
-    """The config iterator of that name, the default one without. Raises OpsError for one that is not registered."""
+def find_config_iterator(name: str | None, where: str) -> Callable[..., ConfigIterator]:
+    """Return the config iterator of a name, the default one without. Raises OpsError for one that is not registered."""
     if name is None:
         return DefaultConfigIterator
-    return _found(config_iterator_map, "config iterator", name, where)
+    return _find(config_iterator_map, "config iterator", name, where)
 
 
-def data_generator(name: str, where: str) -> Callable[..., Any]:
-    """The data generator of that name. Raises OpsError for one that is not registered."""
-    return _found(data_generator_map, "data generator", name, where)
+def find_data_generator(name: str, where: str) -> Callable[..., DataGenerator]:
+    """Return the data generator of a name. Raises OpsError for one that is not registered."""
+    return _find(data_generator_map, "data generator", name, where)
 
 
 def import_modules(names: Iterable[str]) -> None:
@@ -64,7 +66,7 @@ def import_modules(names: Iterable[str]) -> None:
 
 
 def import_entry_points() -> list[str]:
-    """Import what installed packages declare in the group `benchmate.ops`; returns one line for each that failed."""
+    """Import what installed packages declare in the group `benchmate.ops`; return one line for each that failed."""
     from importlib.metadata import entry_points
 
     failures = []
@@ -78,46 +80,20 @@ def import_entry_points() -> list[str]:
     return failures
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint after a wrong name; empty when nothing is near."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean '{near[0]}'?" if near else ""
+def spelling_hint(name: str, known: Iterable[str]) -> str:
+    """Return a hint after a wrong name; empty when no known name is close."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
 
 
-def _add(table: dict[str, Any], what: str, name: str, value: Any) -> None:
+def _add(table: dict[str, T], kind: str, name: str, value: T) -> None:
     if name in table:
-        raise ValueError(f"{what} '{name}' is registered already")
+        raise ValueError(f"{kind} '{name}' is registered already")
     table[name] = value
 
 
-def _found(table: Mapping[str, Callable[..., Any]], what: str, name: str, where: str) -> Callable[..., Any]:
+def _find(table: Mapping[str, T], kind: str, name: str, where: str) -> T:
     if name not in table:
-        hint = did_you_mean(name, table) or f"; there are {', '.join(sorted(table))}"
-        raise OpsError(f"{where}: unknown {what} '{name}'{hint}")
+        hint = spelling_hint(name, table) or f"; there are {', '.join(sorted(table))}"
+        raise OpsError(f"{where}: unknown {kind} '{name}'{hint}")
     return table[name]
-
-
-def _default_generator(*args: Any, **kwargs: Any) -> Any:
-    from benchmate.ops.generate import DefaultDataGenerator
-
-    return DefaultDataGenerator(*args, **kwargs)
-
-
-def _split_table_iterator(*args: Any) -> ConfigIterator:
-    from benchmate.ops.fbgemm import SplitTableInputIterator
-
-    return SplitTableInputIterator(*args)
-
-
-def _split_table_generator() -> Any:
-    from benchmate.ops.fbgemm import SplitTableInputGenerator
-
-    return SplitTableInputGenerator()
-
-
-register_config_iterator("DefaultConfigIterator", DefaultConfigIterator)
-register_config_iterator("RangeConfigIterator", RangeConfigIterator)
-register_config_iterator("DummyConfigIterator", DummyConfigIterator)
-register_data_generator("PyTorch:DefaultDataGenerator", _default_generator)
-register_config_iterator("SplitTableBatchedEmbeddingBagsCodegenInputIterator", _split_table_iterator)
-register_data_generator("SplitTableBatchedEmbeddingBagsCodegenInputDataGenerator", _split_table_generator)

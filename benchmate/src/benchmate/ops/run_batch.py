@@ -1,4 +1,4 @@
-"""`python -m benchmate.ops run_batch -s NAME`: runs a batch of inputs for an outside profiler, which is all that looks at it."""
+"""`python -m benchmate.ops run_batch -s NAME`: run a batch of inputs for an outside profiler, which is all that looks at it."""
 
 from __future__ import annotations
 
@@ -6,76 +6,69 @@ import argparse
 import json
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from benchmate.ops.benchmark import resolved, seed_torch
+from benchmate.ops.config_file import OperatorInput, parse_operators
 from benchmate.ops.errors import OpsError
-from benchmate.ops.spec import Input
+from benchmate.ops.executor import InputRunner
+from benchmate.ops.exit_status import run_command
+from benchmate.ops.json_types import JsonMapping, JsonObject
+from benchmate.ops.options import as_options
+from benchmate.ops.profiler_batch import read_shared_memory
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the batch; returns the exit code."""
+    """Run the batch; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmate.ops run_batch", description=__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("-s", "--shm", metavar="NAME", help="the shared memory that holds the batch as JSON")
     source.add_argument("-f", "--file", metavar="FILE", help="a file that holds it")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say what is run")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print what is run")
     args = parser.parse_args(argv)
-    logging.basicConfig(
-        level=logging.DEBUG if args.verbose else logging.WARNING, format="%(message)s", stream=sys.stderr
-    )
-    try:
-        return 1 if run(_read(args.shm, args.file)) else 0
-    except OpsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    level = logging.DEBUG if args.verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
+    return run_command(lambda: 1 if run_inputs(_read(args.shm, args.file)) else 0)
 
 
-def run(batch: Mapping[str, Any]) -> int:
-    """Run every input of a batch; returns how many failed. Raises OpsError for one that is incomplete."""
-    from benchmate.ops.benchmark import resolved
-    from benchmate.ops.execute import Runner
-    from benchmate.ops.options import options_of
-    from benchmate.ops.spec import parse
-
+def run_inputs(batch: JsonMapping) -> int:
+    """Run every input of a batch; return how many failed. Raises OpsError for one that is incomplete."""
     missing = [key for key in ("op_name", "op_info", "run_options") if key not in batch]
     if missing:
         raise OpsError(f"batch: no {', '.join(map(repr, missing))}")
     name = batch["op_name"]
-    [(spec, op)] = resolved(parse({name: batch["op_info"]}, "batch"))
-    options = options_of(batch["run_options"])
-    _seed(options.seed, options.threads)
-    runner = Runner(spec, op, options)
+    [(spec, op)] = resolved(parse_operators({name: batch["op_info"]}, "batch"))
+    options = as_options(batch["run_options"])
+    seed_torch(options)
+    runner = InputRunner(spec, op, options)
     # The original's older batches say build_id.
     config_id, _, build_id = str(batch.get("config_build_id", batch.get("build_id", "0|0"))).rpartition("|")
     config = spec.config[0]
     failed = 0
-    for place, one in enumerate(config["input"]):
-        given = {key: value for key, value in one.items() if key != "id"}
-        found = runner.run(
-            Input(
+    for index, identified in enumerate(config["input"]):
+        input_id = identified.get("id", index)
+        result = runner.run(
+            OperatorInput(
                 operator=name,
                 config_id=int(config_id or 0),
                 build_id=build_id,
-                input_id=one.get("id", place),
+                input_id=input_id,
                 build=(config.get("build") or [None])[0],
-                input=given,
+                input={key: value for key, value in identified.items() if key != "id"},
                 build_generator=spec.build_data_generator,
                 input_generator=spec.input_data_generator,
             )
         )
-        if found.status == "failed":
+        if result.status == "failed":
             failed += 1
-            print(f"{name}|{one.get('id', place)}: {found.error}", file=sys.stderr)
+            print(f"{name}|{input_id}: {result.error}", file=sys.stderr)
     return failed
 
 
-def _read(memory: str | None, path: str | None) -> dict[str, Any]:
-    from benchmate.ops.batch import attached
-
+def _read(memory: str | None, path: str | None) -> JsonObject:
     try:
-        text = attached(memory) if memory is not None else Path(path or "").read_bytes()
+        text = read_shared_memory(memory) if memory is not None else Path(path or "").read_bytes()
     except OSError as error:
         raise OpsError(f"{memory or path}: {error.strerror}") from error
     try:
@@ -85,14 +78,6 @@ def _read(memory: str | None, path: str | None) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise OpsError(f"{memory or path}: expected an object")
     return data
-
-
-def _seed(seed: int, threads: int | None) -> None:
-    import torch
-
-    torch.manual_seed(seed)
-    if threads is not None:
-        torch.set_num_threads(threads)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import math
@@ -9,10 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from benchmate.ops.place import Place, clock_pair_s
+from benchmate.ops.device import TorchDevice, clock_pair_s
 from benchmate.ops.statistics import FEWEST_FOR_INTERVAL, Estimate, StopRule, estimate
+from benchmate.ops.torch_types import Call
 
 NAMES = ("hot", "cold", "end-to-end")
 HOST_BLOCK_S = 0.010
@@ -24,11 +25,11 @@ LARGEST_STEP = 10
 _clock = time.perf_counter_ns
 
 Agree = Callable[[float], float]
-"""The largest of what all ranks say: every rank takes the same samples and stops at the same one."""
+"""Return the largest value of all ranks: every rank takes the same samples and stops at the same one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
+class SampledTime:
     """The seconds of a call: `loops` calls in each sample, read from `clock` (host or event).
 
     `enqueue_s` is what the host takes to ask a device for one call; None on a CPU.
@@ -48,41 +49,39 @@ class Sampled:
         return self.enqueue_s is not None and self.enqueue_s > self.estimate.median
 
 
-def _alone(value: float) -> float:
-    return value
-
-
-def sampled(
+def sample_calls(
     mode: str,
-    call: Callable[[], Any],
-    place: Place,
+    call: Call,
+    device: TorchDevice,
     rule: StopRule,
-    agree: Agree = _alone,
-    in_turn: Sequence[Callable[[], Any]] = (),
-) -> Sampled:
+    agree: Agree = float,
+    in_turn: Sequence[Call] = (),
+) -> SampledTime:
     """Time a call in one of our modes. What the call raises is passed on.
 
     `in_turn` is the same call with copies of its inputs; the mode cold takes one after another.
     """
-    with quiet():
+    with gc_paused():
         call()
-        place.synchronize()
+        device.synchronize()
         if mode == "end-to-end":
-            return _sampled(mode, lambda: [_waited(call, place)], 1, "host", rule, agree)
-        enqueue_s = None if place.kind == "cpu" else agree(_enqueue_s(call, place))
+            return _sample_until(mode, lambda: [_time_synchronised(call, device)], 1, "host", rule, agree)
+        enqueue_s = None if device.kind == "cpu" else agree(_enqueue_s(call, device))
         if mode == "cold":
-            clock = "event" if place.has_events else "host"
-            sample = _cold_samples(in_turn or [call], place, enqueue_s or 0.0)
-            return _sampled(mode, sample, 1, clock, rule, agree, enqueue_s)
-        if place.has_events:
-            return _hot_on_device(call, place, rule, agree, enqueue_s or 0.0)
-        loops = _loops(lambda count: block_s(call, count, place), agree(_host_block_s()), agree)
-        return _sampled(mode, lambda: [block_s(call, loops, place) / loops], loops, "host", rule, agree, enqueue_s)
+            clock = "event" if device.has_events else "host"
+            sample = _cold_samples(in_turn or [call], device, enqueue_s or 0.0)
+            return _sample_until(mode, sample, 1, clock, rule, agree, enqueue_s)
+        if device.has_events:
+            return _hot_on_device(call, device, rule, agree, enqueue_s or 0.0)
+        loops = _count_loops(lambda count: block_s(call, count, device), agree(_host_block_s()), agree)
+        return _sample_until(
+            mode, lambda: [block_s(call, loops, device) / loops], loops, "host", rule, agree, enqueue_s
+        )
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Without the garbage collector while inside."""
+def gc_paused() -> Iterator[None]:
+    """Keep the garbage collector off while inside."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -92,25 +91,23 @@ def quiet() -> Iterator[None]:
             gc.enable()
 
 
-def floor_s(place: Place) -> dict[str, float]:
-    """What the harness itself takes: a pair of clock readings, a call of nothing in a loop, and an empty pair of events."""
-    import functools
-
+def measurement_floor(device: TorchDevice) -> dict[str, float]:
+    """Return what the harness itself takes: a pair of clock readings, an empty call in a loop, an empty pair of events."""
     nothing = functools.partial(int)
-    with quiet():
-        found = {"clock_pair_s": clock_pair_s(), "loop_s": min(_loop_s(nothing, 10_000) / 10_000 for _ in range(3))}
-        if place.has_events:
-            pairs = [(place.event(), place.event()) for _ in range(33)]
-            place.spin(0.001)
+    with gc_paused():
+        floor = {"clock_pair_s": clock_pair_s(), "loop_s": min(_loop_s(nothing, 10_000) / 10_000 for _ in range(3))}
+        if device.has_events:
+            pairs = device.event_pairs(33)
+            device.spin(0.001)
             for begin, end in pairs:
                 begin.record()
                 end.record()
-            place.synchronize()
-            found["event_pair_s"] = estimate([begin.elapsed_time(end) / 1e3 for begin, end in pairs]).median
-    return found
+            device.synchronize()
+            floor["event_pair_s"] = estimate([begin.elapsed_time(end) / 1e3 for begin, end in pairs]).median
+    return floor
 
 
-def _sampled(
+def _sample_until(
     mode: str,
     sample: Callable[[], list[float]],
     loops: int,
@@ -118,8 +115,8 @@ def _sampled(
     rule: StopRule,
     agree: Agree,
     enqueue_s: float | None = None,
-) -> Sampled:
-    """Samples until the rule is content or the time is over."""
+) -> SampledTime:
+    """Take samples until the rule is content or the time is over."""
     values: list[float] = []
     spent_s = 0.0  # by the samples, which all ranks agree on: a call of seconds is not repeated thirty times
     began = _clock()
@@ -131,12 +128,12 @@ def _sampled(
             if not rule.is_time_to_look(len(values)) and not is_overdue:
                 continue
             elapsed_s = agree((_clock() - began) / 1e9)
-            found = estimate(values)
-            is_converged = rule.is_converged(found, elapsed_s)
+            median = estimate(values)
+            is_converged = rule.is_converged(median, elapsed_s)
             if is_converged or max(elapsed_s, spent_s) >= rule.longest_s or len(values) >= rule.most:
-                return Sampled(
+                return SampledTime(
                     mode=mode,
-                    estimate=found,
+                    estimate=median,
                     loops=loops,
                     clock=clock,
                     is_converged=is_converged,
@@ -145,23 +142,23 @@ def _sampled(
                 )
 
 
-def _loops(timed: Callable[[int], float], target_s: float, agree: Agree, most: int = 1 << 30) -> int:
-    """How many calls make a block of at least `target_s` seconds, at most `most`."""
+def _count_loops(timed: Callable[[int], float], target_s: float, agree: Agree, max_loops: int = 1 << 30) -> int:
+    """Return how many calls make a block of at least `target_s` seconds, at most `max_loops`."""
     count = 1
     while True:
         # The best of two: one interruption must not pass for a long block.
         taken_s = agree(min(timed(count), timed(count)))
-        if taken_s >= target_s or count >= most:
+        if taken_s >= target_s or count >= max_loops:
             return count
         wanted = math.ceil(count * 1.1 * target_s / max(taken_s, 1e-9))
-        count = min(most, max(count + 1, min(wanted, count * LARGEST_STEP)))
+        count = min(max_loops, max(count + 1, min(wanted, count * LARGEST_STEP)))
 
 
 def _host_block_s() -> float:
     return max(HOST_BLOCK_S, 1000 * clock_pair_s(), 1000 * time.get_clock_info("perf_counter").resolution)
 
 
-def _loop_s(call: Callable[[], Any], count: int) -> float:
+def _loop_s(call: Call, count: int) -> float:
     repeats = itertools.repeat(None, count)
     begin = _clock()
     for _ in repeats:
@@ -169,41 +166,41 @@ def _loop_s(call: Callable[[], Any], count: int) -> float:
     return (_clock() - begin) / 1e9
 
 
-def block_s(call: Callable[[], Any], count: int, place: Place) -> float:
-    """Seconds that `count` calls take, one after another, on the host's clock."""
-    if place.kind == "cpu":
+def block_s(call: Call, count: int, device: TorchDevice) -> float:
+    """Return the seconds that `count` calls take, one after another, on the host's clock."""
+    if device.kind == "cpu":
         return _loop_s(call, count)
-    place.synchronize()
+    device.synchronize()
     begin = _clock()
     for _ in range(count):
         call()
-    place.synchronize()
+    device.synchronize()
     return (_clock() - begin) / 1e9
 
 
-def _waited(call: Callable[[], Any], place: Place) -> float:
-    place.synchronize()
+def _time_synchronised(call: Call, device: TorchDevice) -> float:
+    device.synchronize()
     begin = _clock()
     call()
-    place.synchronize()
+    device.synchronize()
     return (_clock() - begin) / 1e9
 
 
-def _enqueue_s(call: Callable[[], Any], place: Place, count: int = 16) -> float:
-    """Seconds that the host takes to ask for one call, with an idle device."""
+def _enqueue_s(call: Call, device: TorchDevice, count: int = 16) -> float:
+    """Return the seconds that the host takes to ask for one call, with an idle device."""
     call()
-    place.synchronize()
+    device.synchronize()
     taken_s = _loop_s(call, count) / count
-    place.synchronize()
+    device.synchronize()
     return taken_s
 
 
-def _hot_on_device(call: Callable[[], Any], place: Place, rule: StopRule, agree: Agree, enqueue_s: float) -> Sampled:
-    begin, end = place.event(), place.event()
+def _hot_on_device(call: Call, device: TorchDevice, rule: StopRule, agree: Agree, enqueue_s: float) -> SampledTime:
+    begin, end = device.event(), device.event()
 
     def queued_s(count: int) -> float:
         # The device is kept busy until all calls are queued: their launches are then not in the time.
-        place.spin(1.2 * enqueue_s * count + 20e-6)
+        device.spin(1.2 * enqueue_s * count + 20e-6)
         begin.record()
         for _ in range(count):
             call()
@@ -211,32 +208,32 @@ def _hot_on_device(call: Callable[[], Any], place: Place, rule: StopRule, agree:
         end.synchronize()
         return float(begin.elapsed_time(end)) / 1e3
 
-    loops = _loops(queued_s, DEVICE_BLOCK_S, agree, CALLS_QUEUED)
-    return _sampled("hot", lambda: [queued_s(loops) / loops], loops, "event", rule, agree, enqueue_s)
+    loops = _count_loops(queued_s, DEVICE_BLOCK_S, agree, CALLS_QUEUED)
+    return _sample_until("hot", lambda: [queued_s(loops) / loops], loops, "event", rule, agree, enqueue_s)
 
 
-def _cold_samples(calls: Sequence[Callable[[], Any]], place: Place, enqueue_s: float) -> Callable[[], list[float]]:
+def _cold_samples(calls: Sequence[Call], device: TorchDevice, enqueue_s: float) -> Callable[[], list[float]]:
     turns = itertools.cycle(calls)
-    if not place.has_events:
+    if not device.has_events:
 
-        def one() -> list[float]:
+        def sample() -> list[float]:
             call = next(turns)
-            place.evict()
-            return [_waited(call, place)]
+            device.evict()
+            return [_time_synchronised(call, device)]
 
-        return one
-    pairs = [(place.event(), place.event()) for _ in range(COLD_BATCH)]
-    evict_s = _enqueue_s(place.evict, place)
+        return sample
+    pairs = device.event_pairs(COLD_BATCH)
+    evict_s = _enqueue_s(device.evict, device)
 
-    def batch() -> list[float]:
-        place.spin(1.2 * (enqueue_s + evict_s + 20e-6) * COLD_BATCH)
+    def sample_batch() -> list[float]:
+        device.spin(1.2 * (enqueue_s + evict_s + 20e-6) * COLD_BATCH)
         for begin, end in pairs:
             call = next(turns)
-            place.evict()
+            device.evict()
             begin.record()
             call()
             end.record()
-        place.synchronize()
+        device.synchronize()
         return [begin.elapsed_time(end) / 1e3 for begin, end in pairs]
 
-    return batch
+    return sample_batch

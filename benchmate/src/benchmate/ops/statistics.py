@@ -55,7 +55,7 @@ class Estimate:
 
 
 def estimate(samples: Sequence[float]) -> Estimate:
-    """What the samples say. Raises ValueError for none."""
+    """Return the estimate of the median. Raises ValueError for no samples."""
     if not samples:
         raise ValueError("no samples")
     ordered = sorted(samples)
@@ -73,16 +73,16 @@ def estimate(samples: Sequence[float]) -> Estimate:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """A quantile of sorted values by linear interpolation (R7)."""
-    place = (len(ordered) - 1) * share
-    low = math.floor(place)
+    """Return a quantile of sorted values by linear interpolation (R7)."""
+    position = (len(ordered) - 1) * share
+    low = math.floor(position)
     high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
 
 
 @functools.lru_cache(maxsize=4096)
 def interval_rank(count: int, level: float = LEVEL) -> int | None:
-    """The rank j such that the j-th smallest and the j-th largest of `count` samples enclose the median with `level`.
+    """Return the rank j such that the j-th smallest and the j-th largest of `count` samples enclose the median with `level`.
 
     The largest j with P(Bin(count, 1/2) < j) <= (1 - level) / 2; None where there is none. Beyond 1000 samples the normal
     approximation, rounded to the wider side.

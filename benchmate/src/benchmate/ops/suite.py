@@ -5,41 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+import benchmate
+from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, describe_result
+from benchmate.ops.config_file import OperatorInput
+from benchmate.ops.device import default_device
 from benchmate.ops.errors import OpsError
-from benchmate.ops.execute import FORWARD
+from benchmate.ops.executor import FORWARD, InputResult
+from benchmate.ops.json_types import JsonMapping, JsonObject
+from benchmate.ops.options import ExecutionPass, Options, parse_modes
+from benchmate.ops.statistics import StopRule
+from benchmate.session import current
 
-MODES = "hot"
+DEFAULT_MODES = "hot"
+COPIED_KEYS = ("converged", "launch_bound", "flop_per_s", "byte_per_s", "peak_share", "peak_of", "bus_byte_per_s")
 
 
 def main(folder: str | Path) -> int:
-    """Run what the suite says under `ops`; a file's name is taken from `folder`. Returns the exit code."""
-    import benchmate
-    from benchmate.ops.benchmark import Benchmark, describe
-    from benchmate.session import current
-
+    """Run what the suite says under `ops`; a file's name is relative to `folder`. Return the exit code."""
     session = current()
     try:
         config = configured(session.config.values, Path(folder))
-    except OpsError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-
-    def tell(one: Any, found: Any) -> None:
-        if found.status != "passed":
-            session.message(f"{one.run_id}: {found.status}: {(found.error or {}).get('message')}")
-            return
-        if found.more.get("correctness", {}).get("status") == "wrong":
-            benchmate.fail("invalid", f"{one.run_id}: wrong output: {found.more['correctness']}")
-        for result in found.results:
-            print(f"{one.run_id}: {describe(result)}", flush=True)
-            benchmate.metric(
-                "time", result["value"], "s", "lower", **details(one, result, found.more.get("reasons", ()))
-            )
-
-    try:
-        counts = Benchmark(config, tell).run()
+        counts = Benchmark(config, _report_input).run()
     except OpsError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -47,74 +34,69 @@ def main(folder: str | Path) -> int:
     return 1 if counts["failed"] else 0
 
 
-def options_of_suite(values: Mapping[str, Any]) -> Any:
-    """Options from a benchmark's resolved configuration: the profile says how long each measurement may take, the keys `modes`,
-    `backward`, `data`, `precision` and `device` the rest. Raises OpsError for a value that is wrong."""
-    from benchmate.ops.options import ExecutionPass, Options, parse_modes
-    from benchmate.ops.statistics import StopRule
+def _report_input(operator_input: OperatorInput, result: InputResult) -> None:
+    run_id = operator_input.run_id
+    if result.status != "passed":
+        benchmate.message(f"{run_id}: {result.status}: {(result.error or {}).get('message')}")
+        return
+    correctness = result.details.get("correctness", {})
+    if correctness.get("status") == "wrong":
+        benchmate.fail("invalid", f"{run_id}: wrong output: {correctness}")
+    for timed in result.results:
+        print(f"{run_id}: {describe_result(timed)}", flush=True)
+        details = metric_details(operator_input, timed, result.details.get("reasons", ()))
+        benchmate.metric("time", timed["value"], "s", "lower", **details)
 
+
+def suite_options(values: JsonMapping) -> Options:
+    """Return options from a benchmark's resolved configuration. Raises OpsError for a value that is wrong.
+
+    The profile says how long each measurement may take, the keys `modes`, `backward`, `data`, `precision` and `device` the rest.
+    """
     own = values.get("options") or {}
     window_s = float((values.get("measure") or {}).get("window_s", 3.0))
     default = StopRule()
-    rule = StopRule(
-        precision=float(own.get("precision") or default.precision),
-        seconds=min(default.seconds, window_s / 6),
-        longest_s=min(default.longest_s, window_s),
-    )
-    modes = parse_modes(str(own.get("modes") or MODES))
     return Options(
-        device=str(own.get("device") or best_device()),
+        device=str(own.get("device") or default_device()),
         pass_type=ExecutionPass.BACKWARD if own.get("backward") else ExecutionPass.FORWARD,
-        modes=modes,
+        modes=parse_modes(str(own.get("modes") or DEFAULT_MODES)),
         warmup=int(own.get("warmup") or 1),
         iteration=int(own.get("iteration") or 30),
         format="rich",
         fill=str(own.get("data") or "normal"),
-        rule=rule,
+        rule=StopRule(
+            precision=float(own.get("precision") or default.precision),
+            seconds=min(default.seconds, window_s / 6),
+            longest_s=min(default.longest_s, window_s),
+        ),
     )
 
 
-def configured(values: Mapping[str, Any], folder: Path) -> Any:
-    """What a benchmark's resolved configuration says to run, a BenchmarkConfig. Raises OpsError for what is wrong in it."""
-    from benchmate.ops.benchmark import BenchmarkConfig
-
-    config = BenchmarkConfig(options_of_suite(values))
-    given = (values.get("options") or {}).get("ops")
-    if isinstance(given, Mapping):
-        return config.load(given)
-    if not isinstance(given, str):
+def configured(values: JsonMapping, folder: Path) -> BenchmarkConfig:
+    """Return what a benchmark's resolved configuration says to run. Raises OpsError for what is wrong in it."""
+    config = BenchmarkConfig(suite_options(values))
+    operators = (values.get("options") or {}).get("ops")
+    if isinstance(operators, Mapping):
+        return config.load(operators)
+    if not isinstance(operators, str):
         raise OpsError("no operators: the suite needs 'ops: FILE.json', or the specifications themselves under 'ops'")
-    return config.load_json_file(folder / given)
+    return config.load_json_file(folder / operators)
 
 
-def details(one: Any, result: Mapping[str, Any], doubts: Sequence[str] = ()) -> dict[str, Any]:
-    """What a metric says besides its value. The headline is the geometric mean of the times of the forward passes.
+def metric_details(operator_input: OperatorInput, timed: JsonMapping, doubts: Sequence[str] = ()) -> JsonObject:
+    """Return what a metric says besides its value. The headline is the geometric mean of the times of the forward passes.
 
     `reasons` are why its number is suspect: `doubts`, and that it is not known as precisely as asked.
     """
-    reasons = [*doubts, *(["unconverged"] if result.get("converged") is False else [])]
-    made: dict[str, Any] = {
-        "case": one.operator,
-        "part": result["pass"],
-        "params": {"id": one.id, "mode": result["mode"]},
-        "hash": one.hash,
-        "ci95": result["ci95"],
-        "samples": result["samples"],
-        "main": result["pass"] in FORWARD,
+    reasons = [*doubts, *(["unconverged"] if timed.get("converged") is False else [])]
+    details: JsonObject = {
+        "case": operator_input.operator,
+        "part": timed["pass"],
+        "params": {"id": operator_input.id, "mode": timed["mode"]},
+        "hash": operator_input.hash,
+        "ci95": timed["ci95"],
+        "samples": timed["samples"],
+        "main": timed["pass"] in FORWARD,
         **({"reasons": reasons} if reasons else {}),
     }
-    for key in ("converged", "launch_bound", "flop_per_s", "byte_per_s", "peak_share", "peak_of", "bus_byte_per_s"):
-        if key in result:
-            made[key] = result[key]
-    return made
-
-
-def best_device() -> str:
-    """The accelerator that the step was given, else the CPU."""
-    import torch
-
-    for name in ("cuda", "xpu"):
-        module = getattr(torch, name, None)
-        if module is not None and module.is_available():
-            return name
-    return "cpu"
+    return details | {key: timed[key] for key in COPIED_KEYS if key in timed}

@@ -5,28 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milabench import __version__
+from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison
 from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report import comparison_text
+from milabench.report.acceptance_document import acceptance_sentence, criteria_table
 from milabench.report.html import comparison as compared
 from milabench.report.html import run
-from milabench.report.html.comparison import SYSTEMS_DRAWN
 from milabench.report.html.details import fineness
+from milabench.report.html.markup import el
 from milabench.report.html.page import document
+from milabench.report.html.tables import html_table, text_rows
 
-__all__ = ["SYSTEMS_DRAWN", "render", "render_comparison"]
 
-
-def render(summaries: Sequence[Summary], traced: Sequence[Sequence[Trace]]) -> str:
-    """The page of some runs, one after the other; `traced` is what their steps did over time."""
+def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
+    """The page of some runs, one after the other; `traces` is what their steps did over time."""
+    traced = traces if traces is not None else [()] * len(summaries)
     how = fineness(traced)
     several = len(summaries) > 1
     bodies, nav = [], []
-    for place, (summary, traces) in enumerate(zip(summaries, traced, strict=True)):
+    for place, (summary, steps) in enumerate(zip(summaries, traced, strict=True)):
         key = f"r{place}-" if several else ""
-        body, sections = run.run_article(summary, traces, how, key)
+        body, sections = run.run_article(summary, steps, how, key)
         bodies.append(body)
         nav += [(f"{key}top", summary.run)] if several else sections
     title = ", ".join(summary.run for summary in summaries)
@@ -34,9 +36,26 @@ def render(summaries: Sequence[Summary], traced: Sequence[Sequence[Trace]]) -> s
 
 
 def render_comparison(
-    comparison: Comparison, differences: Sequence[Difference] | None, traced: Sequence[Sequence[Trace] | None]
+    comparison: Comparison,
+    differences: Sequence[Difference] | None = None,
+    traces: Sequence[Sequence[Trace] | None] | None = None,
 ) -> str:
-    """The page of a comparison; `traced` is what the steps of each system did over time, None where that is not known."""
+    """The page of a comparison; `traces` is what the steps of each system did over time, None where that is not known."""
+    traced = traces if traces is not None else [None] * len(comparison.systems)
     how = fineness([one for one in traced if one is not None])
     body, nav = compared.comparison_article(comparison, differences, traced, how)
     return document(comparison_text.title(comparison)[:200], nav, body, __version__)
+
+
+def render_acceptance(acceptance: Acceptance) -> str:
+    """Return the page of the verdict on a run, criterion by criterion."""
+    title = f"{acceptance.verdict}: {acceptance.title or 'acceptance'}"
+    table = criteria_table(acceptance)
+    missing = [el("p", f"{check.where}: {check.missing}") for check in acceptance.checks if check.missing]
+    body = [
+        el("h1", title, id="top"),
+        el("p", acceptance_sentence(acceptance)),
+        html_table(table.title, table.headings, table.is_text, text_rows(table.rows)),
+        *missing,
+    ]
+    return document(title, [("top", title)], body, __version__)

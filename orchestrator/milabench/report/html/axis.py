@@ -68,8 +68,8 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 def ratio_ticks(low: float, high: float) -> list[float]:
     """Round ratios from low to high, 1 among them: at even distances where they are near to 1, else the usual ones."""
-    found = ticks(low, high, 6) if high / low < 1.6 else [each for each in _RATIOS if low <= each <= high]
-    return sorted({round(each, 10) for each in found} | {1.0})
+    ratios = ticks(low, high, 6) if high / low < 1.6 else [each for each in _RATIOS if low <= each <= high]
+    return sorted({round(each, 10) for each in ratios} | {1.0})
 
 
 def padded(values: Iterable[float], share: float = 0.06) -> tuple[float, float]:

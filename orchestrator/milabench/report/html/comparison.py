@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from milabench.analysis.compare import Comparison, Contrast, Facts
-from milabench.analysis.compare import ComparisonRow as BenchRow
+from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Facts
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
@@ -22,9 +21,7 @@ from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
 from milabench.report.html.run import alert, bold_names, device_facts
 from milabench.report.html.tables import Cell, TableRow, html_table, text_rows, without_empty
-
-SYSTEMS_DRAWN = 6
-"""So many systems are drawn benchmark by benchmark; of more, a page has the numbers that fit."""
+from milabench.report.registry import SYSTEMS_DRAWN
 
 Traced = Sequence[Sequence[Trace] | None]
 _OPEN_UP_TO = 2
@@ -57,14 +54,14 @@ def comparison_article(
         el(
             "div",
             alert("Failures", "bad", bold_names(comparison_text.failed_entries(comparison))),
-            alert("Excluded from the index", "bad", bold_names(comparison_text.exclusions(comparison))),
+            alert("Excluded from the index", "bad", bold_names(comparison.excluded)),
             alert("Suspect numbers", "doubt", bold_names(comparison_text.suspects(comparison)), _doubtful(comparison)),
             alert("To be known before the first number", "doubt", list(comparison.warnings)),
             alert("Skipped, on purpose", "none", bold_names(_skips(comparison))),
             class_="lists",
         ),
     )
-    body = [el("section", el("h2", name), told, id=place) for place, name, told in sections]
+    body = [el("section", el("h2", name), content, id=place) for place, name, content in sections]
     return el("article", head, body), [(place, name) for place, name, _ in sections]
 
 
@@ -76,8 +73,8 @@ def _too_many(comparison: Comparison) -> Markup | None:
     """What stands in the place of drawings where there are too many systems for them."""
     if not _is_many(comparison):
         return None
-    told = f"Drawn for up to {SYSTEMS_DRAWN} systems; these are {len(comparison.systems)}. Compare fewer to see it."
-    return el("p", told, class_="note")
+    text = f"Drawn for up to {SYSTEMS_DRAWN} systems; these are {len(comparison.systems)}. Compare fewer to see it."
+    return el("p", text, class_="note")
 
 
 def _tiles(comparison: Comparison) -> Markup:
@@ -99,8 +96,8 @@ def _tiles(comparison: Comparison) -> Markup:
     for verdict in ("FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE"):
         if verdict in verdicts:
             kind = {"FASTER": "good", "SLOWER": "bad", "INCONCLUSIVE": "doubt"}.get(verdict, "even")
-            told = el("b", f"{verdict_sign(verdict)} {verdicts.count(verdict)}")
-            tiles.append(el("li", verdict, told, el("small", "of the ratios"), class_=kind))
+            count = el("b", f"{verdict_sign(verdict)} {verdicts.count(verdict)}")
+            tiles.append(el("li", verdict, count, el("small", "of the ratios"), class_=kind))
     return el("ul", tiles, class_="tiles")
 
 
@@ -109,7 +106,7 @@ def _doubtful(comparison: Comparison) -> int:
 
 
 def _skips(comparison: Comparison) -> list[tuple[str, str]]:
-    return [(f"{system.name}: {name}", told) for system in comparison.systems for name, told in system.skipped]
+    return [(f"{system.name}: {name}", reason) for system in comparison.systems for name, reason in system.skipped]
 
 
 def _ratios(comparison: Comparison) -> Child:
@@ -160,82 +157,94 @@ def _ratios(comparison: Comparison) -> Child:
     return figure(caption, forest("ratios of benchmarks with 95 % intervals", ratios), note)
 
 
-def _why_no_ratio(comparison: Comparison, row: BenchRow, place: int) -> str:
+def _why_no_ratio(comparison: Comparison, row: ComparisonRow, place: int) -> str:
     """Why one system has no ratio to the first: what is wrong with either, else what is said of the benchmark."""
-    told = [f"{side.system} {side.why_not}" for side in (row.sides[0], row.sides[place]) if side.why_not]
-    return "; ".join(told) or dict(comparison.excluded).get(row.bench, "no ratio")
+    reasons = [f"{side.system} {side.why_not}" for side in (row.sides[0], row.sides[place]) if side.why_not]
+    return "; ".join(reasons) or dict(comparison.excluded).get(row.bench, "no ratio")
 
 
 def _benchmarks(comparison: Comparison) -> list[Child]:
-    names = [system.name for system in comparison.systems]
-    several, is_many = len(names) > 2, _is_many(comparison)
-    scales = any(one and one.efficiency is not None for row in comparison.rows for one in row.contrasts)
-    sides = [names[0], "its value"] if is_many else names
-    columns = [
-        ("bench", True),
-        *([("system", True)] if several else []),
-        ("units", True),
-        *((side, False) for side in sides),
-        *(("n", True), ("ratio", False), ("95 % interval", False), ("p (Holm)", False)),
-        *([("scaling", False)] if scales else []),
-        ("verdict", True),
-    ]
-    ids = _ids(comparison)
-    rows = []
-    for row in comparison_text.by_ratio(comparison.rows):
-        name = row.bench if is_many else el("a", row.bench, href=f"#{ids[row.bench]}")
-        for place, contrast in enumerate(row.contrasts):
-            shown = (row.sides[0], row.sides[place + 1]) if is_many else row.sides
-            cells = [
-                Cell(shown=name),
-                *([Cell(shown=names[place + 1])] if several else []),
-                Cell(shown=row.units),
-                *(Cell(shown=comparison_text.side_text(side), value=side.value) for side in shown),
-                Cell(shown=f"{len(row.sides[0].values)}/{len(row.sides[place + 1].values)}"),
-                Cell(shown=comparison_text.ratio_text(contrast.ratio if contrast else None)),
-                Cell(shown=comparison_text.interval_text(contrast.ci95 if contrast else None)),
-                Cell(shown=comparison_text.p_text(contrast), value=contrast.p_holm if contrast else None),
-                *(
-                    [Cell(shown=comparison_text.ratio_text(contrast.efficiency if contrast else None))]
-                    if scales
-                    else []
-                ),
-                Cell(shown=_verdict(contrast)),
-            ]
-            rows.append(TableRow(cells=tuple(cells), state=contrast.verdict if contrast else "excluded"))
+    columns = _columns(comparison)
+    rows = [row for each in comparison_text.by_ratio(comparison.rows) for row in _ratio_rows(comparison, each)]
     kept = rows
     if len(rows) > _MOST_ROWS:
         kept = sorted(rows, key=lambda row: _WORST_FIRST.index(row.state))[:_MOST_ROWS]
     caption = "benchmarks: absolute values first, then ratios"
     headings, is_text = [heading for heading, _ in columns], [text for _, text in columns]
-    found: list[Child] = [html_table(caption, headings, is_text, kept, is_alone=True)]
+    children: list[Child] = [html_table(caption, headings, is_text, kept, is_alone=True)]
     if kept is not rows:
-        told = f"{len(kept)} of {len(rows)} ratios fit in the page, the slower and the excluded ones first; --format csv has all."
-        found.append(el("p", told, class_="note"))
-    notes = comparison_text.notes(comparison)
-    found += [el("p", f"{name}: {told}", class_="note") for name, told in notes[:20]]
+        text = f"{len(kept)} of {len(rows)} ratios fit in the page, the slower and the excluded ones first; --format csv has all."
+        children.append(el("p", text, class_="note"))
+    notes = comparison_text.verdict_notes(comparison)
+    children += [el("p", f"{name}: {text}", class_="note") for name, text in notes[:20]]
     if len(notes) > 20:
-        found.append(el("p", f"{len(notes) - 20} more such remarks are in the text report.", class_="note"))
-    return found
+        children.append(el("p", f"{len(notes) - 20} more such remarks are in the text report.", class_="note"))
+    return children
+
+
+def _has_scaling(comparison: Comparison) -> bool:
+    return any(one and one.efficiency is not None for row in comparison.rows for one in row.contrasts)
+
+
+def _columns(comparison: Comparison) -> list[tuple[str, bool]]:
+    """Return the headings of the table of benchmarks, and which of them are text."""
+    names = [system.name for system in comparison.systems]
+    sides = [names[0], "its value"] if _is_many(comparison) else names
+    return [
+        ("bench", True),
+        *([("system", True)] if len(names) > 2 else []),
+        ("units", True),
+        *((side, False) for side in sides),
+        *(("n", True), ("ratio", False), ("95 % interval", False), ("p (Holm)", False)),
+        *([("scaling", False)] if _has_scaling(comparison) else []),
+        ("verdict", True),
+    ]
+
+
+def _ratio_rows(comparison: Comparison, row: ComparisonRow) -> Iterable[TableRow]:
+    """Return a row for each ratio of one benchmark, in the columns of `_columns`."""
+    is_many = _is_many(comparison)
+    name = row.bench if is_many else el("a", row.bench, href=f"#{_ids(comparison)[row.bench]}")
+    first = row.sides[0]
+    for system, side, contrast in zip(comparison.systems[1:], row.sides[1:], row.contrasts, strict=True):
+        ratio, interval, efficiency, p = (
+            (contrast.ratio, contrast.ci95, contrast.efficiency, contrast.p_holm) if contrast else (None,) * 4
+        )
+        cells = [
+            Cell(shown=name),
+            *([Cell(shown=system.name)] if len(comparison.systems) > 2 else []),
+            Cell(shown=row.units),
+            *(
+                Cell(shown=comparison_text.side_text(s), value=s.value)
+                for s in ((first, side) if is_many else row.sides)
+            ),
+            Cell(shown=f"{len(first.values)}/{len(side.values)}"),
+            Cell(shown=comparison_text.ratio_text(ratio)),
+            Cell(shown=comparison_text.interval_text(interval)),
+            Cell(shown=comparison_text.p_text(contrast), value=p),
+            *([Cell(shown=comparison_text.ratio_text(efficiency))] if _has_scaling(comparison) else []),
+            Cell(shown=_verdict(contrast)),
+        ]
+        yield TableRow(cells=tuple(cells), state=contrast.verdict if contrast else "excluded")
 
 
 def _verdict(contrast: Contrast | None) -> Child:
-    told = comparison_text.verdict_text(contrast)
+    text = comparison_text.verdict_text(contrast)
     if contrast is None:
-        return told
+        return text
     return [
         el("span", verdict_sign(contrast.verdict), aria_hidden="true"),
         " ",
-        told,
+        text,
         " (suspect)" if contrast.is_suspect else None,
     ]
 
 
 def _index(comparison: Comparison) -> list[Child]:
-    found: list[Child] = []
+    children: list[Child] = []
     for one in (comparison_text.index_table(comparison), comparison_text.job_table(comparison)):
         if one is not None:
-            found.append(html_table(one.title, one.headings, one.is_text, text_rows(one.rows), can_filter=False))
+            children.append(html_table(one.title, one.headings, one.is_text, text_rows(one.rows), can_filter=False))
     for index in () if _is_many(comparison) else comparison.indices:
         if len(index.without) < 2:
             continue
@@ -244,55 +253,58 @@ def _index(comparison: Comparison) -> list[Child]:
         rows = [Dots(label=f"without {name}", values=(value,), note=f"{value:.4f}") for name, value in shown]
         note = index.holds + ("" if len(moved) <= 20 else f"; the ten that move it most each way, of {len(moved)}")
         drawing = dots(f"index of {index.system} without each benchmark", rows, units="index")
-        found.append(
+        children.append(
             el(
                 "details",
                 el("summary", el("h3", f"Index of {index.system} when one benchmark is left out")),
                 figure("Leave one out", drawing, note),
             )
         )
-    return found
+    return children
 
 
 def _memory(comparison: Comparison) -> list[Child]:
     names = [system.name for system in comparison.systems]
     sign = marks(names)
-    found: list[Child] = [plot_legend(list(sign.items()))]
-    benches = {system.name: {one.bench: one for one in system.summary.benchmarks} for system in comparison.systems}
-    rows = []
-    for row in comparison.rows:
-        known = [(side.system, side.memory_peak_mib) for side in row.sides if side.memory_peak_mib is not None]
-        for place, (name, peak) in enumerate(known):
-            told = f"{peak:.0f} MiB, {name}"
-            rows.append(Bar(label=row.bench if place == 0 else "", value=peak, told=told, mark=sign[name]))
+    children: list[Child] = [plot_legend(list(sign.items()))]
+    rows = [bar for row in comparison.rows for bar in _memory_bars(row, sign)]
     if len(rows) > _MOST_BARS:
-        found.append(
-            el("p", f"Peak memory is not drawn: {len(rows)} bars are too many; the table below has all.", class_="note")
-        )
+        text = f"Peak memory is not drawn: {len(rows)} bars are too many; the table below has all."
+        children.append(el("p", text, class_="note"))
     elif rows:
-        found.append(figure("Peak memory of a process", bars("peak memory", rows, units="MiB")))
+        children.append(figure("Peak memory of a process", bars("peak memory", rows, units="MiB")))
     headings = (
         "bench",
         *(f"{name}: {what}" for what in ("memory MiB", "overlap%", "energy J", "first step s") for name in names),
     )
-    cells = []
-    for row in comparison.rows:
-        overlaps = [benches[name].get(row.bench) for name in names]
-        cells.append(
-            [
-                row.bench,
-                *("" if side.memory_peak_mib is None else f"{side.memory_peak_mib:.0f}" for side in row.sides),
-                *("" if one is None or one.overlap is None else f"{100 * one.overlap:.1f}" for one in overlaps),
-                *(model.format_number(side.energy_j) for side in row.sides),
-                *("" if side.first_step_s is None else f"{side.first_step_s:.2f}" for side in row.sides),
-            ]
-        )
-    shown, is_text, told_rows, empty = without_empty(headings, (True, *(False for _ in headings[1:])), cells)
-    found.append(html_table("memory, overlap, energy, first step", shown, is_text, told_rows))
-    told = "An empty cell: not recorded, or (overlap) one instance."
-    told += f" Known of no benchmark, and not shown: {', '.join(empty)}." if empty else ""
-    found.append(el("p", told, class_="note"))
-    return found
+    cells = [_resource_cells(comparison, row) for row in comparison.rows]
+    shown, is_text, kept, empty = without_empty(headings, (True, *(False for _ in headings[1:])), cells)
+    children.append(html_table("memory, overlap, energy, first step", shown, is_text, kept))
+    text = "An empty cell: not recorded, or (overlap) one instance."
+    text += f" Known of no benchmark, and not shown: {', '.join(empty)}." if empty else ""
+    children.append(el("p", text, class_="note"))
+    return children
+
+
+def _memory_bars(row: ComparisonRow, sign: dict[str, str]) -> Iterable[Bar]:
+    """Return a bar for each system that recorded the benchmark's peak memory; the first one names the benchmark."""
+    label = row.bench
+    for side in row.sides:
+        if side.memory_peak_mib is not None:
+            peak = side.memory_peak_mib
+            yield Bar(label=label, value=peak, text=f"{peak:.0f} MiB, {side.system}", mark=sign[side.system])
+            label = ""
+
+
+def _resource_cells(comparison: Comparison, row: ComparisonRow) -> list[str]:
+    benches = [_bench(system, row.bench) for system in comparison.systems]
+    return [
+        row.bench,
+        *("" if side.memory_peak_mib is None else f"{side.memory_peak_mib:.0f}" for side in row.sides),
+        *("" if bench is None or bench.overlap is None else f"{100 * bench.overlap:.1f}" for bench in benches),
+        *(model.format_number(side.energy_j) for side in row.sides),
+        *("" if side.first_step_s is None else f"{side.first_step_s:.2f}" for side in row.sides),
+    ]
 
 
 def _systems(comparison: Comparison) -> Child:
@@ -300,8 +312,8 @@ def _systems(comparison: Comparison) -> Child:
     tables = [_facts(system) for system in comparison.systems]
     names = [system.name for system in comparison.systems]
     rows = []
-    for what in dict.fromkeys(name for told in tables for name in told):
-        values = [told.get(what, "") for told in tables]
+    for what in dict.fromkeys(name for properties in tables for name in properties):
+        values = [properties.get(what, "") for properties in tables]
         differs = len(set(values)) > 1
         kind = "differs" if differs else ""
         rows.append(
@@ -321,14 +333,14 @@ def _systems(comparison: Comparison) -> Child:
 
 def _facts(system: Facts) -> dict[str, str]:
     summary: Summary = system.summary
-    found = {name: told for name, told in model.system_lines(summary) if name != "software"}
-    found["ended"] = "yes" if summary.is_ended else "no: cut off, or still going"
-    found["steps"] = ", ".join(f"{count} {name}" for name, count in summary.counts.items() if count)
-    found |= {"milabench": summary.version, **summary.software}
-    for name, told in device_facts(summary.accelerators).items():
+    properties = {name: value for name, value in model.system_lines(summary) if name != "software"}
+    properties["ended"] = "yes" if summary.is_ended else "no: cut off, or still going"
+    properties["steps"] = ", ".join(f"{count} {name}" for name, count in summary.counts.items() if count)
+    properties |= {"milabench": summary.version, **summary.software}
+    for name, value in device_facts(summary.accelerators).items():
         if name not in _NO_PROPERTY:
-            found[f"device {name}"] = told
-    return found
+            properties[f"device {name}"] = value
+    return properties
 
 
 def _why(comparison: Comparison, differences: Sequence[Difference] | None) -> Child:
@@ -336,15 +348,15 @@ def _why(comparison: Comparison, differences: Sequence[Difference] | None) -> Ch
         return el("p", "Arguments, environments and devices were not compared; ask for it with --why.", class_="note")
     if not differences:
         return el("p", "Nothing that was recorded differs between the systems.", class_="note")
-    told = comparison_text.differences_table(comparison, differences)
-    headings = ("near", *told.headings[1:])
+    table = comparison_text.differences_table(comparison, differences)
+    headings = ("near", *table.headings[1:])
     rows = [
         TableRow(
             cells=tuple(Cell(shown="near" if at == 0 and cell else cell) for at, cell in enumerate(row)), state=row[1]
         )
-        for row in told.rows
+        for row in table.rows
     ]
-    return html_table(told.title, headings, told.is_text, rows)
+    return html_table(table.title, headings, table.is_text, rows)
 
 
 def _ids(comparison: Comparison) -> dict[str, str]:
@@ -355,15 +367,15 @@ def _details(comparison: Comparison, traced: Traced, how: Fineness) -> list[Chil
     names = [system.name for system in comparison.systems]
     sign, ids = marks(names), _ids(comparison)
     steps = [by_bench(one) if one is not None else {} for one in traced]
-    found: list[Child] = [plot_legend(list(sign.items())), *_not_drawn(names, traced)]
+    children: list[Child] = [plot_legend(list(sign.items())), *_not_drawn(names, traced)]
     for row in comparison_text.by_ratio(comparison.rows):
         benches = [_bench(system, row.bench) for system in comparison.systems]
         drawn = [
             (name, one.get(row.bench, []))
-            for name, one, told in zip(names, steps, traced, strict=True)
-            if told is not None
+            for name, one, traces in zip(names, steps, traced, strict=True)
+            if traces is not None
         ]
-        found.append(
+        children.append(
             el(
                 "details",
                 el("summary", el("h3", row.bench), el("span", _ratio_words(row, names), class_="told")),
@@ -383,11 +395,11 @@ def _details(comparison: Comparison, traced: Traced, how: Fineness) -> list[Chil
                 open=len(comparison.rows) <= _OPEN_UP_TO,
             )
         )
-    return found
+    return children
 
 
 def _not_drawn(names: Sequence[str], traced: Traced) -> list[Child]:
-    lacking = [name for name, told in zip(names, traced, strict=True) if told is None]
+    lacking = [name for name, traces in zip(names, traced, strict=True) if traces is None]
     if not lacking:
         return []
     return [el("p", f"Known by a report alone, without records to draw: {', '.join(lacking)}.", class_="note")]
@@ -401,25 +413,25 @@ def _of_steps(
         for name, group in drawn
         for one in selected_steps([t for t in group if t.ranks], min(2, how.steps))
     ]
-    found: list[Child] = [rate_distributions(named_steps, bench)] if named_steps else []
+    children: list[Child] = [rate_distributions(named_steps, bench)] if named_steps else []
     for name, group in drawn:
-        found += step_timelines(group, how, name)
-    return found
+        children += step_timelines(group, how, name)
+    return children
 
 
 def _bench(system: Facts, name: str) -> BenchSummary | None:
     return next((bench for bench in system.summary.benchmarks if bench.bench == name), None)
 
 
-def _ratio_words(row: BenchRow, names: Sequence[str]) -> str:
-    told = [
+def _ratio_words(row: ComparisonRow, names: Sequence[str]) -> str:
+    phrases = [
         f"{name}: " + ("excluded" if one is None else f"{one.ratio:.4f} {verdict_sign(one.verdict)} {one.verdict}")
         for name, one in zip(names[1:], row.contrasts, strict=True)
     ]
-    return " " + "; ".join(told)
+    return " " + "; ".join(phrases)
 
 
-def _launches(row: BenchRow, sign: dict[str, str]) -> Markup:
+def _launches(row: ComparisonRow, sign: dict[str, str]) -> Markup:
     rows = [
         Dots(
             label=side.system,

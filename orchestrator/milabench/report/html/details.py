@@ -44,11 +44,11 @@ def fineness(traced: Iterable[Sequence[Trace]]) -> Fineness:
 
 def by_bench(traced: Sequence[Trace]) -> dict[str, list[Trace]]:
     """The traces of each benchmark that measured anything, in the order of their steps."""
-    found: dict[str, list[Trace]] = {}
+    traces_by_bench: dict[str, list[Trace]] = {}
     for one in traced:
         if one.ranks or one.devices or one.host:
-            found.setdefault(one.bench, []).append(one)
-    return found
+            traces_by_bench.setdefault(one.bench, []).append(one)
+    return traces_by_bench
 
 
 def selected_steps(traced: Sequence[Trace], most: int) -> list[Trace]:
@@ -81,22 +81,22 @@ def step_timelines(traced: Sequence[Trace], how: Fineness, name: str = "") -> li
             else "nothing was recorded"
         )
         return [el("p", f"{name + ': ' if name else ''}the course of its steps is not shown: {what}.", class_="note")]
-    found = [
+    children = [
         figure(
             ["Course of ", el("code", one.step), f" on {name}" if name else None],
             step_timeline(one, how.buckets),
-            ". ".join(_capital(told) for told in timeline_notes(one)) + ".",
+            ". ".join(_capital(text) for text in timeline_notes(one)) + ".",
         )
         for one in drawn
     ]
     if len(drawn) < len(traced):
-        told = f"{len(drawn)} of {len(traced)} steps are drawn: throttled ones, the fastest, the slowest, some between."
-        found.append(el("p", told, class_="note"))
-    return found
+        text = f"{len(drawn)} of {len(traced)} steps are drawn: throttled ones, the fastest, the slowest, some between."
+        children.append(el("p", text, class_="note"))
+    return children
 
 
-def _capital(told: str) -> str:
-    return told[:1].upper() + told[1:]
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> Markup:
@@ -127,9 +127,9 @@ def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> M
 
 def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
     """The rates at each place (device, job), launch by launch."""
-    found: dict[str, list[float]] = {}
+    rates: dict[str, list[float]] = {}
     for one in bench.processes:
-        found.setdefault(one.slot, []).append(one.throughput.value)
+        rates.setdefault(one.slot, []).append(one.throughput.value)
     suffix = f" on {name}" if name else ""
     return [
         Dots(
@@ -139,7 +139,7 @@ def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
             mark=mark,
             note=f"{len(values)} launch{'es' * (len(values) != 1)}, mean {model.format_number(mean(values))}",
         )
-        for place, values in sorted(found.items())
+        for place, values in sorted(rates.items())
     ]
 
 
@@ -148,17 +148,17 @@ def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) 
     rows = [row for name, mark, bench in benches for row in places(bench, mark, name)]
     if sum(len(row.values) for row in rows) < 2:
         return el("p", "One process only: nothing is known of how launches or devices differ.", class_="note")
-    told = []
+    notes = []
     for name, _, bench in benches:
         parts = [
             f"{what} {100 * value:.2f} %"
             for what, value in (("between devices", bench.spread_devices), ("between launches", bench.spread_processes))
             if value is not None
         ]
-        told += [f"{name + ': ' if name else ''}{', '.join(parts)}"] if parts else []
+        notes += [f"{name + ': ' if name else ''}{', '.join(parts)}"] if parts else []
     if len(rows) > _MOST_PLACES:
-        told.append(f"the first {_MOST_PLACES} of {len(rows)} places are drawn")
-    note = "Standard deviation " + "; ".join(told) if told else None
+        notes.append(f"the first {_MOST_PLACES} of {len(rows)} places are drawn")
+    note = "Standard deviation " + "; ".join(notes) if notes else None
     return figure(
         "Each device or job, launch by launch (bar: its mean)",
         dots("rate at each place", rows[:_MOST_PLACES], units=units),

@@ -34,15 +34,15 @@ def joined(children: Iterable[Child]) -> Markup:
 
 def el(tag: str, /, *children: Child, **attributes: object) -> Markup:
     """An element. `class_` is `class`, `aria_label` is `aria-label`; an attribute that is None or False is left out."""
-    told = "".join(
+    content = "".join(
         _attribute(name, value) for name, value in attributes.items() if value is not None and value is not False
     )
     if tag in _EMPTY:
-        return Markup(f"<{tag}{told}>")
+        return Markup(f"<{tag}{content}>")
     inner = joined(children)
     if not inner and tag in _SHAPES:
-        return Markup(f"<{tag}{told}/>")
-    return Markup(f"<{tag}{told}>{inner}</{tag}>")
+        return Markup(f"<{tag}{content}/>")
+    return Markup(f"<{tag}{content}>{inner}</{tag}>")
 
 
 def _flat(children: Iterable[Child]) -> Iterable[str]:

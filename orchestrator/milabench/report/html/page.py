@@ -33,7 +33,7 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: s
         el("button", "Dark page", type="button", id="theme", hidden=True),
         class_="controls",
     )
-    told = el(
+    body_element = el(
         "body",
         el("a", "Skip to the content", href="#content", class_="skip"),
         patterns(),
@@ -42,7 +42,7 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: s
         el("footer", el("p", f"Made by milabench {version}".strip(), "; this file is complete and needs no network.")),
         el("script", Markup(script)),
     )
-    return f"<!doctype html>\n{el('html', head, told, lang='en')}\n"
+    return f"<!doctype html>\n{el('html', head, body_element, lang='en')}\n"
 
 
 def _policy(style: str, script: str) -> str:

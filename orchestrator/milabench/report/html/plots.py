@@ -53,7 +53,7 @@ class Bar:
     label: str
     value: float
     most: float | None = None
-    told: str = ""
+    text: str = ""
     mark: str = "a"
 
 
@@ -109,10 +109,10 @@ def patterns() -> Markup:
     )
 
 
-def label(x: float, y: float, told: str, kind: str = "", anchor: str = "start") -> Markup:
+def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> Markup:
     """Text, shortened to what fits unless its kind says `whole`; all of it is shown where a pointer rests on it."""
-    cut = told if len(told) <= _LETTERS or "whole" in kind else f"{told[: _LETTERS - 1]}…"
-    whole = el("title", told) if cut != told else None
+    cut = text if len(text) <= _LETTERS or "whole" in kind else f"{text[: _LETTERS - 1]}…"
+    whole = el("title", text) if cut != text else None
     return el(
         "text", whole, cut, x=_at(x), y=_at(y), class_=kind or None, text_anchor=None if anchor == "start" else anchor
     )
@@ -137,8 +137,8 @@ def forest(title: str, ratios: Sequence[Ratio]) -> Markup:
     ]
     for place, ratio in enumerate(ratios):
         drawn.append(_ratio(ratio, scale, top + row * (place + 0.5), right))
-    told = "; ".join(f"{one.label}: {_ratio_told(one)}" for one in ratios)
-    return svg(title, told, _WIDTH, bottom + 26, *drawn)
+    description = "; ".join(f"{one.label}: {_ratio_text(one)}" for one in ratios)
+    return svg(title, description, _WIDTH, bottom + 26, *drawn)
 
 
 def _ratio_range(ratios: Sequence[Ratio]) -> Interval:
@@ -163,17 +163,17 @@ def _ratio(one: Ratio, scale: Scale, y: float, right: float) -> Markup:
     name = label(8, y + 4, one.label, "total" if one.is_total else "")
     drawn: list[Child] = [el("a", name, href=one.link) if one.link else name]
     if one.value is None:
-        told = one.note if len(one.note) <= _NOTE else f"{one.note[: _NOTE - 1]}…"
-        return el("g", *drawn, label(scale.start + 8, y + 4, f"✕ {told}", "dim halo whole"))
+        text = one.note if len(one.note) <= _NOTE else f"{one.note[: _NOTE - 1]}…"
+        return el("g", *drawn, label(scale.start + 8, y + 4, f"✕ {text}", "dim halo whole"))
     if one.interval is not None:
         drawn.append(_whisker(one.interval, scale, y))
-        told = f"{one.value:.4f} [{one.interval[0]:.4f}, {one.interval[1]:.4f}]"
+        text = f"{one.value:.4f} [{one.interval[0]:.4f}, {one.interval[1]:.4f}]"
     else:
-        told = f"{one.value:.4f} (no interval)"
+        text = f"{one.value:.4f} (no interval)"
     kind = "total" if one.is_total else ""
     drawn += [
         _verdict_mark(one, scale(one.value), y),
-        label(right + 190, y + 4, told, f"whole {kind}".strip(), "end"),
+        label(right + 190, y + 4, text, f"whole {kind}".strip(), "end"),
         label(right + 200, y + 4, f"{_SIGNS.get(one.verdict, '○')} {_verdict_words(one)}", f"whole {kind}".strip()),
     ]
     return el("g", *drawn)
@@ -192,7 +192,7 @@ def _verdict_words(one: Ratio) -> str:
     return words + (" ?" if one.is_suspect else "")
 
 
-def _ratio_told(one: Ratio) -> str:
+def _ratio_text(one: Ratio) -> str:
     if one.value is None:
         return one.note
     interval = f", 95 % from {one.interval[0]:.4f} to {one.interval[1]:.4f}" if one.interval else ", no interval"
@@ -249,8 +249,8 @@ def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = Fa
             drawn.append(el("path", d=f"M{_at(scale(one.centre))},{_at(y - 8)}v16", class_=f"mean {one.mark}"))
         drawn.append(el("g", [_dot(scale(value), y, one.mark) for value in one.values], class_=f"dots {one.mark}"))
         drawn.append(label(right + 12, y + 4, one.note, "whole"))
-    told = "; ".join(f"{one.label}: {', '.join(map(format_number, one.values))}" for one in rows)
-    return svg(title, f"in {units}. {told}"[:4000], _WIDTH, bottom + 26, *drawn)
+    description = "; ".join(f"{one.label}: {', '.join(map(format_number, one.values))}" for one in rows)
+    return svg(title, f"in {units}. {description}"[:4000], _WIDTH, bottom + 26, *drawn)
 
 
 def _dot(x: float, y: float, mark: str) -> Markup:
@@ -289,9 +289,9 @@ def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = N
             )
         width = max(1.0, scale(one.value) - left)
         drawn.append(el("rect", x=left, y=_at(y + 5), width=_at(width), height="12", class_=f"bar {one.mark}"))
-        drawn.append(label(right + 12, y + 15, one.told or format_number(one.value), "whole"))
-    told = "; ".join(f"{one.label}: {one.told or format_number(one.value)}" for one in rows)
-    return svg(title, f"in {units}. {told}", _WIDTH, bottom + 26, *drawn)
+        drawn.append(label(right + 12, y + 15, one.text or format_number(one.value), "whole"))
+    description = "; ".join(f"{one.label}: {one.text or format_number(one.value)}" for one in rows)
+    return svg(title, f"in {units}. {description}", _WIDTH, bottom + 26, *drawn)
 
 
 # --------------------------------------------------------------------------------------------------------- distributions
@@ -312,10 +312,10 @@ def distribution(
     for place, one in enumerate(lines):
         points = [(x(value), y(share)) for share, value in zip(shares, one.values, strict=True)]
         kind = f"line {one.mark}" + (" thin" if one.is_thin else "")
-        told = 22 + 22 * place
+        note_y = 22 + 22 * place
         drawn.append(el("path", d=_path(points), class_=kind))
-        drawn.append(el("path", d=f"M{right + 12},{told - 4}h26", class_=kind))
-        drawn.append(label(right + 44, told, one.label))
+        drawn.append(el("path", d=f"M{right + 12},{note_y - 4}h26", class_=kind))
+        drawn.append(label(right + 44, note_y, one.label))
     drawn.append(label(_WIDTH - 4, bottom + 18, units, "dim", "end"))
     medians = "; ".join(
         f"{one.label}: median {format_number(one.values[shares.index(0.5)])}, all between {format_number(one.values[0])} and "
@@ -343,9 +343,9 @@ def _grid(
         drawn.append(
             el("path", d=f"M{_at(x)},{_at(top)}V{_at(bottom)}", class_="one" if ratio and tick == 1 else "grid")
         )
-        told = f"{tick:g}" if ratio else f"{short(tick)}{sign}"
-        if x - apart > 8 * len(told) + 6:
-            drawn.append(label(x, bottom + 18, told, "dim", "middle"))
+        text = f"{tick:g}" if ratio else f"{short(tick)}{sign}"
+        if x - apart > 8 * len(text) + 6:
+            drawn.append(label(x, bottom + 18, text, "dim", "middle"))
             apart = x
     return el("g", *drawn)
 

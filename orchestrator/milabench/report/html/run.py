@@ -30,19 +30,19 @@ def sentence(summary: Summary) -> str:
     benches = [bench for bench in summary.benchmarks if bench.outcome != "skipped"]
     passed = sum(bench.outcome == "passed" for bench in benches)
     devices = dict(model.system_lines(summary)).get("devices", "")
-    told = [f"{passed} of {len(benches)} benchmarks passed" + (f" on {devices}" if devices else "")]
+    clauses = [f"{passed} of {len(benches)} benchmarks passed" + (f" on {devices}" if devices else "")]
     if summary.ab is None and summary.score.value is not None:
-        told.append(f"score {model.score_line(summary)}")
+        clauses.append(f"score {model.score_line(summary)}")
     else:
-        told.append(f"score: {model.score_line(summary)}")
+        clauses.append(f"score: {model.score_line(summary)}")
     suspect = sum(bench.validity == "suspect" for bench in benches)
     invalid = sum(bench.validity == "invalid" for bench in benches)
-    told += [f"{count} {word}" for count, word in ((suspect, "suspect"), (invalid, "invalid")) if count]
+    clauses += [f"{count} {word}" for count, word in ((suspect, "suspect"), (invalid, "invalid")) if count]
     if not summary.is_ended:
-        told.append("the run was cut off, or is still going: this is what is known so far")
+        clauses.append("the run is incomplete or still running: this is what is known so far")
     if summary.profile == "quick":
-        told.append("measured with the quick profile, so that every number is an indication only")
-    return "; ".join(told) + "."
+        clauses.append("measured with the quick profile, so that every number is an indication only")
+    return "; ".join(clauses) + "."
 
 
 def run_article(
@@ -57,7 +57,7 @@ def run_article(
         ("system", "System", _system(summary)),
         ("records", "Records", _records(summary)),
     ]
-    body = [el("section", el("h2", name), told, id=f"{key}{place}") for place, name, told in sections]
+    body = [el("section", el("h2", name), content, id=f"{key}{place}") for place, name, content in sections]
     head = el(
         "header",
         el("h1", f"milabench run {summary.run}", id=f"{key}top"),
@@ -91,7 +91,7 @@ def _tiles(summary: Summary) -> Markup:
         ("verdict", summary.verdict, "run ended" if summary.is_ended else "CUT OFF or still going",
          "good" if summary.verdict == "passed" and summary.is_ended else "bad"),
     ]  # fmt: skip
-    return el("ul", [el("li", name, el("b", value), el("small", told), class_=kind) for name, value, told, kind in tiles],
+    return el("ul", [el("li", name, el("b", value), el("small", detail), class_=kind) for name, value, detail, kind in tiles],
               class_="tiles")  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def alert(title: str, kind: str, entries: Sequence[Child], count: int | None = N
 
 def bold_names(entries: Sequence[tuple[str, str]]) -> list[Child]:
     """Names in bold, each with what is said of it."""
-    return [[el("strong", name), ": ", told] for name, told in entries]
+    return [[el("strong", name), ": ", text] for name, text in entries]
 
 
 def _alerts(summary: Summary) -> Markup:
@@ -132,7 +132,7 @@ def _alerts(summary: Summary) -> Markup:
         alert("Suspect numbers", "doubt", bold_names(_together(doubts)), len(doubts)),
         alert("Skipped, on purpose", "none", bold_names(model.skips(summary))),
         alert(
-            "Passed at a later attempt", "doubt", bold_names([(step, told) for step, told, _ in model.flaky(summary)])
+            "Passed at a later attempt", "doubt", bold_names([(step, text) for step, text, _ in model.flaky(summary)])
         ),
         class_="lists",
     )
@@ -141,9 +141,9 @@ def _alerts(summary: Summary) -> Markup:
 def _together(entries: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Entries of which the same is said, as one."""
     groups: dict[str, list[str]] = {}
-    for name, told in entries:
-        groups.setdefault(told, []).append(name)
-    return [(", ".join(names), told) for told, names in groups.items()]
+    for name, text in entries:
+        groups.setdefault(text, []).append(name)
+    return [(", ".join(names), text) for text, names in groups.items()]
 
 
 def state(bench: BenchSummary) -> str:
@@ -173,19 +173,19 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
         cells["bench"] = Cell(shown=el("a", bench.bench, href=f"#{ids[bench.bench]}"))
         cells["validity"] = Cell(shown=state_badge(bench))
         rows.append(TableRow(cells=tuple(cells[name] for name in shown), state=state(bench)))
-    found: list[Child] = [html_table("benchmarks", shown, [columns[name][0] for name in shown], rows, is_alone=True)]
+    children: list[Child] = [html_table("benchmarks", shown, [columns[name][0] for name in shown], rows, is_alone=True)]
     extra = "devices%: between the means of devices; 95 % interval: of perf over launches, from 3 on"
-    told = ". ".join((*model.LEGEND, extra)) + "."
+    text = ". ".join((*model.LEGEND, extra)) + "."
     if empty and benches:
-        told += f" Known of no benchmark here, and not shown: {', '.join(empty)}."
-    found.append(el("p", told, class_="note"))
+        text += f" Known of no benchmark here, and not shown: {', '.join(empty)}."
+    children.append(el("p", text, class_="note"))
     if summary.ab is not None:
-        found += _pairs(summary)
+        children += _pairs(summary)
     nodes = model.node_table(summary)
     if nodes is not None:
         is_text = [heading in ("bench", "units") for heading in nodes[0]]
-        found.append(html_table("by node", nodes[0], is_text, text_rows(nodes[1])))
-    return found
+        children.append(html_table("by node", nodes[0], is_text, text_rows(nodes[1])))
+    return children
 
 
 def _interval(bench: BenchSummary) -> str:
@@ -236,35 +236,37 @@ def _memory(summary: Summary) -> list[Child]:
             label=bench.bench,
             value=bench.memory_peak_mib,
             most=most,
-            told=f"{bench.memory_peak_mib:.0f} MiB" + (f", {bench.memory_peak_mib / most:.1%}" if most else ""),
+            text=f"{bench.memory_peak_mib:.0f} MiB" + (f", {bench.memory_peak_mib / most:.1%}" if most else ""),
         )
         for bench in benches
         if bench.memory_peak_mib is not None
     ]
-    found: list[Child] = []
+    children: list[Child] = []
     if rows:
         frame = "frame: memory of a device" if most else "no device memory to compare with: these ran on the processor"
-        found.append(figure("Peak memory of a process", bars("peak memory", rows, units="MiB"), frame))
+        children.append(figure("Peak memory of a process", bars("peak memory", rows, units="MiB"), frame))
     else:
-        found.append(el("p", "Peak memory is not shown: no step recorded any.", class_="note"))
+        children.append(el("p", "Peak memory is not shown: no step recorded any.", class_="note"))
     together = [
-        Bar(label=bench.bench, value=100 * bench.overlap, most=100.0, told=f"{bench.overlap:.1%}")
+        Bar(label=bench.bench, value=100 * bench.overlap, most=100.0, text=f"{bench.overlap:.1%}")
         for bench in benches
         if bench.overlap is not None
     ]
     if together:
         drawing = bars("overlap of instances", together, units="%", limit=95.0)
-        found.append(figure("Overlap: the share of the time in which all instances measured", drawing,
+        children.append(figure("Overlap: the share of the time in which all instances measured", drawing,
                             "Below 95 % (dashed line) a number is suspect."))  # fmt: skip
     else:
-        found.append(el("p", "Overlap is not shown: no benchmark ran several instances side by side.", class_="note"))
-    return found
+        children.append(
+            el("p", "Overlap is not shown: no benchmark ran several instances side by side.", class_="note")
+        )
+    return children
 
 
 def _device_memory(summary: Summary) -> float | None:
     """The memory of the smallest device, MiB; None where benchmarks ran on the processor."""
     nodes = summary.system.get("nodes")
-    found = [
+    rows = [
         float(device["memory_MiB"])
         for node in (nodes if isinstance(nodes, list) else [])
         for device in (node.get("devices") or [] if isinstance(node, dict) else [])
@@ -272,7 +274,7 @@ def _device_memory(summary: Summary) -> float | None:
         and device.get("arch") != "cpu"
         and isinstance(device.get("memory_MiB"), int | float)
     ]
-    return min(found, default=None) or None
+    return min(rows, default=None) or None
 
 
 def _ids(summary: Summary, key: str) -> dict[str, str]:
@@ -280,7 +282,7 @@ def _ids(summary: Summary, key: str) -> dict[str, str]:
 
 
 def _details(summary: Summary, traced: Sequence[Trace], how: Fineness, key: str) -> list[Child]:
-    found, ids = by_bench(traced), _ids(summary, key)
+    traces_by_bench, ids = by_bench(traced), _ids(summary, key)
     is_open = len(summary.benchmarks) <= _OPEN_UP_TO
     return [
         el(
@@ -296,8 +298,8 @@ def _details(summary: Summary, traced: Sequence[Trace], how: Fineness, key: str)
                 ),
             ),
             pairs(_facts(bench)),
-            _why_nothing(bench) or step_timelines(found.get(bench.bench, ()), how),
-            _steps(bench, found.get(bench.bench, ()), how),
+            _why_nothing(bench) or step_timelines(traces_by_bench.get(bench.bench, ()), how),
+            _steps(bench, traces_by_bench.get(bench.bench, ()), how),
             id=ids[bench.bench],
             open=is_open,
         )
@@ -321,7 +323,7 @@ def _steps(bench: BenchSummary, traced: Sequence[Trace], how: Fineness) -> list[
 
 def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
     interval = bench.ci95
-    told = {
+    facts = {
         "rate of one instance": f"{model.format_number(bench.perf)} {bench.units}"
         if bench.perf is not None
         else "none",
@@ -343,53 +345,53 @@ def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
         "waited for data": _waited(bench),
         "weight": f"{bench.weight:g}" if bench.weight is not None else "none",
     }
-    return list(told.items())
+    return list(facts.items())
 
 
 def _waited(bench: BenchSummary) -> str:
-    found = [float(one["value"]) for one in bench.metrics if one["metric"] == "data_wait"]
-    return f"{max(found):.1%}" if found else "not recorded"
+    shares = [float(one["value"]) for one in bench.metrics if one["metric"] == "data_wait"]
+    return f"{max(shares):.1%}" if shares else "not recorded"
 
 
 def _system(summary: Summary) -> list[Child]:
-    lines = [(name, told) for name, told in model.system_lines(summary) if name != "run"]
-    found: list[Child] = [html_table("the run, its machine and its software", ("what", "value"), (True, True), text_rows(lines),
-                                can_filter=False)]  # fmt: skip
+    lines = [(name, text) for name, text in model.system_lines(summary) if name != "run"]
+    caption = "the run, its machine and its software"
+    children: list[Child] = [html_table(caption, ("what", "value"), (True, True), text_rows(lines), can_filter=False)]
     if summary.accelerators:
         rows = text_rows(list(device_facts(summary.accelerators).items()))
-        found.append(
+        children.append(
             html_table(
                 "devices, as their driver told at the start", ("what", "value"), (True, True), rows, can_filter=False
             )
         )
-    return found
+    return children
 
 
 def device_facts(devices: Sequence[Mapping[str, object]]) -> dict[str, str]:
     """What drivers told, once where it is the same for all devices, else device by device."""
-    found = {}
+    facts = {}
     for name in dict.fromkeys(name for one in devices for name in one):
         values = ["" if one.get(name) is None else str(one[name]) for one in devices]
-        found[name] = (
-            values[0] if len(set(values)) == 1 else ", ".join(f"{at}: {told}" for at, told in enumerate(values))
+        facts[name] = (
+            values[0] if len(set(values)) == 1 else ", ".join(f"{at}: {value}" for at, value in enumerate(values))
         )
-    return {name: told for name, told in found.items() if told not in ("", "[]")}
+    return {name: value for name, value in facts.items() if value not in ("", "[]")}
 
 
 def _records(summary: Summary) -> list[Child]:
-    found: list[Child] = []
+    children: list[Child] = []
     for caption, headings, entries in (
         ("replicates", ("bench", "how often"), model.replicate_lines(summary)),
         ("validations", ("step", "verdicts"), model.validations(summary)),
         ("messages", ("bench", "message"), model.messages(summary)),
     ):
         if entries:
-            found.append(html_table(caption, headings, (True, True), text_rows(entries)))
+            children.append(html_table(caption, headings, (True, True), text_rows(entries)))
     metrics = model.other_metrics(summary)
     if metrics:
         names = ("bench", "metric", "median", "units", "n")
-        told = html_table("other metrics", names, (True, True, False, True, False), text_rows(metrics))
-        found.append(
-            el("details", el("summary", el("h3", "Other metrics"), el("span", f"{len(metrics)}", class_="told")), told)
+        table = html_table("other metrics", names, (True, True, False, True, False), text_rows(metrics))
+        children.append(
+            el("details", el("summary", el("h3", "Other metrics"), el("span", f"{len(metrics)}", class_="told")), table)
         )
-    return found or [el("p", "No checks, messages or further metrics were recorded.", class_="note")]
+    return children or [el("p", "No checks, messages or further metrics were recorded.", class_="note")]

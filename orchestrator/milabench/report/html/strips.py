@@ -62,35 +62,37 @@ def step_timeline(trace: Trace, buckets: int) -> Markup:
 
 def timeline_notes(trace: Trace) -> list[str]:
     """What has to be said beside the drawing: throttling, and what is not there."""
-    told = []
+    notes = []
     for device in trace.devices:
         name = f"device {device.key}"
         if device.lost:
-            told.append(f"{name} was lost: {device.lost}")
+            notes.append(f"{name} was lost: {device.lost}")
         if not device.throttle_samples:
-            told.append(f"{name}: no sample says whether it was throttled")
+            notes.append(f"{name}: no sample says whether it was throttled")
             continue
         if device.held_back:
             reasons = sorted({reason for one in device.throttled for reason in one.reasons})
             share = device.held_back / device.throttle_samples
-            told.append(f"{name}: THROTTLED in {share:.1%} of {device.throttle_samples} samples ({', '.join(reasons)})")
+            notes.append(
+                f"{name}: THROTTLED in {share:.1%} of {device.throttle_samples} samples ({', '.join(reasons)})"
+            )
         else:
-            told.append(f"{name}: not throttled in any of {device.throttle_samples} samples")
+            notes.append(f"{name}: not throttled in any of {device.throttle_samples} samples")
         if device.capped:
-            told.append(
+            notes.append(
                 f"{name}: at its power limit in {device.capped / device.throttle_samples:.0%} of them, which is normal at work"
             )
     if not trace.devices:
-        told.append("no accelerator was sampled: neither power nor clock nor temperature nor throttling can be shown")
+        notes.append("no accelerator was sampled: neither power nor clock nor temperature nor throttling can be shown")
     if len(trace.ranks) > _MOST_LINES or len(trace.devices) > _MOST_LINES:
-        told.append(
+        notes.append(
             f"the first {_MOST_LINES} ranks and devices are drawn, of {len(trace.ranks)} and {len(trace.devices)}"
         )
     if not trace.ranks:
-        told.append("no observations: there is no series of rates")
+        notes.append("no observations: there is no series of rates")
     elif not all(one.rate.is_timed for one in trace.ranks):
-        told.append("its records have no times: the axis counts observations, and no sensor can be drawn beside them")
-    return told
+        notes.append("its records have no times: the axis counts observations, and no sensor can be drawn beside them")
+    return notes
 
 
 def _panels(trace: Trace, buckets: int) -> list[_Panel]:
@@ -100,10 +102,10 @@ def _panels(trace: Trace, buckets: int) -> list[_Panel]:
         curves = tuple(thinned(one.rate, buckets) for one in ranks)
         panels.append(_Panel(name="rate", unit=ranks[0].units, curves=curves, height=_RATE))
     for key, (name, unit) in _DEVICES.items():
-        found = tuple(thinned(one.curves[key], buckets) for one in _devices(trace) if key in one.curves)
-        if found:
-            found = tuple(map(_percent, found)) if unit == "%" else found
-            panels.append(_Panel(name=name, unit=unit, curves=found, height=_STRIP))
+        curves = tuple(thinned(one.curves[key], buckets) for one in _devices(trace) if key in one.curves)
+        if curves:
+            curves = tuple(map(_percent, curves)) if unit == "%" else curves
+            panels.append(_Panel(name=name, unit=unit, curves=curves, height=_STRIP))
     for key, (name, unit) in _HOST.items():
         if key in trace.host:
             host = thinned(trace.host[key], buckets)

@@ -73,23 +73,23 @@ def html_table(
 
 
 def _cells(row: TableRow, is_text: Sequence[bool]) -> list[Markup]:
-    found = []
+    cells = []
     for place, (cell, text) in enumerate(zip(row.cells, is_text, strict=True)):
         kinds = " ".join(kind for kind in ("" if text else "num", cell.kind) if kind)
         value = None if cell.value is None else repr(cell.value)
         if place == 0:
-            found.append(el("th", cell.shown, scope="row", class_=kinds or None, data_v=value))
+            cells.append(el("th", cell.shown, scope="row", class_=kinds or None, data_v=value))
         else:
-            found.append(el("td", cell.shown, class_=kinds or None, data_v=value))
-    return found
+            cells.append(el("td", cell.shown, class_=kinds or None, data_v=value))
+    return cells
 
 
 def pairs(entries: Sequence[tuple[Child, Child]]) -> Markup:
     """Names and what is said of each."""
-    return el("dl", [el("div", el("dt", name), el("dd", told)) for name, told in entries])
+    return el("dl", [el("div", el("dt", name), el("dd", text)) for name, text in entries])
 
 
-def badge(told: str, kind: str) -> Markup:
+def badge(text: str, kind: str) -> Markup:
     """A word with a shape: what it says does not hang on its colour."""
     sign = {"good": "✓", "bad": "✕", "doubt": "?", "none": "–"}[kind]
-    return el("span", el("span", sign, aria_hidden="true"), " ", told, class_=f"badge {kind}")
+    return el("span", el("span", sign, aria_hidden="true"), " ", text, class_=f"badge {kind}")

@@ -1,110 +1,106 @@
-"""From a recorded operator to a call of this torch: the overload found by its schema, arguments put where it wants them."""
+"""From a recorded operator to a call of this torch: the overload found by its schema, arguments where that wants them."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from benchmate.ops.aten import Overload, parse_schema
 from benchmate.ops.errors import OperatorFailed
+from benchmate.ops.torch_types import Call, Tensor
 from benchmate.ops.traces.plan import Slot
-from benchmate.ops.traces.schema import Device, Node, Opaque
+from benchmate.ops.traces.schema import DeviceRef, Node, OpaqueValue
 
-MASK = 3  # gradients of a convolution, a norm: the operators that take such a mask
-Environment = list[Any]
-Prepared = Callable[[Environment], Callable[[], Any]]
+MASK_LENGTH = 3  # gradients of a convolution, a norm: the operators that take a mask of the gradients wanted
+Slots = list["Tensor | None"]
+"""The tensors of a step by the number of their slot."""
+BindSlots = Callable[[Slots], Call]
+"""Put the slots' tensors into the arguments; return the call, ready to be made and timed."""
 
 
-def overload(schema: str) -> Any:
-    """The operator of a schema. Raises OperatorFailed where this torch has none."""
+def find_overload(schema_text: str) -> Overload:
+    """Return the operator of a schema. Raises OperatorFailed where this torch has none."""
     import torch
 
+    schema = parse_schema(schema_text)
+    namespace, _, name = schema.name.partition("::")
+    overload_name = schema.overload_name or "default"
     try:
-        parsed = torch._C.parse_schema(schema)
-    except RuntimeError as error:
-        raise OperatorFailed(f"not a schema: {str(error).strip().splitlines()[0]}") from None
-    namespace, _, name = parsed.name.partition("::")
-    try:
-        return getattr(getattr(getattr(torch.ops, namespace), name), parsed.overload_name or "default")
+        overload: Overload = getattr(getattr(getattr(torch.ops, namespace), name), overload_name)
     except (AttributeError, RuntimeError):
-        raise OperatorFailed(
-            f"torch {torch.__version__} has no {parsed.name}.{parsed.overload_name or 'default'}"
-        ) from None
+        raise OperatorFailed(f"torch {torch.__version__} has no {schema.name}.{overload_name}") from None
+    return overload
 
 
-def prepared(node: Node, arguments: Sequence[Any], device_of: Callable[[str], str]) -> Prepared:
-    """A function that takes the slots' tensors and gives the call, ready to be made and timed.
+def bind_operator(node: Node, arguments: Sequence[object], device_of: Callable[[str], str]) -> BindSlots:
+    """Return how to call the operator of a node.
 
     Raises OperatorFailed for an operator that this torch does not have, or whose arguments it wants otherwise.
     """
-    import torch
-
-    function = overload(node.schema)
-    declared = function._schema.arguments
-    named = dict(zip((one.name for one in torch._C.parse_schema(node.schema).arguments), arguments, strict=False))
-    positional: list[Any] = []
-    keywords: list[str] = []
-    by_keyword: list[Any] = []
-    for argument in declared:
-        if argument.name not in named:
-            if not argument.has_default_value():
-                raise OperatorFailed(
-                    f"torch {torch.__version__} wants an argument '{argument.name}' that was not recorded"
-                )
-            if not argument.kwarg_only:
-                positional.append(argument.default_value)
-            continue
-        value = _constant(named[argument.name], str(argument.type), device_of)
-        if argument.kwarg_only:
-            keywords.append(argument.name)
-            by_keyword.append(value)
+    overload = find_overload(node.schema)
+    recorded = parse_schema(node.schema).arguments
+    named = dict(zip((argument.name for argument in recorded), arguments, strict=False))
+    positional: list[object] = []
+    keywords: dict[str, object] = {}
+    for argument in overload._schema.arguments:
+        if argument.name in named:
+            value = _constant(named[argument.name], str(argument.type), device_of)
+        elif argument.has_default_value():
+            value = argument.default_value
         else:
+            raise OperatorFailed(f"this torch wants an argument '{argument.name}' that was not recorded")
+        if not argument.kwarg_only:
             positional.append(value)
-    return _maker(function, positional, keywords, by_keyword)
+        elif argument.name in named:
+            keywords[argument.name] = value
+    return _bind_slots(overload, positional, keywords)
 
 
-def maker(function: Any, arguments: Sequence[Any], device_of: Callable[[str], str]) -> Prepared:
-    """The same for any function of the recorded arguments by position."""
-    return _maker(function, [_constant(one, "", device_of) for one in arguments], [], [])
+def bind_function(
+    function: Callable[..., object], arguments: Sequence[object], device_of: Callable[[str], str]
+) -> BindSlots:
+    """Return how to call any function of the recorded arguments by position."""
+    return _bind_slots(function, [_constant(argument, "", device_of) for argument in arguments], {})
 
 
-def _maker(function: Any, positional: list[Any], keywords: list[str], by_keyword: list[Any]) -> Prepared:
-    values = [*positional, *by_keyword]
+def _bind_slots(function: Callable[..., object], positional: list[object], keywords: dict[str, object]) -> BindSlots:
+    values = [*positional, *keywords.values()]
     count = len(positional)
-    flat = [(place, value.number) for place, value in enumerate(values) if isinstance(value, Slot)]
-    nested = [(place, value) for place, value in enumerate(values) if _has_slots(value)]
+    # Found once: the call is made anew in every step, and what is done there is timed with it.
+    flat = [(index, value.number) for index, value in enumerate(values) if isinstance(value, Slot)]
+    nested = [(index, value) for index, value in enumerate(values) if _has_slots(value)]
 
-    def ready(slots: Environment) -> Callable[[], Any]:
-        made = list(values)
-        for place, number in flat:
-            made[place] = slots[number]
-        for place, value in nested:
-            made[place] = _listed(value, slots)
+    def bind(slots: Slots) -> Call:
+        filled = list(values)
+        for index, number in flat:
+            filled[index] = slots[number]
+        for index, value in nested:
+            filled[index] = _fill_slots(value, slots)
         if not keywords:
-            return functools.partial(function, *made)
-        return functools.partial(function, *made[:count], **dict(zip(keywords, made[count:], strict=True)))
+            return functools.partial(function, *filled)
+        return functools.partial(function, *filled[:count], **dict(zip(keywords, filled[count:], strict=True)))
 
-    return ready
-
-
-def _has_slots(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and any(isinstance(one, Slot) or _has_slots(one) for one in value)
+    return bind
 
 
-def _listed(value: Any, slots: Environment) -> Any:
+def _has_slots(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and any(isinstance(item, Slot) or _has_slots(item) for item in value)
+
+
+def _fill_slots(value: object, slots: Slots) -> object:
     if isinstance(value, Slot):
         return slots[value.number]
-    return [_listed(one, slots) for one in value] if isinstance(value, (list, tuple)) else value
+    return [_fill_slots(item, slots) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _constant(value: Any, kind: str, device_of: Callable[[str], str]) -> Any:
-    if isinstance(value, Device):
+def _constant(value: object, kind: str, device_of: Callable[[str], str]) -> object:
+    if isinstance(value, DeviceRef):
         import torch
 
         return torch.device(device_of(value.name))
     if isinstance(value, tuple):
-        return [_constant(one, "", device_of) for one in value]
-    if isinstance(value, Opaque):
+        return [_constant(item, "", device_of) for item in value]
+    if isinstance(value, OpaqueValue):
         # Old schemas did not write lists of booleans; those are masks of the gradients wanted.
-        return [True] * MASK if "bool" in kind else None
+        return [True] * MASK_LENGTH if "bool" in kind else None
     return value

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from benchmate.ops.ending import exit_code
 from benchmate.ops.errors import OpsError
-from benchmate.ops.traces.record import VARIABLE, Recording, own_path, profile_path, variable
+from benchmate.ops.exit_status import run_command
+from benchmate.ops.traces.record import VARIABLE, TraceRecording, encode_recording, profile_path, rank_path
 
 EPILOG = """\
 exit code: 0 done; 1 an operator of a replay failed, or nothing was recorded; 2 a file or an option is wrong and nothing ran.
@@ -24,19 +24,17 @@ exit code: 0 done; 1 an operator of a replay failed, or nothing was recorded; 2 
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a command; returns the exit code."""
-    argv, program = _split(argv)
-    args = _parser().parse_args(argv)
-    return exit_code(lambda: int(COMMANDS[args.command](args, program)))
+    """Run a command; return the exit code."""
+    own, program = _split(argv)
+    args = _parser().parse_args(own)
+    return run_command(lambda: int(COMMANDS[args.command](args, program)))
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What is ours, and the program after `--`."""
+    """Return our own words, and the program after `--`."""
     words = list(argv)
-    if "--" not in words:
-        return words, []
-    place = words.index("--")
-    return words[:place], words[place + 1 :]
+    end = words.index("--") if "--" in words else len(words)
+    return words[:end], words[end + 1 :]
 
 
 def record(args: argparse.Namespace, program: list[str]) -> int:
@@ -47,14 +45,14 @@ def record(args: argparse.Namespace, program: list[str]) -> int:
         if value < 0:
             raise OpsError(f"{flag}: expected a number that is not negative, got {value}")
     if shutil.which(program[0]) is None:
-        raise OpsError(f"{program[0]}: no such program; after -- stands a command, such as python script.py")
+        raise OpsError(f"{program[0]}: no such program; a command such as python script.py comes after --")
     path = Path(args.output).absolute()
     if not path.parent.is_dir():
         raise OpsError(f"-o {args.output}: no folder {path.parent}")
     if path.exists() and not path.is_file():
-        raise OpsError(f"-o {args.output}: is there and no file; name another")
+        raise OpsError(f"-o {args.output}: exists and is no file; name another")
     with tempfile.TemporaryDirectory(prefix="trace-") as notes:
-        recording = Recording(
+        recording = TraceRecording(
             path=str(path),
             skip=args.skip,
             timed=args.timed,
@@ -65,21 +63,23 @@ def record(args: argparse.Namespace, program: list[str]) -> int:
         )
         inject = str(Path(__file__).resolve().parent / "inject")
         folders = [inject, *filter(None, [os.environ.get("PYTHONPATH")])]
-        environ = {**os.environ, VARIABLE: variable(recording), "PYTHONPATH": os.pathsep.join(folders)}
+        environ = {**os.environ, VARIABLE: encode_recording(recording), "PYTHONPATH": os.pathsep.join(folders)}
+        # In the foreground, with the terminal that we have: it is the user's program, not one to be supervised.
         code = subprocess.run(program, env=environ, check=False).returncode
-        told = [json.loads(note.read_text()) for note in sorted(Path(notes).iterdir())]
-    written = sorted(one["path"] for one in told if one["path"])
-    for one in written:
-        print(f"recorded {one}")
+        processes = [json.loads(note.read_text()) for note in sorted(Path(notes).iterdir())]
+    written = sorted(process["path"] for process in processes if process["path"])
+    for file in written:
+        print(f"recorded {file}")
     if code:
-        print(f"error: {program[0]} ended with {code if code > 0 else f'signal {-code}'}", file=sys.stderr)
+        how = f"exited with code {code}" if code > 0 else f"ended by signal {-code}"
+        print(f"error: {program[0]} {how}", file=sys.stderr)
         return 1
     if not written:
-        most = max((one["steps"] for one in told), default=0)
+        steps = max((process["steps"] for process in processes), default=0)
         needed = recording.skip + recording.timed + 1
         print(
-            f"error: nothing recorded: {most} steps of an optimizer, {needed} are needed (--skip {recording.skip}, --timed "
-            f"{recording.timed}, and the one recorded); say less of them, or --whole to record all of the program",
+            f"error: nothing recorded: {steps} steps of an optimizer, {needed} are needed (--skip {recording.skip}, --timed "
+            f"{recording.timed}, and the one recorded); lower them, or give --whole to record all of the program",
             file=sys.stderr,
         )
         return 1
@@ -87,25 +87,27 @@ def record(args: argparse.Namespace, program: list[str]) -> int:
 
 
 def summarise(args: argparse.Namespace, _: list[str]) -> int:
-    """Print what is in a trace."""
-    from benchmate.ops.traces.schema import read
-    from benchmate.ops.traces.summary import summary, text
+    """Print a summary of a trace."""
+    from benchmate.ops.traces.schema import read_trace
+    from benchmate.ops.traces.summary import format_summary, summarise_trace
 
-    found = summary(read(args.file))
-    print(json.dumps(found) if args.json else text(found, args.top))
+    summary = summarise_trace(read_trace(args.file))
+    print(json.dumps(summary) if args.json else format_summary(summary, args.top))
     return 0
 
 
 def to_config(args: argparse.Namespace, _: list[str]) -> int:
     """Write the configuration of a trace's operators."""
-    from benchmate.ops.traces.convert import configuration
-    from benchmate.ops.traces.schema import read
+    from benchmate.ops.traces.convert import to_configuration
+    from benchmate.ops.traces.schema import read_trace
 
-    made, left_out = configuration(read(args.file), args.device)
-    if not made:
+    operators, left_out = to_configuration(read_trace(args.file), args.device)
+    if not operators:
         raise OpsError(f"{args.file}: no operator in it that a configuration can describe")
-    content = json.dumps(made, indent=1) + "\n"
-    inputs = [one for operator in made.values() for entry in operator["config"] for one in entry["input"]]
+    content = json.dumps(operators, indent=1) + "\n"
+    counts = [
+        item["count"] for operator in operators.values() for entry in operator["config"] for item in entry["input"]
+    ]
     if args.output is None:
         sys.stdout.write(content)
     else:
@@ -113,8 +115,8 @@ def to_config(args: argparse.Namespace, _: list[str]) -> int:
             Path(args.output).write_text(content, encoding="utf-8")
         except OSError as error:
             raise OpsError(f"-o {args.output}: {error.strerror}") from error
-    said = f"{len(made)} operators, {len(inputs)} inputs, {sum(one['count'] for one in inputs)} calls of a step"
-    print(said + (f" in {args.output}" if args.output else ""), file=sys.stderr)
+    summary = f"{len(operators)} operators, {len(counts)} inputs, {sum(counts)} calls of a step"
+    print(summary + (f" in {args.output}" if args.output else ""), file=sys.stderr)
     for reason, count in left_out.items():
         print(f"left out: {count} x {reason}", file=sys.stderr)
     return 0
@@ -122,35 +124,37 @@ def to_config(args: argparse.Namespace, _: list[str]) -> int:
 
 def predict(args: argparse.Namespace, _: list[str]) -> int:
     """Add up the records of a converted configuration."""
-    from benchmate.ops.benchmark import seconds
-    from benchmate.ops.traces.convert import predicted
-    from benchmate.ops.traces.schema import read
+    from benchmate.ops.benchmark import format_seconds
+    from benchmate.ops.traces.convert import predict_step
+    from benchmate.ops.traces.schema import read_trace
 
-    found = predicted(args.file)
+    prediction = predict_step(args.file)
     if args.trace is not None:
-        found["recorded_step_s"] = read(args.trace).about.get("step_s")
+        prediction["recorded_step_s"] = read_trace(args.trace).about.get("step_s")
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps(prediction))
         return 0
-    print(f"a step of {found['calls']} calls, {found['inputs']} inputs: {seconds(found['seconds'])}")
-    if found["missing"]:
-        print(f"without {found['missing']} calls whose input was not measured")
-    if found.get("recorded_step_s"):
-        recorded = found["recorded_step_s"]
-        print(f"recorded: {seconds(recorded)}; predicted to recorded {found['seconds'] / recorded:.3g}")
+    print(
+        f"a step of {prediction['calls']} calls, {prediction['inputs']} inputs: {format_seconds(prediction['seconds'])}"
+    )
+    if prediction["missing"]:
+        print(f"without {prediction['missing']} calls whose input was not measured")
+    if prediction.get("recorded_step_s"):
+        recorded = prediction["recorded_step_s"]
+        print(f"recorded: {format_seconds(recorded)}; predicted to recorded {prediction['seconds'] / recorded:.3g}")
     return 0
 
 
 def replay(args: argparse.Namespace, _: list[str]) -> int:
-    """Replay a trace, and tell."""
+    """Replay a trace and print the report."""
     from benchmate.ops.traces.fidelity import read_profile
-    from benchmate.ops.traces.schema import read
+    from benchmate.ops.traces.schema import read_trace
 
     for flag, value, least in (("-w", args.warmup, 0), ("-i", args.iteration, 1), ("--threads", args.threads, 1)):
         if value is not None and value < least:
             raise OpsError(f"{flag}: expected at least {least}, got {value}")
     path = rank_file(args.file)
-    trace = read(path)
+    trace = read_trace(path)
     beside = profile_path(Path(path))
     profile = rank_file(args.profile) if args.profile is not None else str(beside) if beside.is_file() else None
     events = read_profile(profile) if profile is not None else None
@@ -158,28 +162,28 @@ def replay(args: argparse.Namespace, _: list[str]) -> int:
         import torch
     except ImportError as error:
         raise OpsError(f"torch cannot be imported: {error}; a replay runs in an environment that has it") from error
-    from benchmate.ops.traces.outcome import outcome, text
-    from benchmate.ops.traces.replay import Replay, joined
+    from benchmate.ops.traces.replay import Replay, joined_ranks
+    from benchmate.ops.traces.replay_report import build_report, format_report
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)
-    with joined(Replay(trace, args.device, args.seed)) as replayer:
-        found = replayer.run(args.warmup, args.iteration)
-    made = outcome(trace, found, events, args.device)
-    if int(os.environ.get("RANK", "0")) == 0 or found.failed:
-        print(json.dumps(made) if args.json else text(made, args.top), flush=True)
-    return 1 if found.failed else 0
+    with joined_ranks(Replay(trace, args.device, args.seed)) as replayer:
+        result = replayer.run(args.warmup, args.iteration)
+    report = build_report(trace, result, events, args.device)
+    if int(os.environ.get("RANK", "0")) == 0 or result.failed:
+        print(json.dumps(report) if args.json else format_report(report, args.top), flush=True)
+    return 1 if result.failed else 0
 
 
 def rank_file(path: str) -> str:
-    """The file of this process's rank: `{rank}` filled in, rank-N.json of a folder, or the name itself."""
+    """Return the file of this process's rank: `{rank}` filled in, rank-N.json of a folder, or the name itself."""
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if Path(path).is_dir():
         for ending in (".json", ".json.gz"):
             if (Path(path) / f"rank-{rank}{ending}").is_file():
                 return str(Path(path) / f"rank-{rank}{ending}")
         raise OpsError(f"{path}: no rank-{rank}.json or rank-{rank}.json.gz in this folder")
-    own = own_path(path, rank, ranks)
+    own = rank_path(path, rank, ranks)
     return str(own) if "{rank}" in path or own.is_file() else path
 
 
@@ -195,26 +199,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, what: str, **more: Any) -> Any:
-        return commands.add_parser(name, help=what, description=what, **more).add_argument
+    def command(name: str, text: str, usage: str | None = None) -> Callable[..., argparse.Action]:
+        return commands.add_parser(name, help=text, description=text, usage=usage).add_argument
 
-    default = {field.name: field.default for field in dataclasses.fields(Recording)}
-    add = command(
-        "record", "Run a program and record one step of it.", usage="%(prog)s [OPTIONS] -- PROGRAM [ARGUMENTS]"
-    )
+    default = {option.name: option.default for option in dataclasses.fields(TraceRecording)}
+    usage = "%(prog)s [OPTIONS] -- PROGRAM [ARGUMENTS]"
+    add = command("record", "Run a program and record one step of it.", usage=usage)
+    number = functools.partial(add, type=int, metavar="N")
+    flag = functools.partial(add, action="store_true")
     add("-o", "--output", default=default["path"], metavar="FILE", help="the trace, .json or .json.gz (trace.json)")
-    add("--skip", type=int, default=default["skip"], metavar="N", help="steps of the optimizer before (3)")
-    add(
-        "--timed",
-        type=int,
-        default=default["timed"],
-        metavar="N",
-        help="steps that are only timed, then one is recorded (5)",
-    )
-    add("--whole", action="store_true", help="record all of the program: one that has no optimizer")
-    add("--profile", action="store_true", help="also the profiler's trace of the step, FILE.profile.json")
-    add("--stop", action="store_true", help="end the program after the step")
-    add = command("summary", "Print what is in a trace.")
+    number("--skip", default=default["skip"], help="steps of the optimizer before (3)")
+    number("--timed", default=default["timed"], help="steps that are only timed, then one is recorded (5)")
+    flag("--whole", help="record all of the program: one that has no optimizer")
+    flag("--profile", help="also the profiler's trace of the step, FILE.profile.json")
+    flag("--stop", help="end the program after the step")
+    add = command("summary", "Print a summary of a trace.")
     add("file", metavar="FILE")
     add("--top", type=int, default=20, metavar="N", help="rows of operators (20)")
     add("--json", action="store_true", help="as JSON")
@@ -222,22 +221,19 @@ def _parser() -> argparse.ArgumentParser:
     add("file", metavar="FILE")
     add("-o", "--output", metavar="FILE", help="the configuration (standard output)")
     add("-d", "--device", help="in place of the devices among the arguments")
-    add = command("predict", "Add up the records of such a configuration: the time of a step.")
+    add = command("predict", "Predict the time of a step from the records of such a configuration.")
     add("file", metavar="RECORDS")
     add("--trace", metavar="FILE", help="the trace, to compare with its step")
     add("--json", action="store_true", help="as JSON")
-    add = command("replay", "Carry out a trace and time it, whole and by operator.")
+    add = command("replay", "Replay a trace and time it, whole and by operator.")
+    number = functools.partial(add, type=int, metavar="N")
     add("file", metavar="FILE", help="a trace; of ranks {rank} in the name, or a folder of rank-N.json")
     add("-d", "--device", default="cpu", help="cpu, cuda, cuda:1, xpu (cpu)")
-    add("-w", "--warmup", type=int, default=3, metavar="N", help="steps before (3)")
-    add("-i", "--iteration", type=int, default=10, metavar="N", help="timed steps, and as many timed by operator (10)")
-    add(
-        "--profile",
-        metavar="FILE",
-        help="the profiler's trace of the same step (that of `record --profile`, where it is)",
-    )
-    add("--threads", type=int, metavar="N", help="threads of one operator on the CPU (torch's own choice)")
-    add("--seed", type=int, default=0, metavar="N", help="of made-up data (0)")
-    add("--top", type=int, default=20, metavar="N", help="rows of operators (20)")
+    number("-w", "--warmup", default=3, help="steps before (3)")
+    number("-i", "--iteration", default=10, help="timed steps, and as many timed by operator (10)")
+    add("--profile", metavar="FILE", help="the profiler's trace of the step (that of `record --profile`, if it exists)")
+    number("--threads", help="threads of one operator on the CPU (torch's own choice)")
+    number("--seed", default=0, help="seed of made-up data (0)")
+    number("--top", default=20, help="rows of operators (20)")
     add("--json", action="store_true", help="as JSON")
     return parser

@@ -1,4 +1,4 @@
-"""How near a replay comes to what was recorded: by operator against a profiler's trace of the same step, and as a whole."""
+"""The fidelity of a replay: by operator against a profiler's trace of the same step, and as a whole."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmate.ops.errors import OpsError
+from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.statistics import estimate, quantile
 from benchmate.ops.traces.graph import Graph
 from benchmate.ops.traces.schema import Node
@@ -16,8 +16,8 @@ from benchmate.ops.traces.schema import Node
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
-def read_profile(path: str) -> list[dict[str, Any]]:
-    """The events of a Chrome trace that torch's profiler wrote. Raises OpsError for another file."""
+def read_profile(path: str) -> list[JsonMapping]:
+    """Return the events of a Chrome trace that torch's profiler wrote. Raises OpsError for another file."""
     try:
         content = Path(path).read_bytes()
         if content[:2] == b"\x1f\x8b":
@@ -35,8 +35,8 @@ def read_profile(path: str) -> list[dict[str, Any]]:
     return [event for event in events if isinstance(event, Mapping) and event.get("ph") == "X"]
 
 
-def recorded_s(events: Sequence[Mapping[str, Any]], graph: Graph, calls: Sequence[Node]) -> dict[int, float]:
-    """Seconds of each call in the profiler's trace: of its kernels where it has any, else of the operator on the host.
+def recorded_times(events: Sequence[JsonMapping], graph: Graph, calls: Sequence[Node]) -> dict[int, float]:
+    """Return the seconds of each call in the profiler's trace: of its kernels where it has any, else of the operator on the host.
 
     The two files are joined by the number that torch gave each call of an operator (`Record function id`).
     """
@@ -55,24 +55,27 @@ def recorded_s(events: Sequence[Mapping[str, Any]], graph: Graph, calls: Sequenc
             if external is not None:
                 number = outer.get(int(external), int(external))
                 kernels[number] = kernels.get(number, 0.0) + float(event.get("dur") or 0.0) / 1e6
-    found: dict[int, float] = {}
+    recorded: dict[int, float] = {}
     for node in calls:
         if node.rf_id is None or node.rf_id not in host:
             continue
-        on_device = sum(kernels.get(one.rf_id or -1, 0.0) for one in graph.within(node.id))
-        found[node.id] = on_device or host[node.rf_id]
-    return found
+        on_device = sum(kernels.get(inner.rf_id or -1, 0.0) for inner in graph.within(node.id))
+        recorded[node.id] = on_device or host[node.rf_id]
+    return recorded
 
 
-def compared(recorded: Mapping[int, float], replayed: Mapping[int, Sequence[float]]) -> dict[str, Any] | None:
-    """Sums and ratios over the calls that both have; None where there is none. A ratio is replayed to recorded."""
-    both = [(recorded[node], estimate(times).median) for node, times in replayed.items() if node in recorded and times]
-    both = [(was, now) for was, now in both if was > 0]
+def compare_times(recorded: Mapping[int, float], replayed: Mapping[int, Sequence[float]]) -> JsonObject | None:
+    """Return sums and ratios over the calls that both have; None where there is none. A ratio is replayed to recorded."""
+    both = [
+        (recorded[node], estimate(times).median)
+        for node, times in replayed.items()
+        if recorded.get(node, 0) > 0 and times
+    ]
     if not both:
         return None
-    was, now = sum(one for one, _ in both), sum(one for _, one in both)
+    was, now = (sum(seconds) for seconds in zip(*both, strict=True))
     ratios = sorted(after / before for before, after in both)
-    # How much of the step is told rightly: each call's share of the time, recorded and replayed, in common.
+    # How much of the step is alike: each call's share of the time, recorded and replayed, in common.
     common = sum(min(before / was, after / now) for before, after in both)
     return {
         "calls": len(both),

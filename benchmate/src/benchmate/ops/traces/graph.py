@@ -1,11 +1,11 @@
-"""What happened in a trace: who called whom, and which memory each tensor really was. Sees only values."""
+"""The call graph of a trace, and which memory each tensor really was. Sees only values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from benchmate.ops.traces.schema import Node, TensorRef, Trace, tensors_in
+from benchmate.ops.traces.schema import Node, TensorRef, Trace, tensor_refs
 
 LOADING = ("enumerate(DataLoader)", "dataloader")
 
@@ -48,22 +48,30 @@ class Graph:
     read: Mapping[int, tuple[int, ...]]
     written: Mapping[int, tuple[int, ...]]
 
+    def inputs(self, node: Node) -> dict[int, int]:
+        """Return the generation of each tensor that a node reads, by the `id` of the TensorRef."""
+        return dict(zip(map(id, tensor_refs(node.inputs)), self.read[node.id], strict=True))
+
+    def outputs(self, node: Node) -> dict[int, int]:
+        """Return the generation of each tensor that a node gives, by the `id` of the TensorRef."""
+        return dict(zip(map(id, tensor_refs(node.outputs)), self.written[node.id], strict=True))
+
     def within(self, node: int) -> list[Node]:
-        """A node and all below it, in the order in which they began."""
-        found, left = [], [node]
+        """Return a node and all below it, in the order in which they began."""
+        nodes, left = [], [node]
         while left:
-            one = left.pop()
-            found.append(self.nodes[one])
-            left.extend(reversed(self.children.get(one, ())))
-        return found
+            number = left.pop()
+            nodes.append(self.nodes[number])
+            left.extend(reversed(self.children.get(number, ())))
+        return nodes
 
     def has_operators(self, node: int) -> bool:
         """Whether operators were called by this one."""
-        return any(one.is_operator for one in self.within(node)[1:])
+        return any(inner.is_operator for inner in self.within(node)[1:])
 
 
-def graph_of(trace: Trace) -> Graph:
-    """The graph of a trace."""
+def build_graph(trace: Trace) -> Graph:
+    """Return the graph of a trace."""
     nodes = {node.id: node for node in trace.nodes}
     children: dict[int, list[int]] = {}
     roots = []
@@ -73,10 +81,10 @@ def graph_of(trace: Trace) -> Graph:
             roots.append(node.id)
         else:
             children.setdefault(node.parent, []).append(node.id)
-    last = {}
+    last: dict[int, int] = {}
     for number in sorted(nodes, reverse=True):
         last[number] = max([number, *(last[child] for child in children.get(number, ()))])
-    generations, read, written = _lives(trace, last)
+    generations, read, written = _follow_storages(trace, last)
     return Graph(
         nodes=nodes,
         children={node: tuple(called) for node, called in children.items()},
@@ -88,24 +96,24 @@ def graph_of(trace: Trace) -> Graph:
     )
 
 
-def _lives(
+def _follow_storages(
     trace: Trace, last: Mapping[int, int]
 ) -> tuple[list[Generation], dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
     """Follow each storage through time: operators read when they begin and have written when they end."""
-    made: list[Generation] = []
+    generations: list[Generation] = []
     current: dict[tuple[object, ...], Generation] = {}
     read: dict[int, tuple[int, ...]] = {}
     written: dict[int, tuple[int, ...]] = {}
 
     def born(ref: TensorRef, birth: int | None) -> Generation:
-        life = Generation(number=len(made), birth=birth, device=ref.device)
-        made.append(life)
+        life = Generation(number=len(generations), birth=birth, device=ref.device)
+        generations.append(life)
         current[_storage(ref)] = life
         return life
 
     def begins(node: Node) -> None:
         lives = []
-        for ref in tensors_in(node.inputs):
+        for ref in tensor_refs(node.inputs):
             life = current.get(_storage(ref))
             if life is None or not life.holds(ref):
                 life = born(ref, None)
@@ -114,12 +122,12 @@ def _lives(
         read[node.id] = tuple(lives)
 
     def ends(node: Node) -> None:
-        given = {_storage(ref): life for ref, life in zip(tensors_in(node.inputs), read[node.id], strict=True)}
+        given = {_storage(ref): life for ref, life in zip(tensor_refs(node.inputs), read[node.id], strict=True)}
         lives = []
-        for ref in tensors_in(node.outputs):
+        for ref in tensor_refs(node.outputs):
             key = _storage(ref)
             if key in given:
-                life = made[given[key]]
+                life = generations[given[key]]
             else:
                 known = current.get(key)
                 is_own = known is not None and known.birth is not None and known.birth >= node.id
@@ -132,7 +140,7 @@ def _lives(
     moments += [((last[node.id], 1, -node.id), ends, node) for node in trace.nodes]
     for _, happens, node in sorted(moments, key=lambda moment: moment[0]):
         happens(node)
-    return made, read, written
+    return generations, read, written
 
 
 def _storage(ref: TensorRef) -> tuple[object, ...]:
@@ -141,6 +149,6 @@ def _storage(ref: TensorRef) -> tuple[object, ...]:
 
 
 def step_window(trace: Trace) -> tuple[int, float]:
-    """The ids that are replayed: from the first mark of torch's profiler to the second, all when there are fewer than two."""
+    """Return the ids that are replayed: from the first mark of torch's profiler to the second; all, without two marks."""
     marks = [node.id for node in trace.nodes if "ProfilerStep#" in node.name]
     return (marks[0], marks[1]) if len(marks) > 1 else (0, float("inf"))

@@ -1,4 +1,4 @@
-"""Which operators of a trace are carried out, and on which tensors. Pure: what cannot be carried out, a caller says."""
+"""The plan of a replay: which operators are carried out, and on which tensors. Pure: a caller tells what cannot be done."""
 
 from __future__ import annotations
 
@@ -6,34 +6,18 @@ import bisect
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from benchmate.ops.traces.graph import LOADING, Graph, step_window
-from benchmate.ops.traces.indices import bounds, handed_on
-from benchmate.ops.traces.schema import INTEGERS, Node, Opaque, TensorRef, Trace, split_types, tensors_in
+from benchmate.ops.traces.index_bounds import index_bounds, passthrough_integers
+from benchmate.ops.traces.schema import INTEGERS, Node, OpaqueValue, TensorRef, Trace, Value, split_types, tensor_refs
 
 # Why an operator cannot be carried out as it stands; None when it can.
 Obstacle = Callable[[Node], str | None]
 
 # Operators whose integers are indices by construction.
-TRUSTED = (
-    "aten::arange",
-    "aten::argmax",
-    "aten::argmin",
-    "aten::max",
-    "aten::max_pool2d",
-    "aten::max_pool2d_with_indices",
-    "aten::min",
-    "aten::multinomial",
-    "aten::nonzero",
-    "aten::ones",
-    "aten::randint",
-    "aten::randperm",
-    "aten::sort",
-    "aten::topk",
-    "aten::zeros",
-    "aten::zeros_like",
-)
+_INDICES = "arange argmax argmin max max_pool2d max_pool2d_with_indices min multinomial nonzero"
+_BOUNDED = "ones randint randperm sort topk zeros zeros_like"
+TRUSTED = frozenset(f"aten::{name}" for name in (*_INDICES.split(), *_BOUNDED.split()))
 ARITHMETIC = ("aten::add", "aten::sub", "aten::mul", "aten::div", "aten::true_divide")
 
 
@@ -54,7 +38,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class TensorView:
     """The tensor of a slot: which memory, and how it lies in it."""
 
     generation: int
@@ -62,12 +46,12 @@ class View:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class PlannedCall:
     """One operator to carry out: its arguments and results with slots for tensors, and what nobody needs afterwards."""
 
     node: Node
-    arguments: tuple[Any, ...]
-    results: tuple[Any, ...]
+    arguments: tuple[object, ...]
+    results: tuple[object, ...]
     reads: tuple[int, ...]
     guards: tuple[tuple[int, int], ...] = ()  # (slot, bound) of indices that come from made-up data
     frees: tuple[int, ...] = ()
@@ -79,8 +63,8 @@ class Plan:
     """A replay. `given` are the generations that are there before it begins, `bounds` those that hold indices, `kept` those
     whose memory is needed besides the tensors that operators return."""
 
-    calls: tuple[Call, ...]
-    views: tuple[View, ...]
+    calls: tuple[PlannedCall, ...]
+    views: tuple[TensorView, ...]
     given: frozenset[int]
     bounds: Mapping[int, int]
     kept: frozenset[int]
@@ -88,8 +72,8 @@ class Plan:
     selection: Selection
 
 
-def whole(node: Node) -> str | None:
-    """The obstacles that a node alone shows, without a torch that could try it."""
+def static_obstacle(node: Node) -> str | None:
+    """Return the obstacle that a node alone shows, without a torch that could try it; None where it shows none."""
     if node.attributes.get("kernel_backend") == "triton":
         return "a compiled kernel whose code is not in the trace"
     if node.name == "aten::record_stream":
@@ -102,18 +86,18 @@ def whole(node: Node) -> str | None:
 
 
 def _kinds(node: Node) -> list[str]:
-    """The types of a schema's arguments; of those that it does not tell, an empty text."""
+    """Return the types of a schema's arguments; an empty text where it does not tell."""
     declared = split_types(node.schema.partition("(")[2].rpartition(") ->")[0])
-    kinds = [one.strip() for one in declared if one.strip() != "*"]
+    kinds = [kind.strip() for kind in declared if kind.strip() != "*"]
     return (kinds + [""] * len(node.inputs))[: len(node.inputs)]
 
 
-def _is_opaque(value: Any) -> bool:
-    return isinstance(value, Opaque) or (isinstance(value, tuple) and any(map(_is_opaque, value)))
+def _is_opaque(value: object) -> bool:
+    return isinstance(value, OpaqueValue) or (isinstance(value, tuple) and any(map(_is_opaque, value)))
 
 
-def select(trace: Trace, graph: Graph, obstacle: Obstacle = whole) -> Selection:
-    """The outermost operators that can be carried out and that return all that later ones read.
+def select_calls(trace: Trace, graph: Graph, obstacle: Obstacle = static_obstacle) -> Selection:
+    """Return the outermost operators that can be carried out and that return all that later ones read.
 
     An operator is replaced by those it called when it has an obstacle, or when something that only they made is read later: a
     forward pass hides what its backward pass needs.
@@ -138,7 +122,7 @@ def _outermost(
         number = left.pop()
         node = graph.nodes[number]
         if node.name.startswith(LOADING):
-            skipped.extend((one, "loading of data") for one in graph.within(number)[1:] if one.is_operator)
+            skipped.extend((inner, "loading of data") for inner in graph.within(number)[1:] if inner.is_operator)
             continue
         if node.is_operator and first <= number < end:
             reason = obstacle(node)
@@ -153,76 +137,93 @@ def _outermost(
 
 
 def _hiding(graph: Graph, calls: list[Node]) -> set[int]:
-    """The calls that made, but did not return, what a later one reads."""
+    """Return the calls that made, but did not return, what a later one reads."""
     starts = [node.id for node in calls]
-    found = set()
+    hiding = set()
     for node in calls:
         for number in graph.read[node.id]:
             birth = graph.generations[number].birth
-            if birth is None:
+            index = bisect.bisect_right(starts, birth) - 1 if birth is not None else -1
+            if birth is None or index < 0 or starts[index] == node.id or birth > graph.last[starts[index]]:
                 continue
-            place = bisect.bisect_right(starts, birth) - 1
-            maker = starts[place] if place >= 0 else None
-            if maker is None or maker == node.id or birth > graph.last[maker]:
-                continue
-            if number not in graph.written[maker]:
-                found.add(maker)
-    return found
+            if number not in graph.written[starts[index]]:
+                hiding.add(starts[index])
+    return hiding
+
+
+SlotKey = tuple[object, ...]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Table:
+class _SlotTable:
     """Slots as they are handed out."""
 
-    numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    views: list[View] = field(default_factory=list)
+    numbers: dict[SlotKey, int] = field(default_factory=dict)
+    views: list[TensorView] = field(default_factory=list)
 
     def slot(self, generation: int, ref: TensorRef) -> int:
         # Without strides two tensors of one shape may differ: there the tensor's own number must tell them apart.
         key = (generation, ref.offset, ref.shape, ref.dtype, ref.tensor if ref.strides is None else ref.strides)
         number = self.numbers.setdefault(key, len(self.views))
         if number == len(self.views):
-            self.views.append(View(generation=generation, ref=ref))
+            self.views.append(TensorView(generation=generation, ref=ref))
         return number
 
+    def assign(
+        self, values: tuple[Value, ...], generations: Mapping[int, int], numbers: frozenset[int] = frozenset()
+    ) -> tuple[tuple[object, ...], dict[int, int]]:
+        """Return the values with slots for tensors, and the slot of each tensor by its `id`; `numbers` become numbers."""
+        slots: dict[int, int] = {}
 
-def plan(graph: Graph, selection: Selection) -> Plan:
-    """What a replay does, call by call."""
-    table = _Table()
-    calls: list[Call] = []
+        def assign(value: object) -> object:
+            if isinstance(value, tuple):
+                return tuple(map(assign, value))
+            if not isinstance(value, TensorRef):
+                return value
+            if id(value) in numbers:
+                return 1 if value.dtype == "int64" else 0.5
+            slots[id(value)] = self.slot(generations[id(value)], value)
+            return Slot(slots[id(value)])
+
+        return tuple(map(assign, values)), slots
+
+
+def build_plan(graph: Graph, selection: Selection) -> Plan:
+    """Return what a replay does, call by call."""
+    table = _SlotTable()
+    calls: list[PlannedCall] = []
     given: set[int] = set()
-    made: set[int] = set()
+    computed: set[int] = set()
     bound: set[int] = set()  # slots that hold a tensor by now
     kept: set[int] = set()
-    limits = _limits(graph, selection.calls)
-    safe: set[int] = set()
+    limits = _index_limits(graph, selection.calls)
+    safe: set[int] = set()  # generations of integers that were computed, and are indices by construction
     for node in selection.calls:
-        arguments, reads = _slotted(node.inputs, graph.read[node.id], table, _numbers(graph, node))
-        for number in reads:
+        read = graph.inputs(node)
+        arguments, reads = table.assign(node.inputs, read, _python_numbers(graph, node))
+        for number in reads.values():
             generation = table.views[number].generation
-            if generation not in made:
+            if generation not in computed:
                 given.add(generation)
             elif number not in bound:
                 kept.add(generation)
             bound.add(number)
         guards = tuple(
-            (table.numbers[_key(graph, node, ref)], limit)
-            for ref, limit in bounds(node)
-            if _generation(graph, node, ref) not in given | safe
+            (reads[id(ref)], limit) for ref, limit in index_bounds(node) if read[id(ref)] not in given | safe
         )
-        results, writes = _slotted(node.outputs, graph.written[node.id], table)
-        for number in writes:
-            generation = table.views[number].generation
-            if generation not in given:
-                made.add(generation)
-            bound.add(number)
-        safe |= _safe(graph, node, given | safe)
-        calls.append(Call(node=node, arguments=arguments, results=results, reads=tuple(reads), guards=guards))
+        written = graph.outputs(node)
+        results, writes = table.assign(node.outputs, written)
+        bound |= set(writes.values())
+        computed |= set(written.values()) - given
+        safe |= _safe_integers(graph, node, given | safe)
+        calls.append(
+            PlannedCall(node=node, arguments=arguments, results=results, reads=tuple(reads.values()), guards=guards)
+        )
     sizes: dict[int, int] = {}
     for view in table.views:
         sizes[view.generation] = max(sizes.get(view.generation, 0), view.ref.end)
     return Plan(
-        calls=tuple(_with_ends(calls, table.views, given)),
+        calls=tuple(_with_last_uses(calls, table.views, given)),
         views=tuple(table.views),
         given=frozenset(given),
         bounds={number: limit for number, limit in limits.items() if number in given},
@@ -232,106 +233,73 @@ def plan(graph: Graph, selection: Selection) -> Plan:
     )
 
 
-def _numbers(graph: Graph, node: Node) -> frozenset[int]:
-    """The arguments (their `id`) that were numbers of Python, which the recorder shows as tensors of double precision.
+def _python_numbers(graph: Graph, node: Node) -> frozenset[int]:
+    """Return the arguments (their `id`) that were numbers of Python, recorded as tensors of double precision.
 
     Beside tensors with dimensions that makes no difference; beside others a tensor would decide the type of the result.
     """
-    refs = list(tensors_in(node.inputs))
-    outputs = list(tensors_in(node.outputs))
+    refs = list(tensor_refs(node.inputs))
+    outputs = list(tensor_refs(node.outputs))
     if node.name not in ARITHMETIC or not outputs or any(ref.shape for ref in refs):
         return frozenset()
+    generations = graph.inputs(node)
     return frozenset(
         id(ref)
-        for ref, number in zip(refs, graph.read[node.id], strict=True)
+        for ref in refs
         if ref.dtype in ("float64", "int64")
         and ref.dtype != outputs[0].dtype
-        and graph.generations[number].birth is None
+        and graph.generations[generations[id(ref)]].birth is None
     )
 
 
-def _slotted(
-    values: tuple[Any, ...], generations: tuple[int, ...], table: _Table, numbers: frozenset[int] = frozenset()
-) -> tuple[tuple[Any, ...], list[int]]:
-    left = iter(generations)
-    used: list[int] = []
-
-    def slotted(value: Any) -> Any:
-        if isinstance(value, TensorRef):
-            generation = next(left)
-            if id(value) in numbers:
-                return 1 if value.dtype == "int64" else 0.5
-            used.append(table.slot(generation, value))
-            return Slot(used[-1])
-        return tuple(map(slotted, value)) if isinstance(value, tuple) else value
-
-    return tuple(map(slotted, values)), used
+def _safe_integers(graph: Graph, node: Node, safe: set[int]) -> set[int]:
+    """Return the generations of integers that a call fills with nothing but indices."""
+    written = graph.outputs(node)
+    integers = {written[id(ref)] for ref in tensor_refs(node.outputs) if ref.dtype in INTEGERS}
+    inputs, _ = passthrough_integers(node)
+    read = graph.inputs(node)
+    is_safe = node.name in TRUSTED or (inputs and all(read[id(ref)] in safe for ref in inputs))
+    return integers if is_safe else set()
 
 
-def _generation(graph: Graph, node: Node, ref: TensorRef) -> int:
-    refs = list(tensors_in(node.inputs))
-    return graph.read[node.id][next(place for place, one in enumerate(refs) if one is ref)]
-
-
-def _key(graph: Graph, node: Node, ref: TensorRef) -> tuple[Any, ...]:
-    last = ref.tensor if ref.strides is None else ref.strides
-    return (_generation(graph, node, ref), ref.offset, ref.shape, ref.dtype, last)
-
-
-def _safe(graph: Graph, node: Node, safe: set[int]) -> set[int]:
-    """The generations of integers that a call fills with nothing but indices."""
-    outputs = zip(tensors_in(node.outputs), graph.written[node.id], strict=True)
-    integers = {number for ref, number in outputs if ref.dtype in INTEGERS}
-    if node.name in TRUSTED:
-        return integers
-    given, _ = handed_on(node)
-    if given and all(_generation(graph, node, ref) in safe for ref in given):
-        return integers
-    return set()
-
-
-def _limits(graph: Graph, calls: tuple[Node, ...]) -> dict[int, int]:
-    """How many elements each generation of indices may name, from the operators that use them back to where they come from."""
+def _index_limits(graph: Graph, calls: tuple[Node, ...]) -> dict[int, int]:
+    """Return how many elements each generation of indices may name, from its uses back to where the indices come from."""
     limits: dict[int, int] = {}
-
-    def lower(number: int, limit: int) -> None:
-        limits[number] = min(limit, limits.get(number, limit))
-
     for node in reversed(calls):
-        for ref, limit in bounds(node):
-            lower(_generation(graph, node, ref), limit)
-        given, made = handed_on(node)
-        if given and made:
-            outputs = dict(zip(map(id, tensors_in(node.outputs)), graph.written[node.id], strict=True))
-            for limit in [limits[outputs[id(ref)]] for ref in made if outputs[id(ref)] in limits]:
-                for ref in given:
-                    lower(_generation(graph, node, ref), limit)
+        read, written = graph.inputs(node), graph.outputs(node)
+        inputs, outputs = passthrough_integers(node)
+        uses = list(index_bounds(node))
+        for limit in [limits[written[id(ref)]] for ref in outputs if written[id(ref)] in limits]:
+            uses += [(ref, limit) for ref in inputs]
+        for ref, limit in uses:
+            number = read[id(ref)]
+            limits[number] = min(limit, limits.get(number, limit))
     return limits
 
 
-def _with_ends(calls: list[Call], views: list[View], given: set[int]) -> list[Call]:
-    """The calls, each with what is read for the last time in it or never after it."""
-    ends: dict[int, int] = {}
-    lives: dict[int, int] = {}
-    for place, call in enumerate(calls):
+def _with_last_uses(calls: list[PlannedCall], views: list[TensorView], given: set[int]) -> list[PlannedCall]:
+    """Return the calls, each with what is read for the last time in it or never after it."""
+    last_use: dict[int, int] = {}  # slot -> index of a call
+    last_touch: dict[int, int] = {}  # generation -> index of a call
+    for index, call in enumerate(calls):
         for number in (*call.reads, *slots_in(call.results)):
-            ends[number] = lives[views[number].generation] = place
+            last_use[number] = last_touch[views[number].generation] = index
     frees: dict[int, list[int]] = {}
     forgets: dict[int, list[int]] = {}
-    for number, place in ends.items():
+    for number, index in last_use.items():
         if views[number].generation not in given:
-            frees.setdefault(place, []).append(number)
-    for generation, place in lives.items():
+            frees.setdefault(index, []).append(number)
+    for generation, index in last_touch.items():
         if generation not in given:
-            forgets.setdefault(place, []).append(generation)
+            forgets.setdefault(index, []).append(generation)
     return [
-        dataclasses.replace(call, frees=tuple(frees.get(place, ())), forgets=tuple(forgets.get(place, ())))
-        for place, call in enumerate(calls)
+        dataclasses.replace(call, frees=tuple(frees.get(index, ())), forgets=tuple(forgets.get(index, ())))
+        for index, call in enumerate(calls)
     ]
 
 
-def slots_in(value: Any) -> list[int]:
-    """The numbers of the slots in a value, lists walked through."""
+def slots_in(value: object) -> list[int]:
+    """Return the numbers of the slots in a value, lists walked through."""
     if isinstance(value, Slot):
         return [value.number]
     return [number for item in value for number in slots_in(item)] if isinstance(value, tuple) else []

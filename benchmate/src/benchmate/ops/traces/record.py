@@ -1,4 +1,4 @@
-"""The recorder, in the process of the program: times some steps of the optimizer, then traces one."""
+"""The recorder, in the process of the program: it times some steps of the optimizer, then traces one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,19 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from benchmate.ops.json_types import JsonObject
+
+if TYPE_CHECKING:
+    from torch.profiler import ExecutionTraceObserver, profile
 
 VARIABLE = "BENCHMATE_TRACE"
 CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recording:
+class TraceRecording:
     """What to record: after `skip` steps of the optimizer and `timed` ones that are only timed, the next; or the whole program.
 
     With several ranks each writes a file of its own, `{rank}` in the name or `.rank-N` before its end. `notes` is a folder in
@@ -37,35 +42,35 @@ class Recording:
     notes: str | None = None
 
 
-def begin_from_environment() -> None:
-    """Record what the variable BENCHMATE_TRACE says, if it says anything."""
+def start_from_environment() -> None:
+    """Start the recording that the variable BENCHMATE_TRACE describes, if it is set."""
     if VARIABLE in os.environ:
-        begin(Recording(**json.loads(os.environ[VARIABLE])))
+        start_recording(TraceRecording(**json.loads(os.environ[VARIABLE])))
 
 
-def begin(recording: Recording) -> None:
-    """Begin as soon as the program imports torch."""
+def start_recording(recording: TraceRecording) -> None:
+    """Start recording as soon as the program imports torch."""
     from benchmate.patching import ImportWatcher
 
     recorder = Recorder(recording)
-    watcher = ImportWatcher(recorder.torch_may_be_there)
+    watcher = ImportWatcher(recorder.hook_torch)
     watcher.watch(("torch", "optim", "optimizer", "Optimizer"))
-    recorder.torch_may_be_there()
+    recorder.hook_torch()
     atexit.register(recorder.at_exit)
 
 
-def traced(path: str = "trace.json", **options: Any) -> Callable[[Any], Iterator[Any]]:
-    """An instrument for a voirfile: `instrument_trace = traced("trace.json", skip=3)`; options are the fields of Recording."""
+def traced(path: str = "trace.json", **options: Any) -> Callable[[Any], Iterator[object]]:
+    """Return an instrument for a voirfile: `instrument_trace = traced("trace.json", skip=3)`; options as of TraceRecording."""
 
-    def instrument(overseer: Any) -> Iterator[Any]:
-        begin(Recording(path=path, **options))
+    def instrument(overseer: Any) -> Iterator[object]:
+        start_recording(TraceRecording(path=path, **options))
         yield overseer.phases.load_script
 
     return instrument
 
 
-def own_path(path: str, rank: int, ranks: int) -> Path:
-    """The file of one rank."""
+def rank_path(path: str, rank: int, ranks: int) -> Path:
+    """Return the file of one rank."""
     if "{rank}" in path:
         return Path(path.replace("{rank}", str(rank)))
     if ranks == 1:
@@ -79,7 +84,7 @@ def own_path(path: str, rank: int, ranks: int) -> Path:
 class Recorder:
     """Counts the steps of the first optimizer that makes one, and records when it is time."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: TraceRecording) -> None:
         self.recording = recording
         self.process = os.getpid()
         self.steps = 0
@@ -87,25 +92,25 @@ class Recorder:
         self._is_hooked = False
         self._first: int | None = None
         self._since = 0.0
-        self._observer: Any = None
-        self._profiler: Any = None
+        self._observer: ExecutionTraceObserver | None = None
+        self._profiler: profile | None = None
         self._written: Path | None = None
 
-    def torch_may_be_there(self) -> None:
-        """Hang on to optimizers once their module is imported; begin at once where the whole program is wanted."""
+    def hook_torch(self) -> None:
+        """Hook optimizers once their module is imported; start at once where the whole program is to be recorded."""
         module = sys.modules.get("torch.optim.optimizer")
         register = getattr(module, "register_optimizer_step_post_hook", None)
         if register is not None and not self._is_hooked and not self.recording.is_whole:
             self._is_hooked = True
-            register(self.stepped)
+            register(self.on_step)
         torch = sys.modules.get("torch")
         is_launcher = "torch.distributed.run" in sys.modules and "RANK" not in os.environ
         if self.recording.is_whole and not self._is_hooked and hasattr(torch, "profiler") and not is_launcher:
             self._is_hooked = True
             self._start()
 
-    def stepped(self, optimizer: Any, *_: Any) -> None:
-        """An optimizer has made a step."""
+    def on_step(self, optimizer: object, *_: object) -> None:
+        """Count a step of an optimizer; time it, record it or finish its recording."""
         if self._written is not None or os.getpid() != self.process:
             return
         if self._first is None:
@@ -126,7 +131,7 @@ class Recorder:
             self._since = time.perf_counter()
 
     def at_exit(self) -> None:
-        """End what goes on, and leave a note of it."""
+        """Stop a recording in progress, and leave a note of what was done."""
         if os.getpid() != self.process:
             return
         if self._observer is not None:
@@ -157,9 +162,10 @@ class Recorder:
         _wait_for_device()
         if self._profiler is not None:
             self._profiler.__exit__(None, None, None)
-        self._observer.stop()
-        self._observer.unregister_callback()
-        self._observer = None
+        if self._observer is not None:
+            self._observer.stop()
+            self._observer.unregister_callback()
+            self._observer = None
 
     def _finish(self) -> None:
         self._stop()
@@ -167,8 +173,9 @@ class Recorder:
         part = path.with_name(path.name + ".part")
         with raw.open("rb") as source, (gzip.open if path.suffix == ".gz" else open)(part, "wb") as sink:
             head = source.read(CHUNK)
-            place = head.index(b"{") + 1
-            sink.write(head[:place] + b'"benchmate": ' + json.dumps(self._about()).encode() + b"," + head[place:])
+            inside = head.index(b"{") + 1
+            about = json.dumps(self._about()).encode()
+            sink.write(head[:inside] + b'"benchmate": ' + about + b"," + head[inside:])
             shutil.copyfileobj(source, sink, CHUNK)
         part.replace(path)
         raw.unlink()
@@ -178,7 +185,7 @@ class Recorder:
         if self.recording.is_last:
             raise SystemExit(0)
 
-    def _about(self) -> dict[str, Any]:
+    def _about(self) -> JsonObject:
         import torch
 
         rank, ranks = _rank()
@@ -197,7 +204,7 @@ class Recorder:
         return statistics.median(self.times_s) if self.times_s else None
 
     def _path(self) -> Path:
-        return own_path(self.recording.path, *_rank())
+        return rank_path(self.recording.path, *_rank())
 
     def _raw(self) -> Path:
         path = self._path()
@@ -205,13 +212,13 @@ class Recorder:
 
 
 def profile_path(path: Path) -> Path:
-    """Where the profiler's trace of a recording lies."""
+    """Return the file of the profiler's trace of a recording."""
     name = path.name.removesuffix(".gz").removesuffix(".json")
     return path.with_name(f"{name}.profile.json")
 
 
-def variable(recording: Recording) -> str:
-    """The value of BENCHMATE_TRACE for a recording."""
+def encode_recording(recording: TraceRecording) -> str:
+    """Return the value of BENCHMATE_TRACE for a recording."""
     return json.dumps(dataclasses.asdict(recording))
 
 

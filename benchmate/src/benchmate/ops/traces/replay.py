@@ -7,24 +7,35 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
+from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OperatorFailed, OpsError
-from benchmate.ops.place import Place, place_of
-from benchmate.ops.sampling import quiet
+from benchmate.ops.sampling import gc_paused
+from benchmate.ops.torch_types import Call, DType, Event, Storage, Tensor
 from benchmate.ops.traces import calls
-from benchmate.ops.traces.graph import Graph, graph_of
-from benchmate.ops.traces.groups import Groups
-from benchmate.ops.traces.memory import Devices, Memory, dtype_of
-from benchmate.ops.traces.plan import Call, Plan, Slot, View, plan, select, slots_in, whole
-from benchmate.ops.traces.schema import INTEGERS, Node, Trace, tensors_in
+from benchmate.ops.traces.collective_calls import PendingWork
+from benchmate.ops.traces.graph import Graph, build_graph
+from benchmate.ops.traces.plan import (
+    Plan,
+    PlannedCall,
+    Slot,
+    TensorView,
+    build_plan,
+    select_calls,
+    slots_in,
+    static_obstacle,
+)
+from benchmate.ops.traces.process_groups import ProcessGroups
+from benchmate.ops.traces.replay_memory import DeviceMap, ReplayMemory, dtype_of
+from benchmate.ops.traces.schema import INTEGERS, Node, Trace, tensor_refs
 
-ROUNDS = 16  # of planning anew after an operator failed
+MAX_PLANS = 16  # plans, each around the operators that failed under the one before
 EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided")
 
 
 @dataclass(kw_only=True)
-class Replayed:
+class ReplayResult:
     """What a replay gave: seconds of each whole step, and of each call in each step that was timed call by call."""
 
     plan: Plan
@@ -39,10 +50,14 @@ class Replayed:
 class _Ready:
     """One call as it is made in every step."""
 
-    call: Call
-    start: calls.Prepared
+    call: PlannedCall
+    bind: calls.BindSlots
     is_collective: bool
     is_garbage: bool  # integers that nobody wrote yet: they must not become indices
+
+
+Around = Callable[[_Ready, Call], object]
+"""Make a call, and measure or guard what happens around it."""
 
 
 class Replay:
@@ -50,268 +65,255 @@ class Replay:
 
     def __init__(self, trace: Trace, device: str, seed: int = 0) -> None:
         self.trace = trace
-        self.graph = graph_of(trace)
-        self.place: Place = place_of(device)
-        self.devices = Devices(trace, device)
-        self.groups = Groups(trace, self.graph, device)
+        self.graph = build_graph(trace)
+        self.device = torch_device(device)
+        self.devices = DeviceMap(trace, device)
+        self.groups = ProcessGroups(trace, self.graph, device)
         self.seed = seed
         self._obstacles: dict[int, str | None] = {}
         self._failed: dict[int, str] = {}
-        self._works: dict[int, list[Any]] = {}
+        self._works: dict[int, list[PendingWork]] = {}  # collectives on their way, by the memory they work on
 
-    def run(self, warmup: int, steps: int) -> Replayed:
+    def run(self, warmup: int, steps: int) -> ReplayResult:
         """Find what can be carried out, then time `steps` whole steps and as many call by call."""
         import torch
 
         # Some operators prepare a backward pass only where one may follow. No tensor here requires a gradient.
         has_backward = any("Backward" in node.name for node in self.trace.nodes)
-        with torch.set_grad_enabled(has_backward), quiet():
-            self._settle()
+        with torch.set_grad_enabled(has_backward), gc_paused():
+            self._find_plan()
             try:
-                return self._measured(warmup, steps)
+                return self._measure(warmup, steps)
             except RuntimeError as error:
-                lines = str(error).strip().splitlines()
                 raise OperatorFailed(
-                    f"{self.trace.path}: what passed when it was tried failed in a later step: {lines[0] if lines else ''}"
+                    f"{self.trace.path}: what passed when it was tried failed in a later step: {_first_line(error)}"
                 ) from error
 
-    def _measured(self, warmup: int, steps: int) -> Replayed:
+    def _measure(self, warmup: int, steps: int) -> ReplayResult:
         for _ in range(warmup):
             self._step()
-        found = Replayed(plan=self._plan, graph=self.graph, failed=dict(self._failed))
+        result = ReplayResult(plan=self._plan, graph=self.graph, failed=dict(self._failed))
         for _ in range(steps):
-            found.steps_s.append(self._whole_step_s())
+            self.device.synchronize()
+            begin = time.perf_counter_ns()
+            self._step()
+            self.device.synchronize()
+            result.steps_s.append((time.perf_counter_ns() - begin) / 1e9)
+        time_calls = self._time_calls_by_events if self.device.has_events else self._time_calls
         for _ in range(steps):
-            for node, seconds in self._timed_step().items():
-                found.calls_s.setdefault(node, []).append(seconds)
-        found.substituted = len(self._memory.substitutes)
-        return found
+            for node, seconds in time_calls().items():
+                result.calls_s.setdefault(node, []).append(seconds)
+        result.substituted = len(self._memory.substitutes)
+        return result
 
-    def _settle(self) -> None:
+    def _find_plan(self) -> None:
         """Plan, try each call once, and plan anew around those that fail, until none does."""
         last = ""
-        for _ in range(ROUNDS):
-            selection = select(self.trace, self.graph, self._obstacle)
+        for _ in range(MAX_PLANS):
+            selection = select_calls(self.trace, self.graph, self._obstacle)
             if not selection.calls:
-                return self._nothing(selection.skipped)
-            self._plan = plan(self.graph, selection)
-            self._memory = Memory(self._plan, self.devices, _ranges(self.trace, self.graph), self.seed)
+                why = "".join(f": {node.name}: {reason}" for node, reason in selection.skipped[:1])
+                raise OpsError(f"{self.trace.path}: no operator of it can be carried out{why}")
+            self._plan = build_plan(self.graph, selection)
+            self._memory = ReplayMemory(self._plan, self.devices, _ranges(self.trace, self.graph), self.seed)
             self._expected = [self._expectation(view) for view in self._plan.views]
-            self._standing: list[Any] = [None] * len(self._plan.views)  # tensors that are there in every step
-            self._ready = [self._prepared(call) for call in self._plan.calls]
-            failures = self._tried()
-            if not self.groups.agreed(bool(failures)):
-                return None
+            self._standing: calls.Slots = [None] * len(self._plan.views)  # tensors that are there in every step
+            self._ready = [self._prepare(call) for call in self._plan.calls]
+            failures = self._try_calls()
+            if not self.groups.any_rank(bool(failures)):
+                return
             for node, error in failures.items():
                 last = error
                 self._obstacles[node] = error
                 if not self.graph.has_operators(node):
                     self._failed[node] = error
-        raise OpsError(f"{self.trace.path}: operators go on failing after {ROUNDS} plans; the last: {last}")
+        raise OpsError(f"{self.trace.path}: operators go on failing after {MAX_PLANS} plans; the last: {last}")
 
-    def _expectation(self, view: View) -> tuple[tuple[int, ...], Any, int | None]:
-        """(shape, element type, generation if its memory is needed) of what an operator has to give for a slot."""
+    def _expectation(self, view: TensorView) -> tuple[tuple[int, ...], DType, int | None]:
+        """Return (shape, element type, generation if its memory is needed) of what an operator has to give for a slot."""
         kept = view.generation if view.generation in self._plan.kept else None
         return view.ref.shape, dtype_of(view.ref.dtype), kept
 
-    def _nothing(self, skipped: tuple[tuple[Node, str], ...]) -> None:
-        why = f": {skipped[0][0].name}: {skipped[0][1]}" if skipped else ""
-        raise OpsError(f"{self.trace.path}: no operator of it can be carried out{why}")
-
     def _obstacle(self, node: Node) -> str | None:
         if node.id not in self._obstacles:
-            self._obstacles[node.id] = self._first_obstacle(node)
+            self._obstacles[node.id] = self._find_obstacle(node)
         return self._obstacles[node.id]
 
-    def _first_obstacle(self, node: Node) -> str | None:
+    def _find_obstacle(self, node: Node) -> str | None:
         if node.is_collective:
             return self.groups.obstacle(node)
-        if reason := whole(node):
+        if reason := static_obstacle(node):
             return reason
         try:
-            for ref in tensors_in((node.inputs, node.outputs)):
+            for ref in tensor_refs((node.inputs, node.outputs)):
                 dtype_of(ref.dtype)
-            calls.prepared(node, node.inputs, self.devices.of)
+            calls.bind_operator(node, node.inputs, self.devices.of)
         except (OperatorFailed, OpsError) as error:
             return str(error)
         return None
 
-    def _prepared(self, call: Call) -> _Ready:
+    def _prepare(self, call: PlannedCall) -> _Ready:
         node = call.node
         if node.is_collective:
-            start = calls.maker(self.groups.carried_out(node), call.arguments, self.devices.of)
+            bind = calls.bind_function(self.groups.starter(node), call.arguments, self.devices.of)
         else:
-            start = calls.prepared(node, call.arguments, self.devices.of)
-        outputs = list(tensors_in(node.outputs))
+            bind = calls.bind_operator(node, call.arguments, self.devices.of)
+        outputs = list(tensor_refs(node.outputs))
         is_garbage = node.name in EMPTY and bool(outputs) and outputs[0].dtype in INTEGERS
-        return _Ready(call=call, start=start, is_collective=node.is_collective, is_garbage=is_garbage)
+        return _Ready(call=call, bind=bind, is_collective=node.is_collective, is_garbage=is_garbage)
 
-    def _tried(self) -> dict[int, str]:
-        """One step in which each call may fail: {node: what it said}."""
+    def _try_calls(self) -> dict[int, str]:
+        """Make one step in which each call may fail; return {node: its error}."""
         failures: dict[int, str] = {}
 
-        def carefully(ready: _Ready, made: Callable[[], Any]) -> Any:
+        def guarded(ready: _Ready, call: Call) -> object:
             try:
-                result = made()
-                self.place.synchronize()
+                result = call()
+                self.device.synchronize()
             except Exception as error:  # an operator may raise whatever it likes: that is what is being found out
-                lines = str(error).strip().splitlines()
-                failures[ready.call.node.id] = f"{type(error).__name__}: {lines[0] if lines else ''}"
+                failures[ready.call.node.id] = f"{type(error).__name__}: {_first_line(error)}"
                 return None
             return result
 
-        self._step(carefully)
+        self._step(guarded)
         return failures
 
-    def _whole_step_s(self) -> float:
-        self.place.synchronize()
-        begin = time.perf_counter_ns()
-        self._step()
-        self.place.synchronize()
-        return (time.perf_counter_ns() - begin) / 1e9
-
-    def _timed_step(self) -> dict[int, float]:
-        if self.place.has_events:
-            return self._timed_by_events()
-        taken: dict[int, float] = {}
+    def _time_calls(self) -> dict[int, float]:
+        taken_s: dict[int, float] = {}
         clock = time.perf_counter_ns
 
-        def timed(ready: _Ready, made: Callable[[], Any]) -> Any:
+        def timed(ready: _Ready, call: Call) -> object:
             begin = clock()
-            result = made()
-            taken[ready.call.node.id] = (clock() - begin) / 1e9
+            result = call()
+            taken_s[ready.call.node.id] = (clock() - begin) / 1e9
             return result
 
         self._step(timed)
-        return taken
+        return taken_s
 
-    def _timed_by_events(self) -> dict[int, float]:
-        pairs: dict[int, tuple[Any, Any]] = {}
+    def _time_calls_by_events(self) -> dict[int, float]:
+        pairs: dict[int, tuple[Event, Event]] = {}
 
-        def timed(ready: _Ready, made: Callable[[], Any]) -> Any:
-            begin, end = self.place.event(), self.place.event()
+        def timed(ready: _Ready, call: Call) -> object:
+            begin, end = self.device.event(), self.device.event()
             begin.record()
-            result = made()
+            result = call()
             end.record()
             pairs[ready.call.node.id] = (begin, end)
             return result
 
         self._step(timed)
-        self.place.synchronize()
+        self.device.synchronize()
         return {node: begin.elapsed_time(end) / 1e3 for node, (begin, end) in pairs.items()}
 
-    def _step(self, carry_out: Callable[[_Ready, Callable[[], Any]], Any] | None = None) -> None:
-        """All calls once, in order."""
-        plan = self._plan
+    def _step(self, around: Around | None = None) -> None:
+        """Make all calls once, in order."""
+        views = self._plan.views
         slots = list(self._standing)
-        storages: dict[int, Any] = {}
+        storages: dict[int, Storage] = {}
         for ready in self._ready:
-            call = ready.call
-            for number in call.reads:
+            planned = ready.call
+            for number in planned.reads:
                 if slots[number] is None:
-                    slots[number] = self._there(number, storages)
+                    slots[number] = self._recall(number, storages)
                 if self._works:
-                    self._wait(plan.views[number].generation)
-            for number, limit in call.guards:
+                    self._wait(views[number].generation)
+            for number, limit in planned.guards:
                 # Not in place: an index may be a view in which elements share their memory.
-                slots[number] = slots[number].clamp(0, limit - 1)
-            made = ready.start(slots)
-            result = made() if carry_out is None else carry_out(ready, made)
-            if ready.is_collective:
-                result = self._started(call, result)
-            self._bind(call.results, result, slots, storages)
+                slots[number] = cast("Tensor", slots[number]).clamp(0, limit - 1)
+            call = ready.bind(slots)
+            result = call() if around is None else around(ready, call)
+            if ready.is_collective and result is not None:
+                result = self._note_works(planned, cast("tuple[list[PendingWork | None], object]", result))
+            self._store(planned.results, result, slots, storages)
             if ready.is_garbage:
-                self._blank(call, slots)
-            for number in call.frees:
+                for slot in planned.results:
+                    if isinstance(slot, Slot) and (tensor := slots[slot.number]) is not None:
+                        tensor.zero_()
+            for number in planned.frees:
                 slots[number] = None
-            for number in call.forgets:
+            for number in planned.forgets:
                 storages.pop(number, None)
-        self._wait(None)
+        for generation in list(self._works):
+            self._wait(generation)
 
-    def _there(self, number: int, storages: Mapping[int, Any]) -> Any:
-        """The tensor of a slot that no call returned: a view of what is there, else a substitute."""
+    def _recall(self, number: int, storages: Mapping[int, Storage]) -> Tensor:
+        """Return the tensor of a slot that no call returned: a view of the memory that is there, else a substitute."""
         view = self._plan.views[number]
         if view.generation in self._plan.given:
-            found = self._memory.view(view, self._memory.storages[view.generation])
-            self._standing[number] = found
+            tensor = self._memory.view(view, self._memory.storages[view.generation])
+            self._standing[number] = tensor
         else:
-            found = self._memory.view(view, storages.get(view.generation))
-        return found if found is not None else self._memory.substitute(number)
+            tensor = self._memory.view(view, storages.get(view.generation))
+        return tensor if tensor is not None else self._memory.substitute(number)
 
-    def _bind(self, template: Any, result: Any, slots: list[Any], storages: dict[int, Any]) -> None:
+    def _store(
+        self, template: tuple[object, ...], result: Any, slots: calls.Slots, storages: dict[int, Storage]
+    ) -> None:
+        """Put the tensors of a result into the slots of its template; both may be nested."""
         if len(template) == 1 and not isinstance(template[0], tuple):
-            result = result[0] if isinstance(result, (tuple, list)) and result else result
-            return self._bind_one(template[0], result, slots, storages)
-        if isinstance(result, (tuple, list)):
+            value = result[0] if isinstance(result, (tuple, list)) and result else result
+            self._store_tensor(template[0], value, slots, storages)
+        elif isinstance(result, (tuple, list)):
             if len(template) == 1 and len(result) != 1:
                 result = (result,)  # an operator that returns one list
-            for one, value in zip(template, result, strict=False):
-                if isinstance(one, tuple):
-                    self._bind(one, value, slots, storages)
+            for slot, value in zip(template, result, strict=False):
+                if isinstance(slot, tuple):
+                    self._store(slot, value, slots, storages)
                 else:
-                    self._bind_one(one, value, slots, storages)
-        return None
+                    self._store_tensor(slot, value, slots, storages)
 
-    def _bind_one(self, slot: Any, tensor: Any, slots: list[Any], storages: dict[int, Any]) -> None:
+    def _store_tensor(self, slot: object, tensor: Any, slots: calls.Slots, storages: dict[int, Storage]) -> None:
         if not isinstance(slot, Slot) or tensor is None:
             return
-        number = slot.number
-        shape, dtype, kept = self._expected[number]
+        shape, dtype, kept = self._expected[slot.number]
         if getattr(tensor, "shape", None) != shape or tensor.dtype is not dtype:
             return  # its size depends on data, or its type on a number that was not recorded
-        slots[number] = tensor
+        slots[slot.number] = tensor
         if kept is not None:
             with contextlib.suppress(NotImplementedError, RuntimeError):  # some tensors have no storage
                 storages[kept] = tensor.untyped_storage()
 
-    def _blank(self, call: Call, slots: list[Any]) -> None:
-        for template in call.results:
-            if isinstance(template, Slot) and slots[template.number] is not None:
-                slots[template.number].zero_()
-
-    def _started(self, call: Call, result: Any) -> Any:
-        """Note what a collective must be waited for, by the memory it works on; its result."""
-        if result is None:
-            return None
-        works, value = result
-        works = [work for work in works if work is not None]
+    def _note_works(self, call: PlannedCall, started: tuple[list[PendingWork | None], object]) -> object:
+        """Note what a collective must be waited for, by the memory it works on; return its result."""
+        works = [work for work in started[0] if work is not None]
         if works:
             touched = {self._plan.views[slot].generation for slot in (*call.reads, *slots_in(call.results))}
             for number in touched or {-1}:
                 self._works.setdefault(number, []).extend(works)
-        return value
+        return started[1]
 
-    def _wait(self, generation: int | None) -> None:
-        """Wait for the collectives on some memory, or for all."""
-        for number in list(self._works) if generation is None else [generation]:
-            for work in self._works.pop(number, ()):
-                work.wait()
+    def _wait(self, generation: int) -> None:
+        """Wait for the collectives on some memory."""
+        for work in self._works.pop(generation, ()):
+            work.wait()
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "")
 
 
 def _ranges(trace: Trace, graph: Graph) -> dict[int, tuple[int, int]]:
-    """[low, high) of the integers in each generation, where the recorder noted it and it is no garbage."""
-    found: dict[int, tuple[int, int]] = {}
+    """Return [low, high) of the integers in each generation, where the recorder noted it and it is no garbage."""
+    ranges: dict[int, tuple[int, int]] = {}
     for node in trace.nodes:
-        noted = node.attributes.get("tensor_range")
-        if not noted:
-            continue
         try:
-            noted = json.loads(noted)
+            noted = json.loads(node.attributes.get("tensor_range") or "{}")
         except (TypeError, json.JSONDecodeError):
             continue
-        refs = list(zip(tensors_in(node.inputs), graph.read[node.id], strict=True))
-        for place, (low, high) in noted.items():
-            if int(place) < len(refs) and 0 <= low <= high < 2**31:
-                found.setdefault(refs[int(place)][1], (int(low), int(high) + 1))
-    return found
+        refs = list(zip(tensor_refs(node.inputs), graph.read[node.id], strict=True))
+        for index, (low, high) in noted.items():
+            if int(index) < len(refs) and 0 <= low <= high < 2**31:
+                ranges.setdefault(refs[int(index)][1], (int(low), int(high) + 1))
+    return ranges
 
 
 @contextlib.contextmanager
-def joined(replay: Replay) -> Iterator[Replay]:
-    """The replay, its ranks taken apart afterwards."""
+def joined_ranks(replay: Replay) -> Iterator[Replay]:
+    """Yield the replay and take its process groups down afterwards."""
     try:
         yield replay
     except BaseException:
-        replay.groups.is_joined = False  # the others may be gone: there is nobody to meet
+        replay.groups.is_joined = False  # the other ranks may be gone: nobody would come to the barrier
         raise
     replay.groups.leave()

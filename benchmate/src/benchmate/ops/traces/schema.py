@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import gzip
 import io
 import json
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmate.ops.errors import OpsError
+from benchmate.ops.json_types import JsonMapping
+from benchmate.ops.sampling import gc_paused
 
 FLAT = ("1.0.1",)  # a node's fields stand side by side; later ones have inputs, outputs and a list of attributes
 NESTED = ("1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
@@ -78,20 +79,22 @@ class TensorRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class DeviceRef:
     """A device among the arguments."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opaque:
+class OpaqueValue:
     """An argument whose value is not in the trace: a process group, a generator, a class of C++."""
 
     kind: str
 
 
-Value = TensorRef | Device | Opaque | None | bool | int | float | str | tuple[Any, ...]
+Sizes = Sequence[Any]
+"""Shapes or strides, those of lists nested."""
+Value = TensorRef | DeviceRef | OpaqueValue | None | bool | int | float | str | tuple["Value", ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,7 @@ class Node:
     tid: int = 0
     inputs: tuple[Value, ...] = ()
     outputs: tuple[Value, ...] = ()
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: JsonMapping = field(default_factory=dict)
 
     @property
     def is_operator(self) -> bool:
@@ -124,11 +127,11 @@ class Trace:
     path: str
     schema: str
     nodes: tuple[Node, ...]
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: JsonMapping = field(default_factory=dict)
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a contiguous tensor, in elements."""
+    """Return the strides of a contiguous tensor, in elements."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -136,33 +139,28 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def tensors_in(value: Any) -> Iterator[TensorRef]:
-    """The tensors of a value, lists walked through."""
+def tensor_refs(value: object) -> Iterator[TensorRef]:
+    """Yield the tensors of a value, lists walked through."""
     if isinstance(value, TensorRef):
         yield value
     elif isinstance(value, tuple):
         for item in value:
-            yield from tensors_in(item)
+            yield from tensor_refs(item)
 
 
-def read(path: str) -> Trace:
-    """A trace from a file: JSON, compressed by gzip or in a tar archive. Raises OpsError for what is no whole trace."""
+def read_trace(path: str) -> Trace:
+    """Read a trace from JSON, compressed by gzip or in a tar archive. Raises OpsError for what is no whole trace."""
     try:
         content = Path(path).read_bytes()
     except OSError as error:
         raise OpsError(f"{path}: {error.strerror}; expected an execution trace (.json, .json.gz)") from error
     # Millions of small objects, all of which stay: looking for cycles among them takes most of the time.
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        return parse(_loaded(_unpacked(content, path), path), path)
-    finally:
-        if was_on:
-            gc.enable()
+    with gc_paused():
+        return parse_trace(_load_json(_unpack(content, path), path), path)
 
 
-def parse(data: Any, path: str = "trace") -> Trace:
-    """A trace from plain data. Raises OpsError, naming the node, for what is none."""
+def parse_trace(data: object, path: str = "trace") -> Trace:
+    """Return the trace that plain data is. Raises OpsError, naming the node, for other data."""
     if isinstance(data, Mapping) and "traceEvents" in data:
         raise OpsError(f"{path}: a trace of the profiler, not an execution trace; `trace replay` takes it by --profile")
     if not isinstance(data, Mapping) or not isinstance(data.get("nodes"), list) or "schema" not in data:
@@ -171,15 +169,15 @@ def parse(data: Any, path: str = "trace") -> Trace:
     version = schema.partition("-")[0]
     if version not in SCHEMAS:
         raise OpsError(f"{path}: unknown schema '{schema}' of an execution trace; there are {', '.join(SCHEMAS)}")
-    made = _flat_node if version in FLAT else _nested_node
+    parse_node = _flat_node if version in FLAT else _nested_node
     nodes = []
-    for number, one in enumerate(data["nodes"]):
+    for number, entry in enumerate(data["nodes"]):
         try:
-            nodes.append(made(one))
+            nodes.append(parse_node(entry))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            name = one.get("id", number) if isinstance(one, Mapping) else number
-            said = f"no {error}" if isinstance(error, KeyError) else str(error)
-            raise OpsError(f"{path}: node {name} is not one of schema {schema}: {said}") from None
+            name = entry.get("id", number) if isinstance(entry, Mapping) else number
+            problem = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise OpsError(f"{path}: node {name} is not one of schema {schema}: {problem}") from None
     about = data.get("benchmate")
     return Trace(
         path=path,
@@ -189,7 +187,7 @@ def parse(data: Any, path: str = "trace") -> Trace:
     )
 
 
-def _unpacked(content: bytes, path: str) -> bytes:
+def _unpack(content: bytes, path: str) -> bytes:
     if content[:2] == b"\x1f\x8b":
         try:
             content = gzip.decompress(content)
@@ -208,54 +206,56 @@ def _unpacked(content: bytes, path: str) -> bytes:
     return content
 
 
-def _loaded(content: bytes, path: str) -> Any:
+def _load_json(content: bytes, path: str) -> object:
     try:
         text = content.decode()
-        return json.loads(text)
     except UnicodeDecodeError as error:
         raise OpsError(f"{path}: not an execution trace: not UTF-8 at byte {error.start}") from None
+    try:
+        return json.loads(text)
     except RecursionError:
         raise OpsError(f"{path}: not an execution trace: its JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
+        where = f"{path}:{error.lineno}:{error.colno}"
         is_at_end = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string")
         if text.lstrip().startswith("{") and is_at_end:
             raise OpsError(
-                f"{path}:{error.lineno}:{error.colno}: cut off in the middle: the program that was recorded ended before "
+                f"{where}: cut off in the middle: the program that was recorded ended before "
                 "the trace did, or the copy did; record or copy it again"
             ) from None
-        raise OpsError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg.lower()}") from None
+        raise OpsError(f"{where}: not JSON: {error.msg.lower()}") from None
 
 
-def _flat_node(one: Mapping[str, Any]) -> Node:
+def _flat_node(entry: JsonMapping) -> Node:
     return Node(
-        id=int(one["id"]),
-        name=str(one["name"]),
-        parent=int(one["parent"]),
-        schema=str(one.get("op_schema") or ""),
-        rf_id=one.get("rf_id"),
-        tid=int(one.get("tid") or 0),
-        inputs=_values(one["inputs"], one["input_types"], one["input_shapes"], None),
-        outputs=_values(one["outputs"], one["output_types"], one["output_shapes"], None),
+        id=int(entry["id"]),
+        name=str(entry["name"]),
+        parent=int(entry["parent"]),
+        schema=str(entry.get("op_schema") or ""),
+        rf_id=entry.get("rf_id"),
+        tid=int(entry.get("tid") or 0),
+        inputs=_values(entry["inputs"], entry["input_types"], entry["input_shapes"], None),
+        outputs=_values(entry["outputs"], entry["output_types"], entry["output_shapes"], None),
     )
 
 
-def _nested_node(one: Mapping[str, Any]) -> Node:
-    attributes = {each["name"]: each["value"] for each in one["attrs"]}
+def _nested_node(entry: JsonMapping) -> Node:
+    attributes = {attribute["name"]: attribute["value"] for attribute in entry["attrs"]}
     rf_id = attributes.get("rf_id")
     return Node(
-        id=int(one["id"]),
-        name=str(one["name"]),
-        parent=int(one["ctrl_deps"]),
+        id=int(entry["id"]),
+        name=str(entry["name"]),
+        parent=int(entry["ctrl_deps"]),
         schema=str(attributes.get("op_schema") or ""),
         rf_id=None if rf_id is None else int(rf_id),
         tid=int(attributes.get("tid") or 0),
-        inputs=_side(one["inputs"]),
-        outputs=_side(one["outputs"]),
+        inputs=_side(entry["inputs"]),
+        outputs=_side(entry["outputs"]),
         attributes=attributes,
     )
 
 
-def _side(side: Mapping[str, Any]) -> tuple[Value, ...]:
+def _side(side: JsonMapping) -> tuple[Value, ...]:
     return _values(side["values"], side["types"], side["shapes"], side.get("strides"))
 
 
@@ -266,25 +266,25 @@ def _values(values: Any, types: Any, shapes: Any, strides: Any) -> tuple[Value, 
     return tuple(map(_value, values, types, shapes, steps))
 
 
-def _value(value: Any, kind: str, shape: Any, strides: Any) -> Value:
+def _value(value: Any, kind: str, shape: Sizes, strides: Sizes | None) -> Value:
     if kind.startswith("Tensor("):
         return _tensor(value, kind[7:-1], shape, strides)
     if kind.startswith("GenericList["):
         return _list(value, kind[12:-1], shape, strides)
     if kind == "Device":
-        return Device(name=str(value))
+        return DeviceRef(name=str(value))
     if value in ("<None>", "None") or kind in ("None", "Generator"):
         return None
     if kind in ("Int", "Bool", "SymInt"):
-        return value if isinstance(value, (bool, int)) else Opaque(kind=kind)
+        return value if isinstance(value, (bool, int)) else OpaqueValue(kind=kind)
     if kind in ("Double", "SymFloat"):
         return float(value)  # infinite ones are strings
     if kind == "String":
         return str(value)
-    return Opaque(kind=kind)
+    return OpaqueValue(kind=kind)
 
 
-def _tensor(value: Any, kind: str, shape: Any, strides: Any) -> TensorRef | None:
+def _tensor(value: Sequence[Any], kind: str, shape: Sizes, strides: Sizes | None) -> TensorRef | None:
     if kind.startswith("nullptr"):
         return None
     tensor, storage, offset, numel, itemsize = (int(number) for number in value[:5])
@@ -304,26 +304,26 @@ def _tensor(value: Any, kind: str, shape: Any, strides: Any) -> TensorRef | None
 
 def _list(values: Any, kinds: str, shapes: Any, strides: Any) -> tuple[Value, ...]:
     names = split_types(kinds)
-    made = []
+    items = []
     for number, value in enumerate(values):
         # Of a long list the recorder leaves types and shapes out.
         kind = names[min(number, len(names) - 1)] if names else "Int"
         shape = shapes[number] if number < len(shapes) else []
         steps = strides[number] if strides is not None and number < len(strides) else None
-        made.append(_value(value, kind, shape, steps))
-    return tuple(made)
+        items.append(_value(value, kind, shape, steps))
+    return tuple(items)
 
 
 @functools.lru_cache(maxsize=4096)
 def split_types(text: str) -> tuple[str, ...]:
-    """`A,B[C,D],E(F,G)` at its outermost commas."""
+    """Split `A,B[C,D],E(F,G)` at its outermost commas."""
     parts, depth, begin = [], 0, 0
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         if letter in "[(<":
             depth += 1
         elif letter in "])>":
             depth -= 1
         elif letter == "," and depth == 0:
-            parts.append(text[begin:place])
-            begin = place + 1
+            parts.append(text[begin:index])
+            begin = index + 1
     return (*parts, text[begin:]) if text else ()

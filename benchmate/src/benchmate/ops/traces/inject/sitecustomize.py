@@ -16,8 +16,8 @@ finally:
     if _module is not None:
         sys.modules.setdefault("sitecustomize", _module)  # whoever imports it wants to find it
 try:
-    from benchmate.ops.traces.record import begin_from_environment
+    from benchmate.ops.traces.record import start_from_environment
 except ImportError as error:
     print(f"warning: {sys.executable}: nothing is recorded: {error}", file=sys.stderr)
 else:
-    begin_from_environment()
+    start_from_environment()

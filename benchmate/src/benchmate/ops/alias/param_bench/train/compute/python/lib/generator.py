@@ -1,7 +1,3 @@
 """An old name of benchmate.ops."""
 
-from __future__ import annotations
-
-from benchmate.ops import IterableList, ListProduct, TableProduct, full_range
-
-__all__ = ["IterableList", "ListProduct", "TableProduct", "full_range"]
+from benchmate.ops import *  # noqa: F403

@@ -1,7 +1,3 @@
 """An old name of benchmate.ops."""
 
-from __future__ import annotations
-
-from benchmate.ops import DefaultDataGenerator
-
-__all__ = ["DefaultDataGenerator"]
+from benchmate.ops import *  # noqa: F403

@@ -1,7 +1,3 @@
 """An old name of benchmate.ops."""
 
-from __future__ import annotations
-
-from benchmate.ops import OpExecutor
-
-__all__ = ["OpExecutor"]
+from benchmate.ops import *  # noqa: F403

@@ -1,0 +1,153 @@
+"""The lifecycle of one case in its own process: set up, warm up, run, tear down; what it took, and how it ended."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from itertools import repeat
+
+from benchmate.cases.memory_peaks import MemoryPeaks
+from benchmate.cases.options import Effort
+from benchmate.cases.payload import CasePayload
+from benchmate.cases.registry import Case, Skip, State, takes_state
+from benchmate.clock import now_ns, wait_for_devices
+
+MAX_ITERATIONS = 1_000_000_000_000
+_OVERSHOOT = 1.4  # a trial aims beyond the least time, so that the next one rarely falls short again
+_TELLING_SHARE = 0.1  # of the least time: a shorter trial predicts nothing
+
+Call = Callable[[], object]
+
+
+def run_case(case: Case, effort: Effort) -> CasePayload:
+    """Return the outcome of the case: passed, failed (with why and detail) or skipped, times in ns, memory in bytes.
+
+    Nothing is raised: what a case raises is its failure. A failure in `run` does not keep `teardown` from being called.
+    """
+    state, peaks = State(), MemoryPeaks()
+    stage = "setup"
+    try:
+        peaks.begin()
+        setup, run, teardown = _bind_subject(case, state)
+        setup()
+        _synchronise()
+        peaks.after_setup()
+        stage = "run"
+        try:
+            payload = measure_run(run, effort)
+            peaks.after_run()
+            stage = "teardown"
+        finally:
+            teardown()
+    except Skip as reason:
+        return {"outcome": "skipped", "detail": str(reason) or "the case says so"}
+    except BaseException as error:
+        return _failure(error, stage)
+    payload["outcome"] = "passed"
+    payload["memory"], payload["notes"] = peaks.sizes, peaks.notes
+    if state.items is not None:
+        payload["items"] = state.items
+    if state.bytes is not None:
+        payload["bytes"] = state.bytes
+    if state.counters:
+        payload["counters"] = state.counters
+    if state.label:
+        payload["label"] = state.label
+    return payload
+
+
+def measure_run(run: Call, effort: Effort) -> CasePayload:
+    """Call `run` as often as asked; return the times of all these calls together.
+
+    The device is waited for before both readings of the clock. To reach a least time, trials grow until one lasts so
+    long; only the last one counts (the rule is Google Benchmark's, on the wall clock).
+    """
+    if effort.warmup_s > 0:
+        warm_up(run, effort.warmup_s)
+    if effort.iterations is not None:
+        return _time_calls(run, effort.iterations)
+    least_ns, iterations = effort.min_time_s * 1e9, 1
+    while True:
+        times = _time_calls(run, iterations)
+        if times["wall_ns"] >= least_ns or iterations >= MAX_ITERATIONS:
+            return times
+        iterations = next_iterations(iterations, times["wall_ns"], least_ns)
+
+
+def next_iterations(iterations: int, took_ns: float, least_ns: float) -> int:
+    """Return how many iterations the next trial has, after one that fell short of `least_ns`."""
+    is_telling = took_ns / least_ns > _TELLING_SHARE
+    wanted = iterations * _OVERSHOOT * least_ns / max(took_ns, 1) if is_telling else iterations * 10
+    return min(max(math.ceil(wanted), iterations + 1), MAX_ITERATIONS)
+
+
+def warm_up(run: Call, seconds: float) -> None:
+    """Call `run` until `seconds` have passed, device included."""
+    end_ns = now_ns() + seconds * 1e9
+    while now_ns() < end_ns:
+        run()
+        _synchronise()
+
+
+def _time_calls(run: Call, iterations: int) -> CasePayload:
+    times = repeat(None, iterations)
+    _synchronise()
+    cpu_ns, begin_ns = time.process_time_ns(), now_ns()
+    for _ in times:
+        run()
+    _synchronise()
+    end_ns = now_ns()
+    return {"iterations": iterations, "wall_ns": end_ns - begin_ns, "cpu_ns": time.process_time_ns() - cpu_ns}
+
+
+def _bind_subject(case: Case, state: State) -> tuple[Call, Call, Call]:
+    """Return setup, run and teardown without arguments. Raises what the case's constructor raises."""
+    if not isinstance(case.subject, type):
+        values = dict(case.params)
+        if takes_state(case.subject):
+            values["state"] = state
+        function = case.subject
+        return _do_nothing, (lambda: function(**values)) if values else function, _do_nothing
+    instance = case.subject()
+    for key, value in case.params.items():
+        if hasattr(instance, key):
+            name = type(instance).__qualname__
+            raise RuntimeError(f"{name} makes an attribute {key} itself; name the parameter differently")
+        setattr(instance, key, value)
+    setup, run, teardown = (_bind_method(instance, name, state) for name in ("setup", "run", "teardown"))
+    return setup, run, teardown
+
+
+def _bind_method(instance: object, name: str, state: State) -> Call:
+    method: Callable[..., object] = getattr(instance, name, _do_nothing)
+    return (lambda: method(state=state)) if takes_state(method) else method
+
+
+def _do_nothing() -> None:
+    """Stand in for the set-up or teardown that a case does not have."""
+
+
+def _synchronise() -> None:
+    """Wait until the devices that this process uses have done what was asked of them."""
+    torch = sys.modules.get("torch")
+    for name in () if torch is None else ("cuda", "xpu", "hpu"):
+        device = getattr(torch, name, None)
+        is_initialized = getattr(device, "is_initialized", None)
+        if device is not None and is_initialized is not None and is_initialized():
+            for index in range(device.device_count()):
+                device.synchronize(index)
+    wait_for_devices()
+
+
+def _failure(error: BaseException, stage: str) -> CasePayload:
+    traceback.print_exception(error)
+    is_memory = type(error).__name__ in ("MemoryError", "OutOfMemoryError")
+    text = " ".join(str(error).split())
+    return {
+        "outcome": "failed",
+        "why": "out-of-memory" if is_memory else "exit",
+        "detail": f"{stage}: {type(error).__name__}{': ' if text else ''}{text}",
+    }

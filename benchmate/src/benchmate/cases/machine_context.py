@@ -1,0 +1,67 @@
+"""The machine and the program, as Google Benchmark's files carry them; what cannot be read is left out."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import platform
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import benchmate
+
+_SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "": 1}
+
+
+def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, object]:
+    """Return Google Benchmark's `context`, schema version 1; sizes in bytes, `date` in ISO 8601.
+
+    Remarks are added; they do not replace what is known.
+    """
+    frequency = _first_number("/proc/cpuinfo", r"cpu MHz\s*:\s*([\d.]+)")
+    governor = _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    random_addresses = _text("/proc/sys/kernel/randomize_va_space")
+    known = {
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "host_name": socket.gethostname(),
+        "executable": executable,
+        "num_cpus": os.cpu_count() or 1,
+        "mhz_per_cpu": None if frequency is None else round(frequency),
+        "cpu_scaling_enabled": governor is not None and governor != "performance",
+        "aslr_enabled": None if random_addresses is None else random_addresses != "0",
+        "caches": _caches(),
+        "load_avg": [round(load, 2) for load in os.getloadavg()],
+        "library_version": benchmate.__version__,
+        "library_build_type": "release",
+        "python_version": platform.python_version(),
+        "json_schema_version": 1,
+    }
+    return {**remarks, **{key: value for key, value in known.items() if value is not None}}
+
+
+def _caches() -> list[dict[str, object]]:
+    caches: list[dict[str, object]] = []
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = (_text(folder / name) for name in ("level", "type", "size"))
+        matched = re.fullmatch(r"(\d+)([KMG]?)", size or "")
+        if level is None or kind is None or matched is None:
+            continue
+        sharing = _text(folder / "shared_cpu_map") or ""
+        cores = sum(bin(int(word, 16)).count("1") for word in sharing.split(",") if word)
+        size_bytes = int(matched[1]) * _SIZES[matched[2]]
+        caches.append({"type": kind, "level": int(level), "size": size_bytes, "num_sharing": cores})
+    return caches
+
+
+def _text(path: str | Path) -> str | None:
+    with contextlib.suppress(OSError, ValueError):
+        return Path(path).read_text().strip()
+    return None
+
+
+def _first_number(path: str, pattern: str) -> float | None:
+    matched = re.search(pattern, _text(path) or "")
+    return float(matched[1]) if matched else None

@@ -1,0 +1,130 @@
+"""Memory of a case's process in its parts: what it starts with, the peak of set-up, the peak of the run.
+
+Figures are bytes; one that cannot be had is absent. Runs in the case's process, outside what is timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+from benchmate import memory
+
+# A process that computes has one of these open: CUDA's, ROCm's, or a render node of Intel's and others.
+_COMPUTE_FILES = ("/dev/nvidia-uvm", "/dev/kfd", "/dev/dri/render", "/dev/accel")
+_RESET_HIGH_WATER = "5"  # proc(5), /proc/pid/clear_refs
+
+
+class MemoryPeaks:
+    """The peaks of one case: call `begin`, `after_setup`, `after_run` in turn; `sizes` holds the known bytes by name."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, int] = {}
+        self.notes: list[str] = []
+        self._allocated_before = 0
+
+    def begin(self) -> None:
+        """Note what was allocated before the case: what its program allocated when it was imported is not the case's."""
+        self._allocated_before = allocated_bytes()
+        self._keep("host_memory_start", _resident_bytes())
+        self._reset()
+
+    def after_setup(self) -> None:
+        """Keep the peaks of set-up and reset them, so that those of the run are its own."""
+        self._keep("host_memory_peak_setup", memory.host_peak_bytes())
+        self._allocator("setup")
+        self._reset()
+
+    def after_run(self) -> None:
+        """Keep the peaks of the run, before teardown begins."""
+        self._keep("host_memory_peak_run", memory.host_peak_bytes())
+        self._allocator("run")
+        peaks = [
+            self.sizes[key] for key in ("memory_allocated_peak_setup", "memory_allocated_peak_run") if key in self.sizes
+        ]
+        if peaks:
+            self.sizes["cuda_memory_usage"] = max(peaks) - self._allocated_before
+        if device_files(_open_files()):
+            self._keep("device_memory_process", _device_bytes_of_process(self.notes))
+
+    def _keep(self, key: str, value: int | None) -> None:
+        if value is not None:
+            self.sizes[key] = value
+
+    def _allocator(self, part: str) -> None:
+        for kind, value in (memory.allocator_peaks() or {}).items():
+            self.sizes[f"memory_{kind}_peak_{part}"] = value
+
+    def _reset(self) -> None:
+        memory.reset_allocator_peaks()
+        try:
+            Path("/proc/self/clear_refs").write_text(_RESET_HIGH_WATER)
+        except OSError:
+            self.notes.append("the host's high-water mark cannot be reset: its peaks include what came before")
+
+
+def device_files(paths: list[str]) -> list[str]:
+    """Return those of a process's open files by which it holds an accelerator."""
+    return [path for path in paths if path.startswith(_COMPUTE_FILES)]
+
+
+def holds_device() -> str:
+    """Return by what this process holds an accelerator, empty when it holds none; a fork of it could not use that device."""
+    files = device_files(_open_files())
+    if files:
+        return f"{files[0]} is open"
+    torch = sys.modules.get("torch")
+    for name in ("cuda", "xpu", "hpu"):
+        is_initialized = getattr(getattr(torch, name, None), "is_initialized", None)
+        if is_initialized is not None and is_initialized():
+            return f"torch.{name} is initialized"
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    is_started = getattr(bridge, "backends_are_initialized", None)
+    return "JAX has started its backends" if is_started is not None and is_started() else ""
+
+
+def allocated_bytes() -> int:
+    """Return what torch's allocator holds now on all devices of a process that uses them; 0 in one that does not."""
+    module = memory._torch_device_module()
+    return 0 if module is None else sum(module.memory_allocated(device) for device in range(module.device_count()))
+
+
+def _resident_bytes() -> int | None:
+    try:
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _open_files() -> list[str]:
+    paths = []
+    try:
+        for entry in Path("/proc/self/fd").iterdir():
+            with contextlib.suppress(OSError):  # the descriptor of this very listing
+                paths.append(str(entry.readlink()))
+    except OSError:
+        return []
+    return paths
+
+
+def _device_bytes_of_process(notes: list[str]) -> int | None:
+    """Return what this process holds on all devices by the driver's account; None, with a note, where it gives none."""
+    from benchmate.devices.api import MIB, DeviceLostError
+    from benchmate.devices.detect import open_vendor
+
+    vendor, problem = open_vendor("auto", os.environ)
+    held = []
+    try:
+        for device in vendor.devices:
+            held += [p.memory_mib for p in device.survey().processes or () if p.pid == os.getpid()]
+    except DeviceLostError as error:
+        problem = str(error)
+    finally:
+        vendor.close()
+    known = [mib for mib in held if mib is not None]
+    if not known:
+        notes.append(f"device memory of the process: {problem or 'the driver does not list it (a container?)'}")
+        return None
+    return round(sum(known) * MIB)

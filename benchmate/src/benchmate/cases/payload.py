@@ -1,0 +1,39 @@
+"""What the process of a case sends to the runner, as one line of JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import TypedDict, cast
+
+OUTCOMES = ("passed", "failed", "skipped")
+
+
+class CasePayload(TypedDict, total=False):
+    """`outcome` is always there, the rest where it is known.
+
+    Nanoseconds are those of all `iterations` together, on the wall and of the whole process; memory is in bytes.
+    """
+
+    name: str
+    outcome: str
+    why: str
+    detail: str
+    iterations: int
+    wall_ns: int
+    cpu_ns: int
+    items: float
+    bytes: float
+    counters: dict[str, float]
+    label: str
+    memory: dict[str, int]
+    notes: list[str]
+
+
+def parse_payload(line: bytes) -> CasePayload | None:
+    """Return what a process sent; None when it is no payload of a case."""
+    try:
+        payload = json.loads(line)
+    except ValueError:
+        return None
+    is_payload = isinstance(payload, dict) and payload.get("outcome") in OUTCOMES
+    return cast("CasePayload", payload) if is_payload else None

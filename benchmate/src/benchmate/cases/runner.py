@@ -1,0 +1,237 @@
+"""The runner of cases: lock their devices, measure each in a process of its own, report the results."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import random
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn, TextIO
+
+from benchmate.cases import step_records
+from benchmate.cases.device_locks import DeviceInUseError, DeviceLocks, lock_names
+from benchmate.cases.exit_codes import FAILED, INTERRUPTED, PASSED
+from benchmate.cases.formats import ResultFormat, Style, open_format, status_line
+from benchmate.cases.isolation import Forks, Isolation, IsolationError, Spawn
+from benchmate.cases.machine_context import google_context
+from benchmate.cases.options import CaseOptions, UsageError
+from benchmate.cases.outcome import classify_exit
+from benchmate.cases.payload import parse_payload
+from benchmate.cases.registry import Case
+from benchmate.cases.results import CaseResult, aggregate_results, make_result
+from benchmate.supervisor import supervise
+
+MISSPELLED_VARIABLE = "CUDA_VISIBLE_GPU"
+"""What the few-bit library's page calls CUDA_VISIBLE_DEVICES."""
+
+
+class _Interrupted(BaseException):
+    """SIGTERM asks this program to end."""
+
+
+class CaseRunner:
+    """One run of some cases."""
+
+    def __init__(self, options: CaseOptions, cases: Sequence[Case]) -> None:
+        self._options, self._cases = options, cases
+        self._results: list[CaseResult] = []
+        self._has_sink = step_records.has_sink(os.environ)
+
+    def run(self) -> int:
+        """Run the cases; return the exit code. Raises UsageError."""
+        try:
+            with _interruptible():
+                self._run()
+        except IsolationError as error:
+            raise UsageError(str(error)) from None
+        except DeviceInUseError as error:
+            _print_stderr(f"error: {error}")
+            return FAILED
+        except OSError as error:
+            where = ", ".join(output.path or "standard output" for output in self._options.outputs)
+            _print_stderr(f"error: {error.filename or where}: {error.strerror or error}")
+            return FAILED
+        except (_Interrupted, KeyboardInterrupt):
+            total = len(self._cases) * self._options.repetitions
+            _print_stderr(f"interrupted after {len(self._results)} of {total} processes")
+            return INTERRUPTED
+        return FAILED if any(result.outcome == "failed" for result in self._results) else PASSED
+
+    def _run(self) -> None:
+        options, cases = self._options, self._cases
+        for notice in options.notices:
+            _print_stderr(f"note: {notice}")
+        _correct_visible_devices()
+        with contextlib.ExitStack() as stack:
+            formats = self._open_formats(stack)
+            self._announce(len(cases))
+            devices = stack.enter_context(_Devices())
+            # Elsewhere than where all programs of this machine look for each other: for tests that run side by side.
+            locks = DeviceLocks(os.environ.get("MILABENCH_LOCK_DIR"))
+            stack.callback(locks.release)
+            self._lock(locks, devices)
+            isolation: Isolation = stack.enter_context(contextlib.closing(self._isolation(locks.descriptors())))
+            context = google_context(sys.argv[0], options.context)
+            for output in formats:
+                output.begin(context, [case.name for case in cases])
+            try:
+                self._measure_all(isolation, devices, formats)
+            finally:
+                for output in formats:
+                    output.end(self._results, aggregate_results(self._results))
+
+    def _measure_all(self, isolation: Isolation, devices: _Devices, formats: Sequence[ResultFormat]) -> None:
+        options = self._options
+        todo = [(case, repetition) for case in self._cases for repetition in range(options.repetitions)]
+        if options.interleaved:
+            random.shuffle(todo)
+        for number, (case, repetition) in enumerate(todo):
+            if number and options.delay_s:
+                time.sleep(options.delay_s)
+            result = self._measure(case, repetition, isolation, devices)
+            self._results.append(result)
+            for output in formats:
+                output.add(result)
+            if result.outcome == "failed":
+                _print_stderr(f"{case.name}: {status_line(result)}")
+            of_case = [other for other in self._results if other.case is case]
+            if self._has_sink and len(of_case) == options.repetitions:
+                step_records.record_case(of_case)
+
+    def _measure(self, case: Case, repetition: int, isolation: Isolation, devices: _Devices) -> CaseResult:
+        timeout_s = self._options.timeout_s
+        before = devices.foreign_pids()
+        ended = supervise(functools.partial(isolation.start, case.name), _forward_output, timeout_s=timeout_s)
+        foreign = sorted(before | devices.foreign_pids())
+        payload = parse_payload(ended.result)
+        outcome = classify_exit(payload, ended, timeout_s)
+        return make_result(case, repetition, payload or {}, outcome, ended, foreign)
+
+    def _lock(self, locks: DeviceLocks, devices: _Devices) -> None:
+        options = self._options
+        if options.lock == "none":
+            return
+        wait_s = options.lock_wait_s if options.lock == "wait" else 0.0
+        names = lock_names(devices.uuids, devices.arch, os.environ)
+        try:
+            locks.take(names, shlex.join(sys.argv), wait_s, _print_stderr)
+        except OSError as error:
+            raise UsageError(f"{error}; --lock none goes without") from None
+
+    def _isolation(self, kept: Sequence[int]) -> Isolation:
+        options = self._options
+        effort = options.effort
+        min_time = f"{effort.iterations}x" if effort.iterations is not None else f"{effort.min_time_s}s"
+        program = [
+            *_program(),
+            f"--benchmark_min_time={min_time}",
+            f"--benchmark_min_warmup_time={effort.warmup_s}",
+        ]
+        if options.isolation == "spawn":
+            return Spawn(program, kept)
+        return Forks([*program, "--isolation=fork", f"--preload={','.join(options.preload)}"], kept)
+
+    def _open_formats(self, stack: contextlib.ExitStack) -> list[ResultFormat]:
+        options, formats = self._options, []
+        for output in options.outputs:
+            stream: TextIO = sys.stdout
+            if output.path is not None:
+                try:
+                    stream = Path(output.path).open("w", encoding="utf-8", newline="")  # noqa: SIM115
+                except OSError as error:
+                    raise UsageError(f"{output.path}: {error.strerror}; give a file that can be written") from None
+                stack.callback(stream.close)
+            aggregates_only = options.aggregates_only or (output.path is None and options.display_aggregates_only)
+            style = Style(unit=options.time_unit, tabular=options.tabular, aggregates_only=aggregates_only)
+            formats.append(open_format(output.format, stream, style))
+        return formats
+
+    def _announce(self, count: int) -> None:
+        """Print how many cases there are; not between the lines of a table that somebody reads from standard output."""
+        shown = {output.format for output in self._options.outputs if output.path is None}
+        stream = sys.stdout if shown <= {"stdout"} else sys.stderr
+        print(f"total {count} benchmark(s) matched to pattern", file=stream, flush=True)
+
+
+class _Devices:
+    """The accelerators that the cases may use, looked at from outside, without a context on any of them."""
+
+    def __enter__(self) -> _Devices:
+        from benchmate.devices.detect import open_vendor, visible
+
+        self._vendor, problem = open_vendor("auto", os.environ)
+        self.arch = self._vendor.arch
+        self._devices = visible(self._vendor.devices, os.environ, self.arch)
+        self.uuids = tuple(device.uuid for device in self._devices)
+        if problem:
+            _print_stderr(f"note: {problem}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._vendor.close()
+
+    def foreign_pids(self) -> set[int]:
+        """Return the processes that compute on them now, when no case of ours does."""
+        from benchmate.devices.api import DeviceLostError
+
+        pids = set()
+        for device in self._devices:
+            with contextlib.suppress(DeviceLostError):
+                pids |= {process.pid for process in device.survey().processes or ()}
+        return pids
+
+
+def _program() -> list[str]:
+    """Return the command that starts this program again. Raises UsageError where it is no file."""
+    module = sys.modules["__main__"]
+    spec = getattr(module, "__spec__", None)
+    if spec is not None and spec.name != "__main__":
+        return [sys.executable, "-m", spec.name.removesuffix(".__main__")]
+    file = getattr(module, "__file__", None)
+    if file is None or not Path(file).exists():
+        raise UsageError("the cases must stand in a file: every case starts its program again, in a process of its own")
+    return [sys.executable, str(Path(file).resolve())]
+
+
+def _correct_visible_devices() -> None:
+    if MISSPELLED_VARIABLE not in os.environ:
+        return
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        used = os.environ["CUDA_VISIBLE_DEVICES"]
+        _print_stderr(f"warning: {MISSPELLED_VARIABLE} is not used; CUDA_VISIBLE_DEVICES={used} is")
+        return
+    value = os.environ["CUDA_VISIBLE_DEVICES"] = os.environ[MISSPELLED_VARIABLE]
+    _print_stderr(
+        f"warning: {MISSPELLED_VARIABLE} is taken as CUDA_VISIBLE_DEVICES={value}; that is the variable's name"
+    )
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """While inside, SIGTERM ends the run as Ctrl-C does: the case is ended, and what was measured is written."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise _Interrupted
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _forward_output(data: bytes) -> None:
+    """Write a case's output to stderr, whichever stream it was for: it is not a result."""
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+        os.write(2, data)
+
+
+def _print_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,55 @@
+"""How long the frameworks compiled, by their own account: torch's Dynamo keeps it, JAX reports it to listeners."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmate.patching import ImportWatcher
+
+# JAX reports tracing, lowering and the backend's compilation under this prefix; what comes from a cache has other names.
+_JAX = "/jax/core/compile/"
+
+_jax_s = 0.0
+_is_listening = _is_subscribed = False
+
+
+def listen_for_compilations() -> None:
+    """Add up what JAX reports from now on, also when it is imported later."""
+    global _is_listening  # noqa: PLW0603  (JAX takes listeners for the whole process)
+    if _is_listening:
+        return
+    _is_listening = True
+    _subscribe()
+    if not _is_subscribed:
+        ImportWatcher(_subscribe).watch(("jax", "monitoring", ""))
+
+
+def compile_seconds() -> dict[str, float]:
+    """Return the seconds spent compiling in this process, by framework, over all threads and functions; omit zeros."""
+    seconds = {"torch": _torch_s(), "jax": _jax_s}
+    return {framework: value for framework, value in seconds.items() if value > 0}
+
+
+def _subscribe() -> None:
+    global _is_subscribed  # noqa: PLW0603
+    monitoring = sys.modules.get("jax.monitoring")
+    register = getattr(monitoring, "register_event_duration_secs_listener", None)
+    if register is not None and not _is_subscribed:
+        _is_subscribed = True
+        register(_on_duration)
+
+
+def _on_duration(event: str, duration_s: float, **_: object) -> None:
+    global _jax_s  # noqa: PLW0603
+    if event.startswith(_JAX):
+        _jax_s += duration_s
+
+
+def _torch_s() -> float:
+    utils = sys.modules.get("torch._dynamo.utils")
+    times = getattr(utils, "compilation_time_metrics", None) or {}
+    try:
+        # The outermost of the phases that Dynamo times; the others are parts of it.
+        return sum(times.get("_compile.compile_inner") or times.get("entire_frame_compile") or ())
+    except TypeError:
+        return 0.0

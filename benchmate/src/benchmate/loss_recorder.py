@@ -1,0 +1,123 @@
+"""Recording losses: read at once in host memory, kept on a device and read after the window."""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter_ns
+from typing import NamedTuple
+
+from benchmate.recording import Recording
+from benchmate.records import as_number
+from benchmate.ring import Ring
+
+MAX_KEPT = 512
+"""Losses on a device that are kept to be read later."""
+SLOTS = 8192
+READ_AT_ONCE = 64
+"""Losses on the host that are read before they are thinned out in time."""
+READ_EVERY_NS = 50_000_000
+
+
+class KeptLoss(NamedTuple):
+    """A loss that is still on its device."""
+
+    batch_id: int
+    t_ns: int
+    value: object
+
+
+class LossRecorder:
+    """Records the losses of one task: `count` have been observed, those up to number `until` need not be looked at.
+
+    Those in host memory are written into the ring, the first 64 and then one about every 50 ms: reading a tensor costs as much
+    as a small operator. Floats are written as seldom, but each is looked at, so that none that is not finite is missed. A tensor
+    on a device is kept, detached, at most 512 of them: when there are more, every other one is let go and only every second of
+    those to come is kept. Whether a tensor is passed over is decided before it is touched.
+    """
+
+    def __init__(self, session: Recording, task: str) -> None:
+        self._session = session
+        self._meta: dict[str, object] = {
+            "task": task,
+            "units": "",
+            "rank": session.rank,
+            "clock": "host",
+            "kind": "loss",
+        }
+        self.ring: Ring = session.open_ring(self._meta, capacity=SLOTS)
+        self._task = task
+        self.count = self.until = 0
+        self._due = 0
+        """The number of the next loss on the host to write."""
+        self._stride = 1
+        self._kept: list[KeptLoss] = []
+        self._kept_stride = 1
+        self._has_failed = False
+        self._is_on_host: bool | None = None
+        self._read_ns = self._read_id = 0
+
+    def take(self, batch_id: int, value: object) -> None:
+        """Look at the loss of one step. Never waits for a device, never keeps a graph alive, never raises."""
+        if isinstance(value, (int, float)):
+            if batch_id >= self._due or not math.isfinite(value):
+                self._read(batch_id, value)
+        elif self._lives_on_host(value):
+            self._read(batch_id, as_number(value))
+            self.until = self._due
+        else:
+            detach = getattr(value, "detach", None)
+            self._kept.append(KeptLoss(batch_id, perf_counter_ns(), value if detach is None else detach()))
+            if len(self._kept) > MAX_KEPT:
+                del self._kept[1::2]
+                self._kept_stride *= 2
+            self.until = batch_id + self._kept_stride
+
+    def _read(self, batch_id: int, loss: float | None) -> None:
+        """Write a loss that is on the host, and choose the next: READ_EVERY_NS from here, at the pace since the last one."""
+        t_ns = perf_counter_ns()
+        if loss is not None:
+            self._write(batch_id, t_ns, loss)
+        self._due = batch_id + 1
+        if batch_id >= READ_AT_ONCE:
+            since = batch_id - self._read_id
+            pace_ns = max(1, (t_ns - self._read_ns) // since)
+            self._due = batch_id + max(1, min(READ_EVERY_NS // pace_ns, 2 * since))
+        self._read_id, self._read_ns = batch_id, t_ns
+
+    def _lives_on_host(self, value: object) -> bool:
+        """Return whether the losses of this task are in host memory; the first one decides for all."""
+        if self._is_on_host is None:
+            self._is_on_host = _is_on_host(value)
+        return self._is_on_host
+
+    def close(self) -> None:
+        """Read the losses that are still on the device, and send the rest."""
+        for batch_id, t_ns, value in self._kept:
+            number = as_number(value)
+            if number is not None:
+                self._write(batch_id, t_ns, number)
+        self._kept = []
+        self._session.drain(self.ring, self._meta)
+        self.ring.close()
+
+    def _write(self, batch_id: int, t_ns: int, loss: float) -> None:
+        loss = float(loss)
+        if not math.isfinite(loss):
+            if not self._has_failed:
+                self._has_failed = True
+                self._session.fail("invalid", f"loss of {self._task}: {loss} at step {batch_id}")
+        elif batch_id % self._stride:
+            return
+        if self.ring.free * 4 < self.ring.capacity:
+            # The reader is late: thin out instead of losing a stretch.
+            self._stride *= 2
+        self.ring.write_loss(batch_id, t_ns, loss)
+
+
+def _is_on_host(value: object) -> bool:
+    device = getattr(value, "device", None)
+    kind = getattr(device, "type", None)
+    if kind is not None:
+        return kind in ("cpu", "meta")
+    # numpy has no device, or the text "cpu"; an array of JAX may still be computing, wherever it lives.
+    return not hasattr(value, "block_until_ready")

@@ -1,0 +1,157 @@
+"""The processes of the steps: who belongs to which, their processor time, memory and I/O."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+MIB = 1 << 20
+
+
+@dataclass(slots=True)
+class TreeProcess:
+    """A process of a step: processor seconds, and bytes read and written, when it was last seen alive."""
+
+    start: int
+    cpu_s: float = 0.0
+    rss: int = 0
+    threads: int = 0
+    io: tuple[int, int] = (0, 0)
+
+
+@dataclass(slots=True)
+class ProcessTree:
+    """A leader and everything that came of it; what ended keeps its processor time in the sums."""
+
+    leader: int
+    members: dict[int, TreeProcess] = field(default_factory=dict)
+    ended_cpu_s: float = 0.0
+    ended_io: tuple[int, int] = (0, 0)
+    peak_rss: int = 0
+    pss: int | None = None
+    last: tuple[float, float] | None = None
+
+
+class ProcessTrees:
+    """The trees of some leaders, kept up to date from /proc.
+
+    Only processes that are new are looked at to find out where they belong: a machine may have thousands of others. One
+    whose parent had already gone is known by its session, which the agent gives to each leader.
+    """
+
+    def __init__(self, leaders: Iterable[int], proc: str = "/proc") -> None:
+        self._proc = proc
+        self.trees = {leader: ProcessTree(leader=leader) for leader in leaders}
+        self._owner: dict[int, int] = {}
+        self._seen: set[int] = set()
+        self.update()
+
+    def update(self) -> None:
+        """Find who is new and who has gone; read processor time, memory and I/O of those that belong to a tree."""
+        try:
+            alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}  # noqa: PTH208 - pathlib takes ten times as long
+        except OSError:
+            return
+        stats = {}
+        for pid in sorted(alive - self._seen):
+            fields = self._stat(pid)
+            if fields is None:
+                continue
+            stats[pid] = fields
+            parent, session = int(fields[1]), int(fields[3])
+            owner = pid if pid in self.trees else self._owner.get(parent, session if session in self.trees else None)
+            if owner is not None:
+                self._owner[pid] = owner
+                self.trees[owner].members[pid] = TreeProcess(start=int(fields[19]))
+        self._seen = alive
+        for tree in self.trees.values():
+            for pid, member in list(tree.members.items()):
+                fields = stats.get(pid) or (self._stat(pid) if pid in alive else None)
+                if fields is None or int(fields[19]) != member.start or fields[0] in (b"Z", b"X"):
+                    self._forget(tree, pid, member)
+                else:
+                    self._look(pid, member, fields)
+
+    def is_ours(self, pid: int) -> bool | None:
+        """Whether a process belongs to a tree; None when there is no such process here (another container, say)."""
+        if pid in self._owner:
+            return True
+        if pid not in self._seen and not Path(self._proc, str(pid)).exists():
+            return None
+        return False
+
+    def data(self, leader: int, now_s: float) -> dict[str, Any] | None:
+        """The `process` record of a tree: `load` in processors busy since the last call, memory in MiB, bytes of I/O."""
+        tree = self.trees[leader]
+        if not tree.members:
+            return None
+        members = tree.members.values()
+        cpu_s = tree.ended_cpu_s + sum(member.cpu_s for member in members)
+        rss = sum(member.rss for member in members)
+        tree.peak_rss = max(tree.peak_rss, rss)
+        before, tree.last = tree.last, (now_s, cpu_s)
+        data: dict[str, Any] = {
+            "pid": leader,
+            "processes": len(tree.members),
+            "threads": sum(member.threads for member in members),
+            "cpu_s": round(cpu_s, 3),
+            "rss_MiB": round(rss / MIB, 1),
+            "read_bytes": tree.ended_io[0] + sum(member.io[0] for member in members),
+            "write_bytes": tree.ended_io[1] + sum(member.io[1] for member in members),
+        }
+        if before is not None and now_s > before[0]:
+            data["load"] = round(max(0.0, cpu_s - before[1]) / (now_s - before[0]), 4)
+        if tree.pss is not None:
+            data["pss_MiB"], tree.pss = round(tree.pss / MIB, 1), None
+        return data
+
+    def measure_pss(self) -> None:
+        """Memory of each tree with shared pages counted once; costs the kernel a walk, so seldom."""
+        for tree in self.trees.values():
+            known = [size for pid in tree.members if (size := self._pss(pid)) is not None]
+            if known:
+                tree.pss = sum(known)
+
+    def _forget(self, tree: ProcessTree, pid: int, member: TreeProcess) -> None:
+        del tree.members[pid]
+        self._owner.pop(pid, None)
+        tree.ended_cpu_s += member.cpu_s
+        tree.ended_io = (tree.ended_io[0] + member.io[0], tree.ended_io[1] + member.io[1])
+
+    def _look(self, pid: int, member: TreeProcess, fields: list[bytes]) -> None:
+        member.cpu_s = (int(fields[11]) + int(fields[12])) / TICKS
+        member.threads = int(fields[17])
+        member.rss = int(fields[21]) * PAGE
+        text = read_kernel_file(f"{self._proc}/{pid}/io")
+        found = dict(line.split(b": ") for line in text.splitlines() if b": " in line)
+        if b"read_bytes" in found:
+            member.io = (int(found[b"read_bytes"]), int(found[b"write_bytes"]))
+
+    def _stat(self, pid: int) -> list[bytes] | None:
+        fields = read_kernel_file(f"{self._proc}/{pid}/stat").rpartition(b")")[2].split()
+        return fields if len(fields) > 21 else None
+
+    def _pss(self, pid: int) -> int | None:
+        for line in read_kernel_file(f"{self._proc}/{pid}/smaps_rollup").splitlines():
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) * 1024
+        return None
+
+
+def read_kernel_file(path: str) -> bytes:
+    """A file of /proc or /sys; empty when it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, 1 << 16)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)

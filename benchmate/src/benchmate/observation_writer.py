@@ -1,0 +1,270 @@
+"""Writing the steps of one task into its ring: one entry a step, or several steps in one, with their times on the device."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from benchmate.clock import BoundedLag, DeviceClock, DeviceEvent, bounded_lag, device_clock
+from benchmate.ring import (
+    EPOCH_END,
+    FLAGS,
+    HOST_NS,
+    NO_DEVICE_CLOCK,
+    PARTS,
+    PENDING,
+    T0_NS,
+    TAIL,
+    Ring,
+)
+from benchmate.step_parts import PartSpan, StepParts
+
+AGGREGATE_AFTER = 100_000
+"""Entries after which several steps share one, so that a long run stays small."""
+RESERVE = 64
+"""Slots kept for entries that must be written: the ends of warm-up and window."""
+
+
+class PendingEntry(NamedTuple):
+    """An entry of the ring whose time on the device is not known yet."""
+
+    number: int
+    begin: DeviceEvent
+    end: DeviceEvent
+    part_spans: list[PartSpan] | None
+
+
+class ObservationWriter:
+    """Writes the observations of one task.
+
+    The measured loop calls `ring.write` itself as long as `ring.head < direct`, and `gather` from there on.
+    """
+
+    def __init__(self, ring: Ring, meta: dict[str, object]) -> None:
+        self.meta = meta
+        self.device: DeviceClock | None = None
+        self.parts: StepParts | None = None
+        """The parts of the current step, where they were asked for."""
+        self.has_marks = False
+        """Whether the borders of steps must be marked with more than the host's clock: on a device, or for their parts."""
+        self._lag: BoundedLag | None = None
+        self._begin: DeviceEvent | None = None
+        self._end: DeviceEvent | None = None
+        self._pending: deque[PendingEntry] = deque()
+        # Steps on their way into one entry.
+        self._steps_per_entry = 1
+        self._sum_steps = self._sum_host_ns = self._sum_wait_ns = self._sum_flags = 0
+        self._sum_n: int | float = 0
+        self._sum_t0_ns = self._sum_batch_id = 0
+        self._use_ring(ring)
+
+    def _use_ring(self, ring: Ring) -> None:
+        self.ring = ring
+        self._room = min(AGGREGATE_AFTER, ring.head + ring.capacity * 3 // 4)
+        """The number of slots up to which none that is unread can be overwritten."""
+        self.direct = self._room
+        """The number of slots up to which each step is an entry of its own; -1 where entries need more than the host's times."""
+
+    def detach(self) -> None:
+        """Go on into a ring that nobody reads, on the host's clock alone."""
+        self.device = self._lag = self.parts = None
+        self.has_marks = False
+        self._pending.clear()
+        self._use_ring(Ring(self.meta, capacity=1024))
+
+    # Entries
+
+    def gather(self, count: int, t0_ns: int, end_ns: int, n: int | float, wait_ns: int, flags: int) -> None:
+        """Take step number `count` into an entry that holds several, or whose time on the device is still to come."""
+        steps = self._sum_steps
+        if steps == 0:
+            self._sum_t0_ns, self._sum_batch_id, self._sum_wait_ns = t0_ns, count, 0
+        self._sum_steps = steps = steps + 1
+        self._sum_host_ns += end_ns - t0_ns
+        self._sum_n += n
+        self._sum_wait_ns = -1 if wait_ns < 0 or self._sum_wait_ns < 0 else self._sum_wait_ns + wait_ns
+        if flags:
+            self._sum_flags |= flags
+        if self._pending:
+            self._fill_finished()
+        if steps >= self._steps_per_entry:
+            self.flush(RESERVE)
+
+    def flush(self, reserve: int = 0) -> None:
+        """Write the gathered steps as one entry if there is room beyond `reserve` slots; else gather on, so that none is lost."""
+        if self._sum_steps == 0:
+            return
+        if self.ring.head >= self._room and not self._make_room(reserve):
+            return
+        device_ns, end = NO_DEVICE_CLOCK, None
+        if self.device is not None:
+            end, self._end = self._end, None
+            if end is None:
+                if reserve == RESERVE:
+                    return  # too many events on their way: this step joins the next entry
+                end = self.device.mark()
+            if end is not None and self._begin is not None:
+                device_ns = PENDING
+        part_spans = None if self.parts is None else self._write_parts(self.parts, device_ns)
+        if self.device is not None:
+            if end is not None and self._begin is not None:
+                self._pending.append(PendingEntry(self.ring.head, self._begin, end, part_spans))
+            self._begin = end
+        self.ring.write(
+            self._sum_batch_id,
+            self._sum_t0_ns,
+            self._sum_host_ns,
+            self._sum_n,
+            device_ns,
+            self._sum_steps,
+            self._sum_flags,
+            self._sum_wait_ns,
+        )
+        self._sum_steps = self._sum_host_ns = self._sum_wait_ns = self._sum_flags = 0
+        self._sum_n = 0
+
+    def flush_at_loop_end(self) -> None:
+        """Write what is gathered; a ring that another process reads keeps its reserve."""
+        self.flush(RESERVE if self.ring.path is not None else 0)
+
+    def _make_room(self, reserve: int) -> bool:
+        """Look how far the reader is, and put more steps into an entry from here on; False when there is no room at all."""
+        head, capacity = self.ring.head, self.ring.capacity
+        used = head - self.ring.words[TAIL]
+        # Half full, or long enough as it is: twice as many steps in an entry from here on.
+        if used * 2 > capacity or head >= AGGREGATE_AFTER * self._steps_per_entry.bit_length():
+            self._steps_per_entry *= 2
+        self._room = head + max(1, (capacity - used) // 4)
+        is_one_a_step = self._steps_per_entry == 1
+        if is_one_a_step:
+            self._room = min(self._room, AGGREGATE_AFTER)
+        self.direct = self._room if is_one_a_step and self.device is None and self.parts is None else -1
+        if used >= capacity - reserve:
+            self._room = head
+            self.direct = -1
+            return False
+        return True
+
+    def mark_epoch_end(self) -> None:
+        """Set EPOCH_END on the last step, which was recorded before it was known to be the last of its epoch."""
+        if self._sum_steps:
+            self._sum_flags |= EPOCH_END
+        else:
+            self.ring.words[self.ring.slot(self.ring.head - 1) + FLAGS] |= EPOCH_END
+
+    def last_interval(self) -> tuple[int, int]:
+        """Return the begin of the last entry, gathered or written, and its duration on the host, in nanoseconds."""
+        if self._sum_steps:
+            return self._sum_t0_ns, self._sum_host_ns
+        words, slot = self.ring.words, self.ring.slot(self.ring.head - 1)
+        return words[slot + T0_NS], words[slot + HOST_NS]
+
+    # Parts of a step
+
+    def record_parts(self) -> StepParts:
+        """From the next step on, record its parts; they are to be told of each border."""
+        self.flush()
+        self.parts = StepParts()
+        self.parts.device = self.device
+        self.direct = -1
+        self.has_marks = True
+        return self.parts
+
+    def _write_parts(self, parts: StepParts, device_ns: int) -> list[PartSpan] | None:
+        """Write the parts of the entry into the slot before it; both are published together. Return their spans on the device."""
+        ns, spans = parts.take()
+        if device_ns != PENDING:
+            spans = None
+        elif spans is None:
+            ns = [-1, -1, -1]  # the times on the host are those of queueing
+        slot = self.ring.slot(self.ring.head)
+        words = (self._sum_batch_id, *ns, NO_DEVICE_CLOCK if spans is None else PENDING, 0, PARTS, 0)
+        for index, word in enumerate(words, start=slot):
+            self.ring.words[index] = word
+        self.ring.head += 1
+        return spans
+
+    def _fill_parts(self, device: DeviceClock, number: int, spans: list[PartSpan]) -> None:
+        totals = [-1, -1, -1]
+        for part, begin, end in spans:
+            totals[part] = max(0, totals[part]) + device.elapsed_ns(begin, end)
+            device.release(begin)
+            device.release(end)
+        if self.ring.head - number <= self.ring.capacity:
+            for index, total in enumerate(totals, start=self.ring.slot(number) + 1):
+                self.ring.words[index] = total
+            self.ring.fill_device_time(number, 0)
+
+    # The device
+
+    @property
+    def is_lagging(self) -> bool:
+        """Whether steps are kept a bounded number ahead of a device without events."""
+        return self._lag is not None
+
+    def look_for_device(self) -> None:
+        """Use the accelerator's clock from here on, once the program has initialised one."""
+        if self._lag is None:
+            self._lag = bounded_lag()
+            self.has_marks |= self._lag is not None
+        device = device_clock() if self.device is None else None
+        if device is None:
+            return
+        self.flush()
+        self.device, self.direct, self.has_marks = device, -1, True
+        if self.parts is not None:
+            self.parts.device = device
+        self.meta["clock"] = "event"
+        self.ring.describe(self.meta)
+        self._begin = device.mark()
+
+    def mark_begin(self) -> None:
+        """Record on the device where the first step of a loop begins."""
+        device = self.device
+        if device is None:
+            return
+        if self._end is not None:
+            device.release(self._end)
+            self._end = None
+        if self._sum_steps == 0 or self._begin is None:
+            begin, self._begin = self._begin, device.mark()
+            # The end of an entry that is still pending goes back to the pool when that entry is complete.
+            if begin is not None and not (self._pending and self._pending[-1].end is begin):
+                device.release(begin)
+
+    def mark_end(self, result: object = None) -> None:
+        """Record on the device where a step ends; `result` is what it gave, where that is known."""
+        if self.parts is not None:
+            self.parts.end()
+        if self._lag is not None:
+            self._lag.add(result)
+        if self._end is None and self._sum_steps + 1 >= self._steps_per_entry and self.device is not None:
+            self._end = self.device.mark()
+
+    def wait_for_step(self) -> bool:
+        """Wait until the device has done the step that was marked last; False when there is no such mark."""
+        if self.device is None or self._end is None:
+            return False
+        self.device.wait(self._end)
+        return True
+
+    def settle(self) -> None:
+        """Write what is gathered, wait for the device and fill in every pending time."""
+        self.flush()
+        if self.device is not None and self._pending:
+            self.device.wait(self._pending[-1].end)
+            self._fill_finished()
+
+    def _fill_finished(self) -> None:
+        """Fill in the times of the entries that the device has finished; does not wait."""
+        device, pending = self.device, self._pending
+        assert device is not None
+        while pending and device.is_complete(pending[0].end):
+            number, begin, end, part_spans = pending.popleft()
+            if part_spans is not None:
+                self._fill_parts(device, number - 1, part_spans)
+            self.ring.fill_device_time(number, device.elapsed_ns(begin, end))
+            device.release(begin)
+            # The end of this entry is the begin of the next one, unless a loop ended here.
+            if not (pending and pending[0].begin is end) and self._begin is not end:
+                device.release(end)

@@ -1,0 +1,102 @@
+"""What a program loops over, or calls, so that an observer sees its steps: wrapped iterables, and `Steps`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from benchmate.batch_size import BatchSize
+from benchmate.observer import Observer
+
+
+class TransparentProxy:
+    """An object that passes everything on to the one that it wraps, but for what a subclass does itself."""
+
+    def __init__(self, wrapped: object, **own: object) -> None:
+        self.__dict__.update(_wrapped=wrapped, **own)
+
+    def __getattr__(self, name: str) -> Any:
+        # Special methods are looked up in the class; protocols that ask the instance must not find the wrapped object's.
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return getattr(self.__dict__["_wrapped"], name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._wrapped, name, value)
+
+
+class ObservedIterable(TransparentProxy):
+    """An iterable with an observer behind it."""
+
+    def __init__(self, wrapped: Iterable[object], observer: Observer, batch_size: BatchSize = None) -> None:
+        super().__init__(wrapped, _observer=observer, _batch_size=batch_size)
+
+    def __iter__(self) -> Iterator[object]:
+        iteration: Iterator[object] = self._observer.iterate(self._wrapped, self._batch_size)
+        return iteration
+
+    def __len__(self) -> int:
+        return len(self._wrapped)
+
+    def __length_hint__(self) -> int:
+        return operator.length_hint(self._wrapped)
+
+    def __bool__(self) -> bool:
+        return bool(self._wrapped)
+
+    def __getitem__(self, index: object) -> Any:
+        return self._wrapped[index]
+
+    def __contains__(self, item: object) -> bool:
+        return item in self._wrapped
+
+    def __repr__(self) -> str:
+        return f"observed({self._wrapped!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A copy in another process is not the loop that is measured.
+        return _unwrapped, (self._wrapped,)
+
+
+class ObservedIterator(ObservedIterable):
+    """An observed iterable that is an iterator itself, such as a generator: `next` works on it."""
+
+    def __init__(self, wrapped: Iterable[object], observer: Observer, batch_size: BatchSize = None) -> None:
+        super().__init__(wrapped, observer, batch_size)
+        self.__dict__["_iteration"] = observer.iterate(wrapped, batch_size)
+
+    def __iter__(self) -> Iterator[object]:
+        # Not self: a `for` loop then asks the generator itself, without a call of __next__ at each step.
+        iteration: Iterator[object] = self.__dict__["_iteration"]
+        return iteration
+
+    def __next__(self) -> object:
+        return next(self.__dict__["_iteration"])
+
+
+def observe_iterable(iterable: Iterable[object], observer: Observer, batch_size: BatchSize) -> ObservedIterable:
+    """Wrap an iterable so that `observer` sees each step of the loops over it."""
+    kind = ObservedIterator if hasattr(iterable, "__next__") else ObservedIterable
+    return kind(iterable, observer, batch_size)
+
+
+class Steps:
+    """Observes steps where nothing can be wrapped: call it at the end of each; a step lasts from one call to the next."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._last_ns: int | None = None
+
+    def __call__(self, n: int | float = 1, result: object = None) -> None:
+        """End a step of n items, which gave `result`. The first call only begins: when that step began is not known."""
+        self._last_ns = self._observer.end_step(self._last_ns, n, result)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the window is complete, for a loop of your own that asks for its end with `stop=True`."""
+        return self._observer.is_over
+
+
+def _unwrapped(value: object) -> object:
+    return value

@@ -1,0 +1,445 @@
+"""The observer of a loop: times each step, separates warm-up from window, and ends the program when the window is complete.
+
+What runs inside the measured loop is `Observer.record` and the generator that calls it: no system call, lock or thread, and
+nothing that grows with the number of steps.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from time import perf_counter_ns
+from typing import TypeVar
+
+from benchmate.batch_size import BatchSize, size_function
+from benchmate.clock import wait_for_devices
+from benchmate.errors import BatchSizeError, BenchmateError
+from benchmate.observation_writer import ObservationWriter
+from benchmate.rank_consensus import RankConsensus
+from benchmate.recording import Recording
+from benchmate.ring import (
+    EPOCH_END,
+    FIRST_SLOT,
+    HEAD,
+    NO_DEVICE_CLOCK,
+    OBSERVED,
+    SLOT_WORDS,
+    SPARE,
+    UNIX_MINUS_MONO,
+    WANTED,
+    WARM_UP,
+    WINDOW_START,
+    WINDOW_STOP,
+    Ring,
+)
+from benchmate.step_parts import StepParts
+
+NEVER = 1 << 62
+LOOK_AGAIN_NS = 20_000_000
+"""Between two looks at whether the group still needs this task as load."""
+AFTER_GO_NS = 100_000_000
+"""Further warm-up after the barrier: whoever waited there comes back to idle devices and cold caches."""
+COST_SAMPLES = 500
+TASKS = ("train", "validation", "inference")
+
+T = TypeVar("T")
+Copies = tuple[Ring, "memoryview[int]", int, int, int, int, int, int, int, int, bool]
+
+
+class Observer:
+    """The observations of one task: any number of loops, one after the other, feed it.
+
+    `until` and `need` are what the loop compares each step with. `_advance` is called when both are reached, which is at each
+    step of the warm-up and at the end of the window, and moves on from warm-up to window to the end.
+    """
+
+    # Attributes in __slots__ are read faster than those in a dictionary of this size.
+    __slots__ = (
+        "_advance",
+        "_consensus",
+        "_copied_to",
+        "_first_end_ns",
+        "_flags",
+        "_is_closed",
+        "_is_drained",
+        "_loop",
+        "_measure",
+        "_measured",
+        "_session",
+        "_warm",
+        "_window_start_ns",
+        "_writer",
+        "count",
+        "is_complete",
+        "is_over",
+        "need",
+        "stopping",
+        "task",
+        "until",
+    )
+
+    def __init__(self, session: Recording, task: str, units: str, stop: bool | None) -> None:
+        if task not in TASKS:
+            raise BenchmateError(f"task={task!r}: expected one of {', '.join(TASKS)}")
+        self._session = session
+        self._measure = measure = session.config.measure
+        self.task = task
+        self.stopping = (task == "train" and session.stop_exception is not None) if stop is None else stop
+        meta: dict[str, object] = {
+            "task": task,
+            "units": units,
+            "rank": session.rank,
+            "clock": "host",
+            "kind": "rate",
+        }
+        self._writer = ObservationWriter(session.open_ring(meta), meta)
+        self.ring.words[WANTED] = measure.window_steps
+        self.is_complete = False
+        self.is_over = False
+        """Whether loops should end now: the window is complete and there is no runner to end the program."""
+        self._consensus = RankConsensus(task, session.rank, session.world_size)
+        self._measured = 0
+        self.count = 0
+        """Observations, warm-up included."""
+        self.until = 0
+        self.need = 0
+        self._advance: Callable[[int], None] = self._after_first_step
+        # At a barrier every instance must wait, and needs a step to wait with: the first step at least is warm-up.
+        self._flags = WARM_UP if measure.warmup_steps or measure.warmup_s or measure.barrier else 0
+        self._warm = 0
+        """Observations of the warm-up."""
+        self._first_end_ns = 0
+        self._window_start_ns = 0
+        self._loop: object | None = None
+        """The loop that began last."""
+        self._copied_to: object | None = None
+        """The loop whose local variables hold the state of this observer; None as soon as that has changed."""
+        self._is_closed = False
+        self._is_drained = True
+        """Whether the window began with nothing on its way to a device without events; then it ends so, too."""
+
+    @property
+    def ring(self) -> Ring:
+        """The ring that holds the observations."""
+        return self._writer.ring
+
+    @property
+    def meta(self) -> dict[str, object]:
+        """What the observations are: task, units, rank, clock, kind."""
+        return self._writer.meta
+
+    # In the loop
+
+    def record(self, t0_ns: int, end_ns: int, n: int | float, wait_ns: int, flags: int) -> None:
+        """Take one step: from `t0_ns` to `end_ns`, n items, `wait_ns` of it waiting for data (-1: unknown)."""
+        self._copied_to = None
+        count, writer = self.count, self._writer
+        ring = writer.ring
+        if ring.head < writer.direct:
+            ring.write(count, t0_ns, end_ns - t0_ns, n, NO_DEVICE_CLOCK, 1, flags | self._flags, wait_ns)
+        else:
+            writer.gather(count, t0_ns, end_ns, n, wait_ns, flags | self._flags)
+        self.count = count = count + 1
+        ring.words[SPARE if self._flags else OBSERVED] = count - self._warm
+        if end_ns >= self.until and count >= self.need:
+            self._advance(end_ns)
+
+    def record_parts(self) -> StepParts | None:
+        """From the next step on, record the parts of each step; None when that is done already."""
+        if self._writer.parts is not None:
+            return None
+        self._copied_to = None
+        return self._writer.record_parts()
+
+    def settled(self, end_ns: int) -> int:
+        """Return when the step that ended at `end_ns` was done on the device, if it is the last of the window."""
+        if self._advance != self._at_window_end or self._session.is_satisfied(self.task):
+            return end_ns
+        if self._writer.wait_for_step():
+            return perf_counter_ns()
+        if self._is_drained and "jax" in sys.modules:
+            wait_for_devices()
+            return perf_counter_ns()
+        return end_ns
+
+    # From warm-up to window to the end
+
+    def _after_first_step(self, end_ns: int) -> None:
+        self._first_end_ns = end_ns
+        self._session.first_step(end_ns)
+        self._writer.look_for_device()
+        self._advance = self._in_warm_up
+        if self._flags == 0:
+            self._begin_window(0)
+            _, first_host_ns = self._writer.last_interval()
+            self._window_start_ns = self.ring.words[WINDOW_START] = end_ns - first_host_ns
+        else:
+            self._in_warm_up(end_ns)
+
+    def _in_warm_up(self, end_ns: int) -> None:
+        self._writer.look_for_device()
+        measure = self._measure
+        if self.count < measure.warmup_steps or end_ns - self._first_end_ns < measure.warmup_s * 1e9:
+            return
+        if measure.barrier and not self._session.passed_barrier:
+            self._writer.settle()
+            wait_for_devices()
+            self._session.wait_for_go()
+            self._advance, self.until = self._after_go, perf_counter_ns() + AFTER_GO_NS
+            self.need = self.count + 1
+        else:
+            self._begin_window(self.count)
+
+    def _after_go(self, end_ns: int) -> None:
+        self._begin_window(self.count)
+
+    def _begin_window(self, warm: int) -> None:
+        """Measure from here; the first `warm` steps were warm-up."""
+        self._warm = warm
+        self._writer.settle()
+        self._flags = 0
+        # Where steps are kept a bounded number ahead, waiting would leave the device idle, so that the first steps of the window
+        # seem to take no time: the device is as far behind at the beginning as it is at the end.
+        self._is_drained = not self._writer.is_lagging
+        if self._is_drained:
+            wait_for_devices()
+        self._session.begin_window()
+        start_ns = perf_counter_ns()
+        self._window_start_ns = self.ring.words[WINDOW_START] = start_ns
+        self.need = self._warm + max(1, self._measure.window_steps)
+        self.until = start_ns + round(self._measure.window_s * 1e9)
+        self._advance = self._at_window_end
+
+    def _at_window_end(self, end_ns: int) -> None:
+        if self.stopping and self._session.runs_on(self.task, self.ring):
+            self.until = end_ns + LOOK_AGAIN_NS
+            return
+        self._end_window(end_ns, "complete")
+        self.need = self.until = NEVER
+        if self.stopping:
+            # From here on every step ends the program, should the script swallow what ends it.
+            self.need = self.until = 0
+            self._advance = self._stop
+            self._stop(end_ns)
+
+    def _stop(self, end_ns: int) -> None:
+        if self._ranks_may_stop():
+            self.is_over = self._session.stop(f"{self.task}: {self._measured} observations")
+
+    def _ranks_may_stop(self) -> bool:
+        try:
+            if not self._consensus.may_stop(self.count):
+                return False
+            self._consensus.meet()
+            return True
+        except Exception as error:  # the store of a process group that is shutting down
+            self._session.message(
+                f"{self.task}: cannot agree with the other ranks on the last step: {error}", once=True
+            )
+            return True
+
+    def _end_window(self, end_ns: int, why: str) -> None:
+        if self.is_complete or self._window_start_ns == 0:
+            return
+        self.is_complete = True
+        self._measured = observed = self.count - self._warm
+        self._writer.settle()
+        words, offset = self.ring.words, self.ring.words[UNIX_MINUS_MONO]
+        start_ns = self._window_start_ns
+        words[WINDOW_STOP] = end_ns
+        window = {
+            "start_ns": start_ns,
+            "stop_ns": end_ns,
+            "start": (start_ns + offset) / 1e9,
+            "stop": (end_ns + offset) / 1e9,
+            "why": why,
+        }
+        self._session.record("data", {"task": self.task, "window": window})
+        wanted = self._measure.window_steps
+        progress = [observed, max(observed, wanted) if why == "complete" else wanted]
+        self._session.record("data", {"task": self.task, "progress": progress})
+
+    # Around the loop
+
+    def iterate(  # noqa: PLR0915  (the loop is written out, because each call in it costs)
+        self, iterable: Iterable[T], batch_size: BatchSize = None
+    ) -> Iterator[T]:
+        """Yield what `iterable` yields, observing each step: from one request for a batch to the next."""
+        if self.is_complete and self.stopping:
+            # The script swallowed what was to end it, or asks for another epoch of a loop that was ended.
+            self._stop(0)
+            if self.is_over:
+                return
+        size, n = size_function(batch_size)
+        me = self._loop = object()
+        writer, clock, wait_ns = self._writer, perf_counter_ns, 0
+        began_ns: int | None = None
+        head_word, no_device_clock = HEAD, NO_DEVICE_CLOCK
+        ring, words, slot, last_slot, head, count, observed_word, warm, flags, until, has_marks = self._copies(me)
+        t0_ns = clock()
+        writer.mark_begin()
+        try:
+            for batch in iterable:
+                fetched_ns = clock()
+                if began_ns is not None:
+                    # `record` and `Ring.write` written out, with their constants in variables: a call, and each cache line
+                    # touched, has a visible cost after a training step has emptied the caches.
+                    if self._copied_to is me and slot < last_slot and type(n) is int:
+                        words[slot] = count
+                        words[slot + 1] = began_ns
+                        words[slot + 2] = t0_ns - began_ns
+                        words[slot + 3] = n
+                        words[slot + 4] = no_device_clock
+                        words[slot + 5] = 1
+                        words[slot + 6] = flags
+                        words[slot + 7] = wait_ns
+                        slot += 8
+                        words[head_word] = ring.head = head = head + 1
+                        self.count = count = count + 1
+                        words[observed_word] = count - warm
+                    else:
+                        self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, 0)
+                        ring, words, slot, last_slot, head, count, observed_word, warm, flags, until, has_marks = (
+                            self._copies(me)
+                        )
+                if size is not None:
+                    try:
+                        n = size(batch)
+                    except Exception as error:
+                        n = self._size_unknown(error)
+                wait_ns = fetched_ns - t0_ns
+                began_ns = t0_ns
+                if has_marks and writer.parts is not None:
+                    writer.parts.begin()
+                yield batch
+                if has_marks:
+                    writer.mark_end()
+                t0_ns = clock()
+                if t0_ns >= until and self.count + 1 >= self.need:
+                    # A step of the warm-up, or the last of the window: recorded before another batch is fetched.
+                    step_ns, began_ns = began_ns, None
+                    self._record_unless_overlapped(me, step_ns, self.settled(t0_ns), n, wait_ns, 0)
+                    if self.is_over:
+                        return
+                    ring, words, slot, last_slot, head, count, observed_word, warm, flags, until, has_marks = (
+                        self._copies(me)
+                    )
+                    t0_ns = clock()
+                    if has_marks:
+                        writer.mark_begin()
+        except BaseException:
+            # The loader raised: the step before it is complete. (A loop that is left ends at `yield`, in the middle of one.)
+            if began_ns is not None and began_ns != t0_ns:
+                self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, 0)
+            raise
+        if began_ns is not None:
+            self._record_unless_overlapped(me, began_ns, t0_ns, n, wait_ns, EPOCH_END)
+        elif self.count:
+            writer.mark_epoch_end()
+        else:
+            self._session.message(f"{self.task}: a loader yielded nothing", once=True)
+        writer.flush_at_loop_end()
+        self._session.drain(self.ring, self.meta)
+
+    def _copies(self, me: object) -> Copies:
+        """Return what the loop `me` needs at each step, for its local variables; valid as long as `_copied_to` is `me`."""
+        self._copied_to = me
+        writer = self._writer
+        ring = writer.ring
+        head = ring.head
+        index = head % ring.capacity
+        slot = FIRST_SLOT + index * SLOT_WORDS
+        return (
+            ring,
+            ring.words,
+            slot,
+            # The ring's end, where the next slot is the first again, or what may be written without looking at the reader.
+            slot + min(ring.capacity - index, writer.direct - head) * SLOT_WORDS,
+            head,
+            self.count,
+            SPARE if self._flags else OBSERVED,
+            self._warm,
+            self._flags,
+            self.until,
+            writer.has_marks,
+        )
+
+    def _record_unless_overlapped(
+        self, me: object, t0_ns: int, end_ns: int, n: int | float, wait_ns: int, flags: int
+    ) -> None:
+        if self._loop is me:
+            self.record(t0_ns, end_ns, n, wait_ns, flags)
+            return
+        # Another loop over this task ran inside this step: neither the step's time nor its items mean anything.
+        self._loop = me
+        self._session.message(
+            f"{self.task}: two loops overlap; give them different tasks, or when= to leave one alone", once=True
+        )
+        self._writer.mark_begin()
+
+    def end_step(self, last_ns: int | None, n: int | float, result: object) -> int:
+        """End a step that began at `last_ns` and gave `result`, for a loop that cannot be wrapped; return when it ended.
+
+        None stands for a beginning that nobody knows: such a step is not recorded.
+        """
+        writer = self._writer
+        has_marks = writer.has_marks
+        if has_marks:
+            writer.mark_end(result)
+        end_ns = begin_ns = perf_counter_ns()
+        if last_ns is None:
+            self._session.first_step(end_ns)
+            writer.look_for_device()
+            writer.mark_begin()
+        elif end_ns >= self.until and self.count + 1 >= self.need:
+            self.record(last_ns, self.settled(end_ns), n, -1, 0)
+            begin_ns = perf_counter_ns()
+            writer.mark_begin()
+        else:
+            self.record(last_ns, end_ns, n, -1, 0)
+        if has_marks and writer.parts is not None:
+            writer.parts.begin()
+        return begin_ns
+
+    def _size_unknown(self, error: Exception) -> int:
+        """Fail the step, not the script, when the number of items of a batch cannot be determined."""
+        # A function of the voirfile's author may raise anything.
+        context = "" if isinstance(error, BatchSizeError) else f"batch_size of {self.task}: {type(error).__name__}: "
+        self._session.fail("probe", f"{context}{error}")
+        return 0
+
+    # After the program
+
+    def close(self) -> None:
+        """Complete what is open: the program has ended."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._window_start_ns and not self.is_complete:
+            why = "complete" if self._session.is_satisfied(self.task) else "ended"
+            self._end_window(sum(self._writer.last_interval()), why)
+        elif self.count and not self.is_complete:
+            self._session.message(f"{self.task}: ended during warm-up, after {self.count} steps: nothing was measured")
+        self._writer.settle()
+        self._session.drain(self.ring, self.meta)
+        self.ring.close()
+
+    def detach(self) -> None:
+        """Let loops under way go on without a trace, in a ring that nobody reads: for a forked child."""
+        self._copied_to = None
+        self._writer.detach()
+        self.stopping = False
+        self._is_closed = True
+
+    def cost_s(self) -> float:
+        """Return the host seconds that observing took: the number of steps times the cost of one, measured now. Call it last."""
+        if self.count == 0:
+            return 0.0
+        steps = self.count
+        self.detach()
+        self.need = self.until = NEVER
+        begin_ns = perf_counter_ns()
+        for _ in range(COST_SAMPLES):
+            end_ns = perf_counter_ns()
+            self.record(begin_ns, end_ns, 1, perf_counter_ns() - end_ns, 0)
+        return steps * (perf_counter_ns() - begin_ns) / COST_SAMPLES / 1e9

@@ -1,0 +1,184 @@
+"""Build and input specifications: the types of arguments that a configuration may have, checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmate.ops.errors import OpsError
+from benchmate.ops.json_types import JsonMapping
+from benchmate.ops.macros import has_macros
+from benchmate.ops.registry import spelling_hint
+
+_FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+FLOATS = ("float16", "float32", "float64", "bfloat16", *_FLOAT8)
+INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64")
+# Names of element types in a configuration -> names in torch.
+DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "int": "int32",
+    "long": "int64",
+    "short": "int16",
+    **{name: name for name in (*FLOATS, *INTEGERS, "bool", "complex64", "complex128")},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The Python types that a value of JSON may have, and their name for a person."""
+
+    types: tuple[type, ...]
+    text: str
+
+    def fits(self, value: object) -> bool:
+        """Whether a value has one of the types; true and false are no numbers."""
+        return isinstance(value, self.types) and (bool in self.types or not isinstance(value, bool))
+
+
+WHOLE_NUMBER = Expected((int,), "a whole number")
+NUMBER = Expected((int, float), "a number")
+NUMBERS = {"int": WHOLE_NUMBER, "long": WHOLE_NUMBER, "float": NUMBER, "double": NUMBER}
+VALUES = {
+    "bool": Expected((bool,), "true or false"),
+    "str": Expected((str,), "a string"),
+    "device": Expected((str,), "a device such as 'cpu'"),
+}
+LISTS = ("genericlist", "tuple")
+TYPES = (*NUMBERS, "bool", "str", "none", "device", "dtype", *LISTS, "tensor")
+
+
+def check_arguments(spec: object, where: str, *, is_ranged: bool = False) -> None:
+    """Check one build or input specification. Raises OpsError that names the value which is wrong."""
+    if not isinstance(spec, Mapping):
+        raise OpsError(f"{where}: expected an object with 'args' and 'kwargs', got {json_kind(spec)}")
+    args, kwargs = spec.get("args", []), spec.get("kwargs", {})
+    if not isinstance(args, list):
+        raise OpsError(f"{where}.args: expected a list, got {json_kind(args)}")
+    if not isinstance(kwargs, Mapping):
+        raise OpsError(f"{where}.kwargs: expected an object, got {json_kind(kwargs)}")
+    if not is_ranged and has_macros(spec):
+        raise OpsError(f'{where}: has a macro; it needs "RangeConfigIterator" as iterator')
+    for number, argument in enumerate(args):
+        _check_argument(argument, f"{where}.args[{number}]")
+    for name, argument in kwargs.items():
+        _check_argument(argument, f"{where}.kwargs.{name}")
+
+
+def _check_argument(spec: object, where: str) -> None:
+    if not isinstance(spec, Mapping):
+        raise OpsError(f"{where}: expected an object with 'type', got {json_kind(spec)}")
+    kind = spec.get("type")
+    if kind not in TYPES:
+        hint = spelling_hint(str(kind), TYPES) or f"; there are {', '.join(TYPES)}"
+        raise OpsError(f"{where}.type: unknown type {kind!r}{hint}")
+    for macro in ("__range__", "__list__"):
+        for attribute in spec.get(macro) or ():
+            if not isinstance(spec.get(attribute), list):
+                raise OpsError(f"{where}.{attribute}: expected a list, because {macro} names it")
+    if kind == "tensor":
+        _check_tensor(spec, where)
+    elif kind in LISTS:
+        if not isinstance(spec.get("value"), list):
+            raise OpsError(f"{where}.value: expected a list of arguments, got {json_kind(spec.get('value'))}")
+        for number, item in enumerate(spec["value"]):
+            _check_argument(item, f"{where}.value[{number}]")
+    elif kind == "dtype":
+        for name in _values(spec, "value"):
+            _check_dtype(name, f"{where}.value")
+    elif kind in NUMBERS:
+        _check_number(spec, NUMBERS[kind], where)
+    elif kind in VALUES:
+        # A string may be left out: it is empty then.
+        _check_value({"value": "", **spec} if kind == "str" else spec, VALUES[kind], where)
+
+
+def _check_value(spec: JsonMapping, expected: Expected, where: str) -> None:
+    if "value" not in spec:
+        raise OpsError(f"{where}: {spec.get('type')} needs 'value'")
+    for value in _values(spec, "value"):
+        if not expected.fits(value):
+            raise OpsError(f"{where}.value: expected {expected.text}, got {value!r}")
+
+
+def _check_number(spec: JsonMapping, expected: Expected, where: str) -> None:
+    bounds = spec.get("value_range")
+    if "value" not in spec and bounds is None:
+        raise OpsError(f"{where}: {spec['type']} needs 'value' or 'value_range'")
+    if bounds is not None:
+        _check_bounds(bounds, expected, where)
+    if "value" in (spec.get("__range__") or ()):
+        _check_range(spec["value"], expected, f"{where}.value")
+    elif "value" in spec:
+        _check_value(spec, expected, where)
+
+
+def _check_tensor(spec: JsonMapping, where: str) -> None:
+    for key in ("dtype", "shape"):
+        if key not in spec:
+            raise OpsError(f"{where}: tensor needs '{key}'")
+    for name in _values(spec, "dtype"):
+        _check_dtype(name, f"{where}.dtype")
+    shapes = spec["shape"] if "shape" in (spec.get("__list__") or ()) else [spec["shape"]]
+    for shape in shapes:
+        if not isinstance(shape, list):
+            raise OpsError(f"{where}.shape: expected a list of sizes, got {json_kind(shape)}")
+        for number, size in enumerate(shape):
+            if isinstance(size, list) and "shape" in (spec.get("__range__") or ()):
+                _check_range(size, WHOLE_NUMBER, f"{where}.shape[{number}]")
+            elif not WHOLE_NUMBER.fits(size) or size < 0:
+                raise OpsError(f"{where}.shape[{number}]: expected a size, got {size!r}")
+    requires_grad = spec.get("requires_grad")
+    if requires_grad is not None and not isinstance(requires_grad, bool):
+        raise OpsError(f"{where}.requires_grad: expected true or false, got {requires_grad!r}")
+    if spec.get("value_range") is not None:
+        _check_bounds(spec["value_range"], NUMBER, where)
+    for rule in spec.get("__copy__") or ():
+        _check_copy(rule, where)
+
+
+def _check_copy(rule: object, where: str) -> None:
+    for value in rule.values() if isinstance(rule, Mapping) else [None]:
+        match value:
+            case [int(), [int(), int()]]:
+                continue
+            case _:
+                raise OpsError(
+                    f"{where}.__copy__: expected {{attribute: [own element, [argument, its element]]}}, got {rule!r}"
+                )
+
+
+def _check_dtype(name: object, where: str) -> None:
+    if not isinstance(name, str) or name not in DTYPES:
+        hint = spelling_hint(str(name), DTYPES) or f"; there are {', '.join(DTYPES)}"
+        raise OpsError(f"{where}: unknown dtype {name!r}{hint}")
+
+
+def _check_range(bounds: Any, expected: Expected, where: str) -> None:
+    fits = isinstance(bounds, list) and len(bounds) in (2, 3) and all(map(expected.fits, bounds))
+    if not fits or (len(bounds) == 3 and bounds[2] == 0):
+        raise OpsError(f"{where}: expected [first, last, step], each {expected.text} and no step of 0, got {bounds!r}")
+
+
+def _check_bounds(bounds: Any, expected: Expected, where: str) -> None:
+    if not isinstance(bounds, list) or len(bounds) != 2 or not all(map(expected.fits, bounds)):
+        raise OpsError(f"{where}.value_range: expected [min, max], each {expected.text}, got {bounds!r}")
+    if bounds[0] > bounds[1]:
+        raise OpsError(f"{where}.value_range: min {bounds[0]!r} is above max {bounds[1]!r}")
+
+
+def _values(spec: JsonMapping, key: str) -> Sequence[object]:
+    """Return the values of an attribute: several where a macro lists them."""
+    is_listed = any(key in (spec.get(macro) or ()) for macro in ("__range__", "__list__"))
+    values: Sequence[object] = spec[key] if is_listed else [spec.get(key)]
+    return values
+
+
+def json_kind(value: object) -> str:
+    """Return what a value of JSON is, in words."""
+    if value is None:
+        return "nothing"
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(value), type(value).__name__)

@@ -1,0 +1,129 @@
+"""Operators, config iterators and data generators that come with the package, and any other operator of torch by its name.
+
+Importing this module registers them by name; torch is imported when an operator is asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from benchmate.ops.aten import AtenOp
+from benchmate.ops.collectives import CollectiveOp
+from benchmate.ops.config_iterators import DefaultConfigIterator, DummyConfigIterator, RangeConfigIterator
+from benchmate.ops.data_generators import DEFAULT_GENERATOR, DefaultDataGenerator
+from benchmate.ops.errors import OpsError
+from benchmate.ops.fbgemm import SplitTableInputGenerator, SplitTableInputIterator, SplitTableOp
+from benchmate.ops.interface import OperatorInterface
+from benchmate.ops.memory_copies import CopyOp
+from benchmate.ops.operators import BuildableOp, CallableOp, OptimizerOp, UnaryOp
+from benchmate.ops.registry import (
+    op_map,
+    register_config_iterator,
+    register_data_generator,
+    register_operator,
+    spelling_hint,
+)
+
+UNARY = ("torch.add_", "torch.clamp_")
+CALLABLES = [
+    "torch.add",
+    "torch.baddbmm",
+    "torch.bmm",
+    "torch.cat",
+    "torch.matmul",
+    "torch.mean",
+    "torch.mm",
+    "torch.mul",
+    "torch.nn.functional.relu",
+    "torch.reshape",
+]
+BUILDABLES = [
+    "torch.nn.AdaptiveAvgPool2d",
+    "torch.nn.Conv2d",
+    "torch.nn.Dropout",
+    "torch.nn.MaxPool2d",
+    "torch.nn.ReLU",
+    "torch.nn.Linear",
+]
+MODELS = {"pytorch.model.alex_net": "AlexNet", "pytorch.model.resnet": "ResNet50"}
+COPY_DIRECTIONS = ("host_to_device", "device_to_host", "device_to_device")
+SPLIT_TABLE = "SplitTableBatchedEmbeddingBagsCodegen"
+
+
+def operator(name: str) -> OperatorInterface:
+    """Return the operator of a name, made when it is first asked for.
+
+    Raises OpsError for a name that means nothing, OperatorSkipped for an operator that this machine cannot have.
+    """
+    registered = op_map.get(name)
+    if registered is None:
+        registered = _by_name(name)
+    elif not isinstance(registered, OperatorInterface):
+        registered = registered()
+    op_map[name] = registered
+    return registered
+
+
+def is_plausible(name: str) -> bool:
+    """Whether a name could be an operator's, without importing torch."""
+    return name in op_map or name.startswith("torch.") or "::" in name
+
+
+def _by_name(name: str) -> OperatorInterface:
+    if "::" in name:
+        return AtenOp(name)
+    if name.startswith("torch.distributed."):
+        return CollectiveOp(name.rpartition(".")[2])
+    return _of_torch(name)
+
+
+def _of_torch(name: str) -> OperatorInterface:
+    import torch
+
+    first, *attributes = name.split(".")
+    target: Any = torch if first == "torch" and attributes else None
+    hint = ""
+    for attribute in attributes if target is not None else ():
+        parent, target = target, getattr(target, attribute, None)
+        if target is None:
+            if parent is torch and len(attributes) == 1 and callable(getattr(torch.Tensor, attribute, None)):
+                return UnaryOp(attribute)
+            hint = spelling_hint(attribute, dir(parent))
+            break
+    if target is None or not callable(target):
+        hint = hint or spelling_hint(name, op_map) or "; --list-ops names those that are registered"
+        raise OpsError(f"unknown operator '{name}'{hint}")
+    if inspect.isclass(target) and issubclass(target, torch.nn.Module):
+        return BuildableOp(target)
+    if inspect.isclass(target) and issubclass(target, torch.optim.Optimizer):
+        return OptimizerOp(target)
+    return CallableOp(target)
+
+
+def _model(name: str) -> OperatorInterface:
+    from benchmate.ops import models
+
+    return BuildableOp(getattr(models, name))
+
+
+def _register() -> None:
+    factories: dict[str, Callable[[], OperatorInterface]] = {
+        **{name: functools.partial(UnaryOp, name.rpartition(".")[2]) for name in UNARY},
+        **{name: functools.partial(_of_torch, name) for name in (*CALLABLES, *BUILDABLES)},
+        **{name: functools.partial(_model, model) for name, model in MODELS.items()},
+        **{f"copy.{direction}": functools.partial(CopyOp, direction) for direction in COPY_DIRECTIONS},
+        SPLIT_TABLE: SplitTableOp,
+    }
+    for name, factory in factories.items():
+        register_operator(name, factory)
+    for iterator in (DefaultConfigIterator, RangeConfigIterator, DummyConfigIterator):
+        register_config_iterator(iterator.__name__, iterator)
+    register_config_iterator(f"{SPLIT_TABLE}InputIterator", SplitTableInputIterator)
+    register_data_generator(DEFAULT_GENERATOR, DefaultDataGenerator)
+    register_data_generator(f"{SPLIT_TABLE}InputDataGenerator", SplitTableInputGenerator)
+
+
+_register()

@@ -1,0 +1,202 @@
+"""The JSON configuration: read, checked before anything runs, and walked input by input."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmate.ops import (
+    builtin,  # noqa: F401  (fills the registry)
+    registry,
+)
+from benchmate.ops.argument_specs import check_arguments, json_kind
+from benchmate.ops.config_iterators import ConfigIterator, Identified
+from benchmate.ops.data_generators import DEFAULT_GENERATOR
+from benchmate.ops.errors import OpsError
+from benchmate.ops.json_types import JsonMapping, JsonObject
+
+ITERATED = ("DefaultConfigIterator", "RangeConfigIterator")  # whose specifications are arguments of the types above
+OPERATOR_KEYS = ("build_iterator", "input_iterator", "build_data_generator", "input_data_generator", "config")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSpec:
+    """One operator of a configuration; `config` as in the file."""
+
+    name: str
+    build_iterator: str | None
+    input_iterator: str | None
+    build_data_generator: str | None
+    input_data_generator: str
+    config: Sequence[JsonMapping]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorInput:
+    """One input of one operator, and how the object that runs it is built (None: it is not built)."""
+
+    operator: str
+    config_id: int
+    build_id: object
+    input_id: object
+    build: Any
+    input: Any
+    earlier_builds: tuple[object, ...] = ()
+    build_generator: str | None = None
+    input_generator: str = DEFAULT_GENERATOR
+
+    @property
+    def build_key(self) -> tuple[object, ...]:
+        """What inputs of one build have in common."""
+        return self.operator, self.config_id, self.build_id
+
+    @property
+    def id(self) -> str:
+        """`config|build|input`, unique within the operator."""
+        return f"{self.config_id}|{self.build_id}|{self.input_id}"
+
+    @property
+    def run_id(self) -> str:
+        """`operator|config|build|input`, unique within the configuration."""
+        return f"{self.operator}|{self.id}"
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """Sixteen digits of the sha256 of what runs: the same in whichever file it stands."""
+        content = json.dumps([self.operator, self.build, self.input], sort_keys=True, default=str)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def answers_to(self, name: str) -> bool:
+        """Whether `-r` or `-s` with this name means this input: its id, its hash, or the original's spelling of its id.
+
+        The original appended the id of a build to those of the builds before it.
+        """
+        if name in (self.run_id, self.hash):
+            return True
+        builds = "|".join(map(str, (*self.earlier_builds, self.build_id)))
+        return name == f"{self.operator}|{self.config_id}|{builds}|{self.input_id}"
+
+
+def read_operators(path: str) -> tuple[OperatorSpec, ...]:
+    """Return the operators of a configuration file. Raises OpsError with file, line and column, or the path of the value."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise OpsError(f"{path}: {error.strerror}; -c takes a JSON configuration") from error
+    except UnicodeDecodeError as error:
+        raise OpsError(f"{path}: not UTF-8 at byte {error.start}") from error
+    return parse_operators_text(text, path)
+
+
+def parse_operators_text(text: str, source: str = "configuration") -> tuple[OperatorSpec, ...]:
+    """Return the operators of a configuration in JSON. Raises OpsError with line and column where it does not parse."""
+    try:
+        data = json.loads(text, object_pairs_hook=_without_duplicates)
+    except json.JSONDecodeError as error:
+        raise OpsError(f"{source}:{error.lineno}:{error.colno}: not JSON: {error.msg.lower()}") from None
+    except _DuplicateKey as error:
+        raise OpsError(f"{source}: key {str(error)!r} stands twice in one object; the first would be lost") from None
+    return parse_operators(data, source)
+
+
+def parse_operators(data: object, source: str = "configuration") -> tuple[OperatorSpec, ...]:
+    """Return the operators of a configuration that is already plain data, checked. Raises OpsError naming the value."""
+    if not isinstance(data, Mapping):
+        raise OpsError(f"{source}: expected an object of operators, got {json_kind(data)}")
+    return tuple(_operator(name, value, source) for name, value in data.items())
+
+
+def iterate_inputs(spec: OperatorSpec, device: str) -> Iterator[OperatorInput]:
+    """Yield every input of an operator in order. Raises OpsError for a macro that cannot be expanded."""
+    build_iterator = registry.find_config_iterator(spec.build_iterator, spec.name)
+    input_iterator = registry.find_config_iterator(spec.input_iterator, spec.name)
+    for config_id, config in enumerate(spec.config):
+        earlier: tuple[object, ...] = ()
+        for build_id, build in _builds(config, build_iterator, device):
+            # An iterator of its own kind reads the build that its inputs are for.
+            for input_id, spec_of_input in input_iterator({**config, "build": build}, "input", device):
+                yield OperatorInput(
+                    operator=spec.name,
+                    config_id=config_id,
+                    build_id=build_id,
+                    input_id=input_id,
+                    build=build,
+                    input=spec_of_input,
+                    earlier_builds=earlier,
+                    build_generator=spec.build_data_generator,
+                    input_generator=spec.input_data_generator,
+                )
+            earlier = (*earlier, build_id)
+
+
+def _builds(config: JsonMapping, iterator: Callable[..., ConfigIterator], device: str) -> Iterator[Identified]:
+    builds = config.get("build")
+    if builds is None:
+        return iter([(0, None)])
+    if not builds:
+        return iter([(0, {"args": [], "kwargs": {}})])
+    return iter(iterator(config, "build", device))
+
+
+class _DuplicateKey(ValueError):
+    pass
+
+
+def _without_duplicates(pairs: list[tuple[str, object]]) -> JsonObject:
+    unique: JsonObject = {}
+    for key, value in pairs:
+        if key in unique:
+            raise _DuplicateKey(key)
+        unique[key] = value
+    return unique
+
+
+def _operator(name: str, value: object, source: str) -> OperatorSpec:
+    where = f"{source}: {name}"
+    if not isinstance(value, Mapping):
+        raise OpsError(f"{where}: expected an object with 'config', got {json_kind(value)}")
+    for key in OPERATOR_KEYS[:4]:
+        if value.get(key) is not None and not isinstance(value[key], str):
+            raise OpsError(f"{where}.{key}: expected a name, got {json_kind(value[key])}")
+    if value.get("input_data_generator") is None:
+        raise OpsError(f"{where}: no 'input_data_generator'; the usual one is \"{DEFAULT_GENERATOR}\"")
+    for key in ("build_iterator", "input_iterator"):
+        registry.find_config_iterator(value.get(key), f"{where}.{key}")
+    for key in ("build_data_generator", "input_data_generator"):
+        if value.get(key) is not None:
+            registry.find_data_generator(value[key], f"{where}.{key}")
+    configs = value.get("config")
+    if not isinstance(configs, list):
+        raise OpsError(f"{where}.config: expected a list, got {json_kind(configs)}")
+    for number, config in enumerate(configs):
+        _check_config(config, value, f"{where}.config[{number}]")
+    return OperatorSpec(
+        name=name,
+        config=tuple(configs),
+        build_iterator=value.get("build_iterator"),
+        input_iterator=value.get("input_iterator"),
+        build_data_generator=value.get("build_data_generator"),
+        input_data_generator=value["input_data_generator"],
+    )
+
+
+def _check_config(config: object, operator: JsonMapping, where: str) -> None:
+    if not isinstance(config, Mapping):
+        raise OpsError(f"{where}: expected an object with 'input', got {json_kind(config)}")
+    if not isinstance(config.get("input"), list):
+        raise OpsError(f"{where}.input: expected a list, got {json_kind(config.get('input'))}")
+    if config.get("build") is not None and not isinstance(config["build"], list):
+        raise OpsError(f"{where}.build: expected a list, got {json_kind(config['build'])}")
+    if config.get("build") is not None and operator.get("build_data_generator") is None:
+        raise OpsError(f"{where}.build: needs a 'build_data_generator'; the usual one is \"{DEFAULT_GENERATOR}\"")
+    for key in ("build", "input"):
+        iterator = operator.get(f"{key}_iterator") or ITERATED[0]
+        if iterator not in ITERATED:
+            continue
+        for number, spec in enumerate(config.get(key) or ()):
+            check_arguments(spec, f"{where}.{key}[{number}]", is_ranged=iterator == ITERATED[1])

@@ -1,0 +1,197 @@
+"""The device that operators run on: waiting for it, timing with its events, emptying its caches, its memory's peak."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+from benchmate.ops.errors import OpsError
+from benchmate.ops.torch_types import DeviceName, Event
+
+UNKNOWN_CACHE = 64 * 2**20  # bytes, where the device does not say
+LARGEST_CACHE = 512 * 2**20
+SPIN_HZ = 2_000_000_000  # about the clock that torch.cuda._sleep counts by; too long only costs time
+
+
+class TorchDevice:
+    """One torch device. Events where it has them (CUDA, ROCm, XPU), the host's clock where not."""
+
+    def __init__(self, name: str) -> None:
+        import torch
+
+        try:
+            self.device: DeviceName = torch.device(name)
+        except RuntimeError as error:
+            raise OpsError(f"-d {name}: {str(error).splitlines()[0]}") from None
+        self.kind, self.name, index = self.device.type, name, self.device.index
+        self._module: ModuleType | None = None  # torch.cuda and its like
+        if self.kind == "cpu":
+            return
+        if self.kind == "meta":
+            raise OpsError("-d meta: a device on which nothing is computed cannot be timed")
+        module = getattr(torch, self.kind, None)
+        if module is None or not module.is_available():
+            raise OpsError(f"-d {name}: torch {torch.__version__} finds no such device here; there is cpu")
+        if index is not None and index >= module.device_count():
+            raise OpsError(f"-d {name}: there are {module.device_count()} devices, from {self.kind}:0")
+        self._module = module
+        # Under torchrun `-d cuda` is a device of its own for each rank.
+        chosen = index if index is not None else os.environ.get("LOCAL_RANK")
+        if chosen is not None and hasattr(module, "set_device"):
+            module.set_device(int(chosen))
+
+    @property
+    def has_events(self) -> bool:
+        """Whether durations are read from events on the device."""
+        return self.kind in ("cuda", "xpu")
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.kind == "cuda"
+
+    def synchronize(self) -> None:
+        """Wait until the device has done everything asked of it; nothing on a CPU."""
+        if self._module is not None:
+            self._module.synchronize()
+
+    def event(self) -> Event:
+        """Return a new event; `record()` puts it on the current stream. Raises ValueError without `has_events`."""
+        if self._module is None:
+            raise ValueError(f"{self.name} has no events")
+        event: Event = self._module.Event(enable_timing=True)
+        return event
+
+    def event_pairs(self, count: int) -> list[tuple[Event, Event]]:
+        """Return events for the begin and the end of `count` calls; making one costs the host more than recording it."""
+        return [(self.event(), self.event()) for _ in range(count)]
+
+    def spin(self, seconds: float) -> None:
+        """Keep the device busy, so that what is asked of it next is queued before it starts. Nothing where it cannot."""
+        import torch
+
+        if self.is_cuda:
+            torch.cuda._sleep(int(seconds * SPIN_HZ))
+
+    @functools.cached_property
+    def cache_bytes(self) -> int:
+        """The last cache level before memory: the L2 of a GPU, the largest cache of a CPU."""
+        if self.is_cuda:
+            import torch
+
+            return int(getattr(torch.cuda.get_device_properties(self.device), "L2_cache_size", 0)) or UNKNOWN_CACHE
+        return (_host_cache() if self.kind == "cpu" else None) or UNKNOWN_CACHE
+
+    @functools.cached_property
+    def evict(self) -> Callable[[], object]:
+        """A function that throws everything out of the cache, by writing twice its size on the device itself."""
+        import torch
+
+        size = min(2 * self.cache_bytes, 2 * LARGEST_CACHE)
+        buffer = torch.empty(size // 8, dtype=torch.int64, device=self.device)
+        return functools.partial(buffer.fill_, 1)
+
+    def reset_peak(self) -> None:
+        """Reset the memory peak."""
+        if self.is_cuda:
+            import torch
+
+            torch.cuda.reset_peak_memory_stats(self.device)
+        elif self.kind == "cpu":
+            # 5 resets VmHWM to what is resident now (proc(5)); where that is not allowed the peak is the process's.
+            with contextlib.suppress(OSError):
+                Path("/proc/self/clear_refs").write_text("5")
+
+    def peak_bytes(self) -> int | None:
+        """Return the peak since `reset_peak`: of torch's allocator on a GPU, of resident memory on a CPU; None where unknown."""
+        if self.is_cuda:
+            import torch
+
+            return int(torch.cuda.max_memory_allocated(self.device))
+        if self.kind == "cpu":
+            from benchmate.memory import host_peak_bytes
+
+            return host_peak_bytes()
+        return None
+
+    @contextlib.contextmanager
+    def range(self, label: str) -> Iterator[None]:
+        """Mark a range that outside profilers see, on CUDA."""
+        import torch
+
+        if not self.is_cuda:
+            yield
+            return
+        handle = torch.cuda.nvtx.range_start(label)
+        try:
+            yield
+        finally:
+            torch.cuda.nvtx.range_end(handle)
+
+
+@functools.cache
+def torch_device(name: str) -> TorchDevice:
+    """Return the one object for a device in this process, so that its caches are measured once. Raises OpsError for no device."""
+    return TorchDevice(name)
+
+
+def default_device() -> str:
+    """Return cuda (ROCm answers to it too), xpu or cpu, as torch sees them; cpu without torch."""
+    try:
+        import torch
+    except ImportError:
+        return "cpu"
+    for name in ("cuda", "xpu"):
+        module = getattr(torch, name, None)
+        if module is not None and module.is_available():
+            return name
+    return "cpu"
+
+
+def free_bytes(device: str) -> int | None:
+    """Return the bytes that could still be allocated on a device; None where that cannot be told."""
+    import torch
+
+    kind = torch.device(device).type
+    if kind == "cuda":
+        # What torch's allocator keeps for later is free too.
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0] + kept)
+    if kind != "cpu":
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return min(int(line.split()[1]) * 1024, _control_group_limit())
+    return None
+
+
+def _control_group_limit() -> int:
+    """Return the bytes that this process's control group leaves, where it limits memory."""
+    folder = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError, ValueError):
+        return int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text())
+    return 1 << 62
+
+
+def _host_cache() -> int | None:
+    sizes = []
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        with contextlib.suppress(OSError, ValueError):
+            text = path.read_text().strip()
+            sizes.append(int(text[:-1]) * {"K": 2**10, "M": 2**20, "G": 2**30}[text[-1]])
+    return max(sizes, default=None)
+
+
+def clock_pair_s(readings: int = 200) -> float:
+    """Return the seconds between two readings of the host's clock with nothing between them: the least a timing can tell."""
+    clock = time.perf_counter_ns
+    gaps = []
+    for _ in range(readings):
+        begin = clock()
+        gaps.append(clock() - begin)
+    return sorted(gaps)[readings // 2] / 1e9

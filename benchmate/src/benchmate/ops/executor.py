@@ -1,0 +1,316 @@
+"""One operator with one input: built, fed, timed in the modes asked for, and described; what goes wrong is an outcome."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from benchmate.ops import exec_modes, registry, roofline
+from benchmate.ops.autograd import autograd_passes, leaf_tensors, tensors_in
+from benchmate.ops.config_file import OperatorInput, OperatorSpec
+from benchmate.ops.correctness import check_output
+from benchmate.ops.data_generators import DefaultDataGenerator
+from benchmate.ops.device import torch_device
+from benchmate.ops.errors import OperatorFailed, OperatorSkipped
+from benchmate.ops.interface import OperatorInterface, Passes, drawn_values
+from benchmate.ops.json_types import JsonMapping, JsonObject
+from benchmate.ops.options import Options, as_options
+from benchmate.ops.profiler_ranges import profiler_range
+from benchmate.ops.rotating_inputs import InputRotation, rotate_inputs
+from benchmate.ops.sampling import SampledTime, sample_calls
+from benchmate.ops.statistics import Estimate, estimate
+from benchmate.ops.torch_types import Arguments, Call, Keywords
+
+FORWARD = ("forward",)  # the passes whose work is known
+
+
+@dataclass(kw_only=True)
+class InputResult:
+    """What one input gave. `metric` has the original's lists; `results` and `details` are for the format `rich`."""
+
+    metric: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    results: list[JsonObject] = field(default_factory=list)
+    details: JsonObject = field(default_factory=dict)
+    status: str = "passed"
+    error: dict[str, str] | None = None
+    drawn: list[JsonObject] = field(default_factory=list)
+
+
+class OpExecutor:
+    """Runs one operator with arguments that are there already."""
+
+    def __init__(self, name: str, op: OperatorInterface, run_options: Options | JsonMapping) -> None:
+        self.name, self.op = name, op
+        self.options = as_options(run_options)
+        self.device = torch_device(self.options.device)
+
+    def run(self, args: Arguments, kwargs: Keywords, run_id: str) -> dict[str, dict[str, list[float]]]:
+        """Return the metrics, {"forward": {...}, "backward": {...}}. Passes on what the operator raises."""
+        return self.measure(args, kwargs, run_id).metric
+
+    def measure(self, args: Arguments, kwargs: Keywords, run_id: str) -> InputResult:
+        """Return the metrics and, for the format `rich`, the results. Passes on what the operator raises."""
+        result = InputResult()
+        options = self.options
+        if options.is_dry:
+            return result
+        plain = self.op.passes(args, kwargs)
+        work = self._describe(plain, args, kwargs, result) if options.format == "rich" else None
+        passes = self._transform(plain)
+        if options.modes[0] in exec_modes.NAMES:
+            self._count(passes, run_id, result)
+        else:
+            self._sample(passes, args, kwargs, run_id, result)
+        if work is not None:
+            # What a backward pass does is not declared.
+            for record in (record for record in result.results if record["pass"] in FORWARD):
+                self._add_rates(record, work, plain.moved_bytes, _dtype([args, kwargs]))
+        return result
+
+    def _describe(self, passes: Passes, args: Arguments, kwargs: Keywords, result: InputResult) -> roofline.Work:
+        """Find out work, correctness and memory, by a few calls before anything is timed."""
+        device, details = self.device, result.details
+        device.reset_peak()
+        before = device.peak_bytes()
+        passes.forward()
+        device.synchronize()
+        peak = device.peak_bytes()
+        if peak is not None and before is not None:
+            kind = "allocator" if device.is_cuda else "resident"
+            details["memory"] = {"kind": kind, "peak_B": peak, "over_inputs_B": max(0, peak - before)}
+        work = roofline.count_work(passes.forward, [args, kwargs, self.op.parameters()])
+        if passes.reference is None:
+            details["correctness"] = {"status": "unchecked", "reason": "not a function of its arguments alone"}
+        else:
+            details["correctness"] = check_output(*passes.reference, work.flops, device)
+        details["work"] = dataclasses.asdict(work)
+        if self.options.fill == "zeros":
+            details["reasons"] = ["zeros"]
+        return work
+
+    def _transform(self, passes: Passes) -> Passes:
+        """Return the passes compiled, or captured in CUDA graphs, where that is asked for."""
+        if self.options.is_compiled and passes.reference is not None:
+            import torch
+
+            function, args, kwargs = passes.reference
+            compiled = torch.compile(function)
+
+            def bind(args: Arguments, kwargs: Keywords) -> Call:
+                return functools.partial(compiled, *args, **kwargs)
+
+            leaves = leaf_tensors(list(args), kwargs, self.op.parameters())
+            passes = dataclasses.replace(autograd_passes(bind(args, kwargs), leaves), bind=bind)
+        if self.options.is_graphed and self.device.is_cuda:
+            from benchmate.ops.cuda_graphs import capture_passes
+
+            return capture_passes(passes, self.options.has_backward)
+        return passes
+
+    def _count(self, passes: Passes, run_id: str, result: InputResult) -> None:
+        """Time as many calls as asked for, in a mode of the original."""
+        options, device = self.options, self.device
+        mode = exec_modes.MODES[options.modes[0]]
+        label = "forward_backward" if options.has_backward else "forward"
+        for stage, count in (("warmup", options.warmup), ("measure", options.iteration)):
+            if not count:
+                continue
+            with profiler_range(device, self.name, run_id, stage, label):
+                times = mode(passes, count, options.has_backward, device, not options.is_cache_kept)
+            lists = {"forward": times.forward}
+            if times.no_backward is not None:
+                result.details["no_backward"] = times.no_backward
+            elif options.has_backward:
+                lists["backward"] = times.backward
+            for direction, measured in lists.items():
+                metric = result.metric.setdefault(direction, {})
+                metric[f"{stage}.time"] = measured.times_ms
+                metric[f"{stage}.gpu.memory"] = measured.memory_mib
+        for direction, metric in result.metric.items():
+            if times_ms := metric.get("measure.time"):
+                numbers = _numbers(estimate([time_ms / 1e3 for time_ms in times_ms]))
+                result.results.append({"pass": direction, "mode": options.modes[0], **numbers, "loops": 1})
+
+    def _sample(self, passes: Passes, args: Arguments, kwargs: Keywords, run_id: str, result: InputResult) -> None:
+        """Time calls until their median is known, in our modes."""
+        options, device = self.options, self.device
+        for _ in range(options.warmup):
+            output = passes.forward()
+        device.synchronize()
+        for mode in options.modes:
+            rotation = self._rotate(passes, args, kwargs) if mode == "cold" else None
+            with profiler_range(device, self.name, run_id, "measure", "forward"):
+                times = self._sample_mode(mode, passes.forward, rotation.calls if rotation else ())
+            record = _record(mode, "forward", times)
+            if rotation is not None:
+                record["inputs"] = {"copies": len(rotation.calls), "bytes": rotation.total_bytes}
+            result.results.append(record)
+        if not options.has_backward:
+            return
+        output = passes.forward()
+        again = passes.backward_again(output) if passes.backward_again is not None else None
+        if again is None:
+            result.details["no_backward"] = passes.make_gradient(output) or (
+                "its backward pass runs once after each forward; the modes discrete and continuous_events time that"
+            )
+            return
+        for mode in options.modes:
+            with profiler_range(device, self.name, run_id, "measure", "backward"):
+                times = self._sample_mode(mode, again)
+            result.results.append(_record(mode, "backward", times))
+
+    def _rotate(self, passes: Passes, args: Arguments, kwargs: Keywords) -> InputRotation | None:
+        """Copy the inputs for cold calls; None where the pass is no function of its arguments, or a captured graph."""
+        return None if passes.bind is None else rotate_inputs(passes.bind, args, kwargs, self.device)
+
+    def _sample_mode(self, mode: str, call: Call, in_turn: Sequence[Call] = ()) -> SampledTime:
+        return sample_calls(mode, call, self.device, self.options.rule, self.op.agree, in_turn)
+
+    def _add_rates(self, record: JsonObject, work: roofline.Work, moved_bytes: int | None, dtype: str) -> None:
+        """Add rates and shares of the peaks to the record of a forward pass."""
+        seconds = record["value"]
+        if work.flops is not None:
+            record["flop_per_s"] = work.flops / seconds
+        bandwidths = self.op.bandwidths(seconds)
+        if bandwidths is not None:
+            record |= bandwidths
+            return
+        total_bytes = work.bytes if moved_bytes is None else moved_bytes
+        if not total_bytes:
+            return
+        record["byte_per_s"] = total_bytes / seconds
+        if self.options.has_peaks:
+            # What fits into the cache stays there from call to call, unless it is evicted.
+            is_in_memory = record["mode"] == "cold" or total_bytes > self.device.cache_bytes
+            tf32 = roofline.may_use_tf32(work, dtype, self.device)
+            peaks = roofline.measure_peaks(self.device, dtype, tf32=tf32)
+            share = roofline.share_of_peak(work.flops, total_bytes if is_in_memory else None, seconds, peaks)
+            if share is not None:
+                record["peak_share"], bound = share
+                record["peak_of"] = f"{bound} (tf32)" if tf32 and bound == "compute" else bound
+
+
+class InputRunner:
+    """The inputs of one operator, one after another; an object is built once for the inputs that share it."""
+
+    def __init__(self, spec: OperatorSpec, op: OperatorInterface | OperatorSkipped, options: Options) -> None:
+        self.spec, self.op, self.options = spec, op, options
+        self._built: tuple[int, object] | None = None
+        self._build_error: Exception | None = None
+
+    def run(self, operator_input: OperatorInput) -> InputResult:
+        """Return what one input gave; never raises for what an operator does."""
+        op = self.op
+        if isinstance(op, OperatorSkipped):
+            return InputResult(status="skipped", error=_describe_error(op, "import"))
+        stage = "build"
+        drawn: list[JsonObject] = []
+        try:
+            self._build(op, operator_input)
+            if self.options.is_dry:
+                return InputResult()
+            stage = "data"
+            generator = self.spec.input_data_generator
+            args, kwargs, drawn = self._make_data(generator, operator_input, operator_input.input)
+            stage = "run"
+            executor = OpExecutor(self.spec.name, op, self.options)
+            result = executor.measure(args, kwargs, operator_input.run_id)
+            result.drawn = drawn
+        except OperatorSkipped as skipped:
+            return InputResult(status="skipped", error=_describe_error(skipped, stage), drawn=drawn)
+        except Exception as error:  # an operator may raise whatever it likes: that is its outcome, and the run goes on
+            result = InputResult(status="failed", error=_describe_error(error, stage), drawn=drawn)
+            del error  # its traceback holds the tensors that are to be freed
+            self._free_memory()
+        finally:
+            op.cleanup()
+        return result
+
+    def _build(self, op: OperatorInterface, operator_input: OperatorInput) -> None:
+        key = (operator_input.config_id, operator_input.build_id)
+        if self._built != key:
+            self._built, self._build_error = key, None
+            op.device = self.options.device
+            op.unbuild()
+            if operator_input.build is not None:
+                try:
+                    generator = self.spec.build_data_generator or ""
+                    args, kwargs, _ = self._make_data(generator, operator_input, operator_input.build)
+                    op.build(*args, **kwargs)
+                except Exception as error:  # every input of this build fails of it
+                    self._build_error = error
+        if self._build_error is not None:
+            raise self._build_error
+
+    def _make_data(
+        self, name: str, operator_input: OperatorInput, spec: JsonMapping
+    ) -> tuple[Arguments, Keywords, list[JsonObject]]:
+        make_generator = registry.find_data_generator(name, operator_input.operator)
+        options = self.options
+        is_default = make_generator is DefaultDataGenerator
+        seeded = {"seed": f"{options.seed}|{operator_input.hash}", "fill": options.fill} if is_default else {}
+        generator = make_generator(**seeded)
+        args, kwargs = generator.get_data(spec, options.device)
+        return args, kwargs, drawn_values(generator)
+
+    def _free_memory(self) -> None:
+        """Give back what a failed allocation left, so that the next input has it."""
+        if torch_device(self.options.device).is_cuda:
+            import torch
+
+            torch.cuda.empty_cache()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed, on whatever device."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
+
+
+def _describe_error(error: BaseException, stage: str) -> dict[str, str]:
+    lines = str(error).strip().splitlines()
+    is_ours = isinstance(error, (OperatorFailed, OperatorSkipped))
+    message = str(error) if is_ours else lines[0] if lines else ""
+    description = {"type": type(error).__name__, "message": message, "stage": stage}
+    if is_out_of_memory(error):
+        description["why"] = "out-of-memory"
+    return description
+
+
+def _record(mode: str, direction: str, times: SampledTime) -> JsonObject:
+    record: JsonObject = {
+        "pass": direction,
+        "mode": mode,
+        **_numbers(times.estimate),
+        "loops": times.loops,
+        "clock": times.clock,
+        "elapsed_s": times.elapsed_s,
+        "converged": times.is_converged,
+    }
+    if times.enqueue_s is not None:
+        record |= {"enqueue_s": times.enqueue_s, "launch_bound": times.is_launch_bound}
+    return record
+
+
+def _numbers(median: Estimate) -> JsonObject:
+    return {
+        "estimator": "median",
+        "value": median.median,
+        "units": "s",
+        "ci95": None if median.interval is None else list(median.interval),
+        "half_width": median.half_width,
+        "samples": median.count,
+        "min": median.minimum,
+        "mad": median.mad,
+        "p95": median.p95,
+    }
+
+
+def _dtype(values: object) -> str:
+    """Return the dtype of the first floating-point tensor among the arguments, as torch spells it."""
+    for tensor in tensors_in(values):
+        if tensor.dtype.is_floating_point:
+            return str(tensor.dtype).removeprefix("torch.")
+    return "float32"

@@ -1,0 +1,131 @@
+"""The work of an operator (operations, bytes) and how near it comes to the measured peaks of this machine."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from benchmate.ops.autograd import tensors_in
+from benchmate.ops.device import TorchDevice
+from benchmate.ops.sampling import sample_calls
+from benchmate.ops.statistics import StopRule
+from benchmate.ops.torch_types import Call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What one call does: floating-point operations that are counted (matrix products, convolutions, attention; None where
+    there are none), whether some are of a convolution, and the bytes of inputs, parameters and outputs, each once."""
+
+    flops: int | None
+    convolves: bool
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPeaks:
+    """What this device reached here: a large matrix product in the dtype (None where it has none), and a copy."""
+
+    flops_per_s: float | None
+    bytes_per_s: float
+
+
+def count_work(call: Call, read: list[object]) -> Work:
+    """Return what one call does; `read` holds the tensors that it reads, arguments and parameters."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False, custom_mapping=_uncounted()) as counter:
+        output = call()
+    counted = counter.get_flop_counts().get("Global", {})
+    return Work(
+        flops=counter.get_total_flops() or None,
+        convolves=any("convolution" in str(operation) for operation in counted),
+        bytes=_storage_bytes([*read, output]),
+    )
+
+
+def may_use_tf32(work: Work, dtype: str, device: TorchDevice) -> bool:
+    """Whether float32 may be rounded to TF32 in it: torch's settings differ for convolutions, where it may by default."""
+    import torch
+
+    if device.kind != "cuda" or dtype != "float32":
+        return False
+    allowed = torch.backends.cudnn.allow_tf32 if work.convolves else torch.backends.cuda.matmul.allow_tf32
+    return bool(allowed)
+
+
+@functools.cache
+def _uncounted() -> dict[object, Callable[..., Any]]:
+    """Return the operations that torch's counter leaves out, with how they count: attention on a CPU."""
+    import torch
+    from torch.utils import flop_counter
+
+    attention = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+    count = getattr(flop_counter, "sdpa_flop_count", None)
+    if attention is None or count is None:
+        return {}
+    return {attention: lambda q, k, v, *args, **kwargs: count(q, k, v)}
+
+
+def _storage_bytes(values: object) -> int:
+    """Return the bytes of the tensors' elements; views of one storage count once, by the largest."""
+    sizes: dict[int, int] = {}
+    for tensor in tensors_in(values):
+        key = tensor.untyped_storage().data_ptr() if str(tensor.layout) == "torch.strided" else id(tensor)
+        sizes[key] = max(sizes.get(key, 0), tensor.numel() * tensor.element_size())
+    return sum(sizes.values())
+
+
+@functools.lru_cache(maxsize=64)
+def measure_peaks(device: TorchDevice, dtype: str, *, tf32: bool = False) -> MeasuredPeaks:
+    """Return the peaks, measured once for each precision: the best of a few products and copies that fill the device."""
+    import torch
+
+    size = 1024 if device.kind == "cpu" else 8192
+    copied = max(4 * device.cache_bytes, 1 << 26 if device.kind == "cpu" else 1 << 30)
+    bytes_per_s = _copy_speed(min(copied, 1 << 30), device)
+    element = getattr(torch, dtype, None)
+    if element is None or not element.is_floating_point or element.itemsize == 1:
+        return MeasuredPeaks(flops_per_s=None, bytes_per_s=bytes_per_s)
+    a, b = (torch.randn(size, size, device=device.device).to(element) for _ in range(2))
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    try:
+        flops_per_s = 2 * size**3 / _best_s(lambda: torch.mm(a, b), device)
+    except RuntimeError:
+        return MeasuredPeaks(flops_per_s=None, bytes_per_s=bytes_per_s)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    return MeasuredPeaks(flops_per_s=flops_per_s, bytes_per_s=bytes_per_s)
+
+
+def _copy_speed(size: int, device: TorchDevice) -> float:
+    """Return the bytes read and written in a second by a copy of `size` bytes."""
+    import torch
+
+    source = torch.ones(size // 4, device=device.device)
+    target = torch.empty_like(source)
+    return 2 * size / _best_s(lambda: target.copy_(source), device)
+
+
+def _best_s(call: Call, device: TorchDevice) -> float:
+    rule = StopRule(samples=8, seconds=0.0, longest_s=0.25, every=4)
+    return sample_calls("hot" if device.has_events else "end-to-end", call, device, rule).estimate.minimum
+
+
+def share_of_peak(
+    flops: int | None, moved: int | None, seconds: float, peaks: MeasuredPeaks
+) -> tuple[float, str] | None:
+    """Return (share, of what): how near a time is to the roofline of the measured peaks; of compute or of bandwidth.
+
+    `moved` are the bytes that surely went to memory, None where they may have stayed in the cache. None where nothing can be
+    compared.
+    """
+    shares = []
+    if moved is not None:
+        shares.append((moved / seconds / peaks.bytes_per_s, "bandwidth"))
+    if flops is not None and peaks.flops_per_s is not None:
+        shares.append((flops / seconds / peaks.flops_per_s, "compute"))
+    return max(shares, default=None)

@@ -1,0 +1,27 @@
+"""The probes of a voirfile: each places an observer in a program that knows nothing of it, and must fire.
+
+Every function takes the overseer first and may be called in any phase before the script runs.
+"""
+
+from __future__ import annotations
+
+from benchmate.probes.library_probes import dataloader, optimizer_step, parts, trainer
+from benchmate.probes.patch_probes import argument, calls, iterable, patch, result
+from benchmate.probes.selector_probes import criterion, loader, loss, replace, value
+
+__all__ = [
+    "argument",
+    "calls",
+    "criterion",
+    "dataloader",
+    "iterable",
+    "loader",
+    "loss",
+    "optimizer_step",
+    "parts",
+    "patch",
+    "replace",
+    "result",
+    "trainer",
+    "value",
+]

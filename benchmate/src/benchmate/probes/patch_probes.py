@@ -1,0 +1,224 @@
+"""Probes on attributes of modules, of classes and of the script: functions whose arguments, calls or results are observed."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from benchmate import observe_loss
+from benchmate.batch_size import BatchSize, plain_count
+from benchmate.errors import ProbeError
+from benchmate.observed_loops import Steps, observe_iterable
+from benchmate.patching import Patch, Wrap, apply_when_imported
+from benchmate.probes.registry import Probe, expect
+from benchmate.session import current
+from benchmate.voir_types import InstrumentHost
+
+Function = Callable[..., Any]
+Task = str | Callable[..., "str | None"]
+Items = int | float | Callable[..., object]
+
+F = TypeVar("F", bound=Function)
+
+
+def patch(ov: InstrumentHost, target: str, wrap: Wrap, *, required: bool = True) -> None:
+    """Replace what the dotted path names by `wrap(original)`, as soon as it exists; it must be called at least once."""
+    probe = expect(Probe(f"patch {target}", required=required))
+
+    def counting(original: object) -> object:
+        successor = wrap(original)
+        if not callable(successor) or isinstance(successor, type):
+            probe.fire()
+            return successor
+
+        @_like(original, successor)
+        def replacement(*args: object, **kwargs: object) -> object:
+            probe.fire()
+            result: object = successor(*args, **kwargs)
+            return result
+
+        return replacement
+
+    _replace(ov, probe, target, counting)
+
+
+def iterable(
+    ov: InstrumentHost,
+    target: str,
+    *,
+    units: str,
+    batch_size: BatchSize = None,
+    task: Task = "train",
+    when: Function | None = None,
+    stop: bool | None = None,
+    required: bool = True,
+) -> None:
+    """Observe the loops over what a function returns; generator functions too, and `__iter__` of a class."""
+    probe = expect(Probe(f"iterable {target}", required=required))
+
+    def wrap(original: Function) -> Function:
+        @_like(original)
+        def replacement(*args: object, **kwargs: object) -> object:
+            result = original(*args, **kwargs)
+            task_name = _task_of(probe, task, when, args, kwargs)
+            if task_name is None:
+                return result
+            probe.fire()
+            return observe_iterable(result, current().observer(task_name, units, stop), batch_size)
+
+        return replacement
+
+    _replace(ov, probe, target, wrap)
+
+
+def argument(
+    ov: InstrumentHost,
+    target: str,
+    name: str,
+    *,
+    units: str,
+    batch_size: BatchSize = None,
+    task: Task = "train",
+    when: Function | None = None,
+    stop: bool | None = None,
+    required: bool = True,
+) -> None:
+    """Observe the loops over one argument of a function."""
+    probe = expect(Probe(f"argument {name} of {target}", required=required))
+
+    def wrap(original: Function) -> Function:
+        signature = inspect.signature(original)
+        if name not in signature.parameters:
+            probe.failed(ProbeError(f"{target} has no argument {name!r}; it has {', '.join(signature.parameters)}"))
+            return original
+
+        @_like(original)
+        def replacement(*args: object, **kwargs: object) -> object:
+            task_name = _task_of(probe, task, when, args, kwargs)
+            if task_name is None:
+                return original(*args, **kwargs)
+            bound = signature.bind(*args, **kwargs)
+            if name in bound.arguments:
+                probe.fire()
+                observer = current().observer(task_name, units, stop)
+                bound.arguments[name] = observe_iterable(bound.arguments[name], observer, batch_size)
+            return original(*bound.args, **bound.kwargs)
+
+        return replacement
+
+    _replace(ov, probe, target, wrap)
+
+
+def calls(
+    ov: InstrumentHost,
+    target: str,
+    *,
+    units: str,
+    items: Items = 1,
+    task: str = "train",
+    when: Function | None = None,
+    loss: Callable[[Any], object] | None = None,
+    stop: bool | None = None,
+    required: bool = True,
+) -> None:
+    """Observe steps that end with each call of a function; `loss(result)` is observed as the loss where it is given."""
+    probe = expect(Probe(f"calls of {target}", required=required))
+
+    def wrap(original: Function) -> Function:
+        end_step = StepEnd(probe, units=units, items=items, task=task, stop=stop)
+        loss_of = None if loss is None else probe.guarded(loss, default=None)
+
+        @_like(original)
+        def replacement(*args: object, **kwargs: object) -> object:
+            result = original(*args, **kwargs)
+            if when is not None and not probe.guarded(when, default=False)(*args, **kwargs):
+                return result
+            if loss_of is not None:
+                observe_loss(loss_of(result), task)
+            end_step(args, kwargs, result)
+            return result
+
+        return replacement
+
+    _replace(ov, probe, target, wrap)
+
+
+def result(ov: InstrumentHost, target: str, function: Callable[[Any], object], *, required: bool = True) -> None:
+    """Call `function` with the result of each call of what the dotted path names."""
+    probe = expect(Probe(f"result of {target}", required=required))
+    observe = probe.guarded(function, default=None)
+
+    def wrap(original: Function) -> Function:
+        @_like(original)
+        def replacement(*args: object, **kwargs: object) -> object:
+            result = original(*args, **kwargs)
+            probe.fire()
+            observe(result)
+            return result
+
+        return replacement
+
+    _replace(ov, probe, target, wrap)
+
+
+class StepEnd:
+    """Ends a step of a task at each call, with the number of items that `items` gives for the observed function's arguments."""
+
+    def __init__(self, probe: Probe, *, units: str, items: Items, task: str, stop: bool | None) -> None:
+        self._probe = probe
+        self._units, self._items, self._task, self._stop = units, items, task, stop
+        self._steps: Steps | None = None
+
+    def __call__(self, args: tuple[object, ...], kwargs: Mapping[str, object], result: object = None) -> None:
+        """End a step with the call that had these arguments and gave `result`."""
+        self._probe.fire()
+        # At the first call: before that, no record may show a task that was never run.
+        if self._steps is None:
+            self._steps = Steps(current().observer(self._task, self._units, self._stop))
+        self._steps(self._count(args, kwargs), result)
+
+    def _count(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> int | float:
+        items = self._items
+        if not callable(items):
+            return items
+        return self._probe.guarded(lambda: plain_count(items(*args, **kwargs), "items"), default=0)()
+
+
+def place_patch(ov: InstrumentHost, placed: Patch) -> None:
+    """Apply a patch of a module as soon as that is imported, one of the script once its functions have been defined."""
+
+    def instrument(ov: InstrumentHost) -> Iterator[object]:
+        if placed.path[0] == "__main__":
+            yield ov.phases.load_script(priority=1)
+        apply_when_imported(placed)
+
+    ov.require(instrument)
+
+
+def _replace(ov: InstrumentHost, probe: Probe, target: str, wrap: Wrap) -> None:
+    placed = Patch(target, wrap)
+    probe.why_not = lambda: "it was never called" if placed.is_applied else placed.why_not()
+    place_patch(ov, placed)
+
+
+def _task_of(
+    probe: Probe, task: Task, when: Function | None, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> str | None:
+    """Return the task of one call; None when the call is not to be observed."""
+    if when is not None and not probe.guarded(when, default=False)(*args, **kwargs):
+        return None
+    return task if isinstance(task, str) else probe.guarded(task, default=None)(*args, **kwargs)
+
+
+def _like(original: object, fallback: Function | None = None) -> Callable[[F], F]:
+    """Return functools.wraps(original), or of `fallback` where the original lacks what is copied."""
+    source = original if hasattr(original, "__name__") else fallback
+
+    def copy_names(function: F) -> F:
+        if callable(source):
+            functools.update_wrapper(function, source)
+        return function
+
+    return copy_names

@@ -1,0 +1,158 @@
+"""The values that a ptera selector captures, with every function that it names found and checked before it is rewritten."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import re
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from benchmate.errors import ProbeError
+from benchmate.patching import did_you_mean
+from benchmate.probes.function_lookup import find_function
+from benchmate.probes.ptera_compat import import_ptera, without_codefind
+from benchmate.probes.rewrite_hazards import require_rewritable
+
+# /pkg.mod/Class/method or //function, not inside a word or a quoted text.
+_REFERENCE = re.compile(r"(?<![\w/.'\"])/([\w.]*)((?:/\w+)+)")
+
+OnFire = Callable[[], None]
+OnError = Callable[[BaseException], None]
+
+
+class Stream(Protocol):
+    """The values that a selector captures, as a ptera probe gives them; active inside `with`."""
+
+    _selectors: Sequence[Any]
+
+    def __enter__(self) -> object: ...
+    def __exit__(self, *error: object) -> object: ...
+    def __getitem__(self, name: str) -> Stream: ...
+    def override(self, function: Callable[[Any], object]) -> object: ...
+    def subscribe(self, function: Callable[[Any], object]) -> object: ...
+
+
+def open_stream(
+    selector: str,
+    *,
+    on_fire: OnFire,
+    on_error: OnError,
+    env: Mapping[str, object],
+    overridable: bool = False,
+    **options: object,
+) -> Stream:
+    """Return a ptera probe on `selector`, with every function that it names found, and checked, beforehand.
+
+    Raise ProbeError when a function does not exist (naming the nearest), cannot be rewritten, or would do something else
+    once rewritten. `on_fire` is called at every emission; an exception in a subscriber goes to `on_error`, not into the script.
+    """
+    namespace = dict(env)
+    functions: list[types.FunctionType] = []
+    wants_return_value = re.search(r"\)\s*as\s|#value", selector) is not None
+
+    def examine(function: types.FunctionType, name: str) -> None:
+        if wants_return_value and inspect.isgeneratorfunction(function):
+            raise ProbeError(f"probe {name}: a generator function, whose call ptera never reports; use probes.iterable")
+        require_rewritable(function, name)
+        functions.append(function)
+
+    def by_object(match: re.Match[str]) -> str:
+        function = find_function(match[1] or "__main__", match[2].strip("/").split("/"))
+        if function is None:
+            return match[0]
+        examine(function, match[0])
+        name = f"benchmate_{len(namespace)}_{function.__name__}"
+        namespace[name] = function
+        return name
+
+    rewritten = _REFERENCE.sub(by_object, selector)
+    for name in re.findall(r"(?<![\w/.#$!>])([A-Za-z_]\w*(?:\.\w+)*)\s*(?=[(>])", rewritten):
+        function = _by_name(name, namespace)
+        if isinstance(function, types.FunctionType) and function not in functions:
+            examine(function, name)
+    module = import_ptera()
+    base = module.OverridableProbe if overridable else module.Probe
+    try:
+        probe = _trusted_class(base, overridable)(rewritten, env=namespace, **options)
+    except ProbeError:
+        raise
+    except Exception as error:
+        raise ProbeError(f"probe {selector!r}: {type(error).__name__}: {error}") from error
+    focus = getattr(probe._selectors[0].main, "name", None)
+    if overridable and any(focus in function.__code__.co_freevars for function in functions):
+        raise ProbeError(f"probe {selector!r}: {focus} belongs to the function around it, and can be observed only")
+    probe.benchmate_on_fire, probe.benchmate_on_error, probe.benchmate_functions = on_fire, on_error, functions
+    stream: Stream = probe
+    return stream
+
+
+def _by_name(name: str, env: Mapping[str, object]) -> object:
+    first, *rest = name.split(".")
+    value = env.get(first, getattr(builtins, first, None))
+    for part in rest:
+        value = getattr(value, part, None)
+    return inspect.unwrap(value) if callable(value) else None
+
+
+def _trusted_class(base: Any, overridable: bool) -> Any:
+    """Return a probe class that reports when it fires, keeps exceptions out of the script, and frees overridden values."""
+    from ptera.utils import ABSENT
+
+    plain_emit = sys.modules["ptera.probe"].Probe._emit
+    wrap_emit = base._emit2
+
+    class TrustedProbe(base):  # type: ignore[misc]  # a class of ptera
+        benchmate_on_fire: OnFire
+        benchmate_on_error: OnError
+        benchmate_functions: list[types.FunctionType]
+        _value: object = ABSENT
+
+        def _install_tooling(self) -> None:
+            # Compiling a method leaves a global of its name behind, None where there was none: `sum` would be gone.
+            spaces = [(function.__globals__, function.__name__) for function in self.benchmate_functions]
+            left_behind = [(space, name) for space, name in spaces if name not in space]
+            try:
+                with without_codefind():
+                    super()._install_tooling()
+            except Exception as error:
+                raise ProbeError(f"probe: {type(error).__name__}: {error}{self._variable_hint(error)}") from error
+            for space, name in left_behind:
+                space.pop(name, None)
+
+        def _uninstall_tooling(self) -> None:
+            with without_codefind():
+                super()._uninstall_tooling()
+            for function in self.benchmate_functions:
+                function.__globals__.pop(None, None)  # type: ignore[call-overload]  # left by ptera, and it breaks dir()
+
+        def _variable_hint(self, error: Exception) -> str:
+            named = re.search(r"variable named `([^`]*)`", str(error))
+            if named is None:
+                return ""
+            names = [name for function in self.benchmate_functions for name in function.__code__.co_varnames]
+            return did_you_mean(named[1], names)
+
+        def _emit(self, data: object, acc: object = None, element: object = None) -> object:
+            self.benchmate_on_fire()
+            self._value = ABSENT
+            try:
+                plain_emit(self, data, acc=acc, element=element)
+            except Exception as error:  # raised by a subscriber of the voirfile, not by the script
+                self.benchmate_on_error(error)
+            # ptera keeps what was overridden for ever; a model or loader must be freed.
+            value, self._value = self._value, ABSENT
+            return value if overridable else ABSENT
+
+        def _emit2(self, data: object, acc: object = None, element: object = None) -> object:
+            self.benchmate_on_fire()
+            try:
+                value: object = wrap_emit(self, data, acc=acc, element=element)
+            except Exception as error:
+                self.benchmate_on_error(error)
+                return ABSENT
+            return value
+
+    return TrustedProbe

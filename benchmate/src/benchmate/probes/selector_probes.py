@@ -1,0 +1,95 @@
+"""Probes on ptera selectors: values inside functions of the program, observed or replaced."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchmate import observe_loss
+from benchmate.batch_size import BatchSize
+from benchmate.errors import ProbeError
+from benchmate.observed_loops import TransparentProxy, observe_iterable
+from benchmate.probes.ptera_streams import Stream, open_stream
+from benchmate.probes.registry import Probe, expect
+from benchmate.session import current
+from benchmate.voir_types import InstrumentHost
+
+
+def replace(ov: InstrumentHost, selector: str, function: Callable[[Any], object], *, required: bool = True) -> None:
+    """Replace the value that `selector` focuses on, usually a return value, by `function(value)`."""
+    probe = Probe(f"replace {selector!r}", required=required)
+    _attach(
+        ov, selector, probe, lambda stream: stream.override(probe.guarded(function, default=None)), overridable=True
+    )
+
+
+def loader(
+    ov: InstrumentHost,
+    selector: str,
+    *,
+    units: str,
+    batch_size: BatchSize = None,
+    task: str = "train",
+    stop: bool | None = None,
+    required: bool = True,
+) -> None:
+    """Observe the loops over what a factory returns: `"//make_loader() as loader"`."""
+
+    def observing(iterable: Any) -> object:
+        return observe_iterable(iterable, current().observer(task, units, stop), batch_size)
+
+    replace(ov, selector, observing, required=required)
+
+
+def criterion(ov: InstrumentHost, selector: str, *, task: str = "train", required: bool = True) -> None:
+    """Observe, as a loss, the result of each call of the criterion that a factory returns."""
+    replace(ov, selector, lambda value: _ObservedCriterion(value, _task=task), required=required)
+
+
+def loss(ov: InstrumentHost, selector: str, *, task: str = "train", required: bool = True) -> None:
+    """Observe a variable, or a return value, as the loss: `"//train > loss"`."""
+    value(ov, selector, lambda loss: observe_loss(loss, task), required=required)
+
+
+def value(ov: InstrumentHost, selector: str, function: Callable[[Any], object], *, required: bool = True) -> None:
+    """Call `function` with each value that `selector` captures."""
+    probe = Probe(f"value {selector!r}", required=required)
+    _attach(ov, selector, probe, lambda stream: stream.subscribe(probe.guarded(function, default=None)))
+
+
+def _attach(
+    ov: InstrumentHost, selector: str, probe: Probe, use: Callable[[Stream], object], *, overridable: bool = False
+) -> None:
+    """Give `use` the stream of what `selector` captures, once the script is loaded, and activate it while the script runs."""
+
+    def instrument(ov: InstrumentHost) -> Iterator[object]:
+        yield ov.phases.load_script(priority=1)
+        stream = open_stream(
+            selector,
+            on_fire=probe.fire,
+            on_error=probe.failed,
+            env=dict(vars(sys.modules["__main__"])),
+            overridable=overridable,
+        )
+        names = stream._selectors[0].main
+        if names is None or names.capture is None:
+            raise ProbeError(
+                f"probe {selector!r}: captures nothing; name a variable ('//f > x') or a result ('//f() as x')"
+            )
+        use(stream[names.capture])
+        yield ov.phases.load_script(priority=0)
+        with stream:
+            yield ov.phases.run_script
+
+    expect(probe)
+    ov.require(instrument)
+
+
+class _ObservedCriterion(TransparentProxy):
+    """A criterion whose results are observed."""
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        result = self._wrapped(*args, **kwargs)
+        observe_loss(result, self._task)
+        return result

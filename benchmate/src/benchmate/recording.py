@@ -1,0 +1,52 @@
+"""What observers and loss recorders need of a session: `session` knows them, they know only this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from benchmate.configuration import Config
+from benchmate.ring import Ring
+
+
+class Recording(Protocol):
+    """A destination for records, and the decisions that concern the whole process; `session.Session` is the real one."""
+
+    config: Config
+    rank: int
+    world_size: int
+    stop_exception: type[BaseException] | None
+    passed_barrier: bool
+
+    def record(self, event: str, data: Mapping[str, object]) -> None:
+        """Send one record."""
+
+    def message(self, text: str, *, once: bool = False) -> None:
+        """Send one line for the reader of the run."""
+
+    def fail(self, why: str, detail: str) -> None:
+        """Fail the step, whatever the program's exit code will be."""
+
+    def open_ring(self, meta: dict[str, object], capacity: int = ...) -> Ring:
+        """Open a ring and announce it to whoever reads it."""
+
+    def drain(self, ring: Ring, meta: Mapping[str, object]) -> None:
+        """Send what is in a ring that no other process reads."""
+
+    def first_step(self, end_ns: int) -> None:
+        """Record the end of the first step of the process; later calls do nothing."""
+
+    def wait_for_go(self) -> None:
+        """Wait at the start barrier."""
+
+    def begin_window(self) -> None:
+        """Count memory from here, at the first window of the process."""
+
+    def is_satisfied(self, task: str) -> bool:
+        """Return whether the task has its observations and runs on only as load for its group."""
+
+    def runs_on(self, task: str, ring: Ring) -> bool:
+        """Return whether a task that has its observations must keep running for the rest of its group."""
+
+    def stop(self, reason: str) -> bool:
+        """End the program, or return whether the loop itself should end."""

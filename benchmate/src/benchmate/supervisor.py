@@ -1,0 +1,289 @@
+"""Fresh processes, supervised from start to last descendant: result, output, time limit, exit code. Unaware of what they run."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from benchmate.result_channel import SUPERVISOR_PID, prctl
+
+FORWARDED_BYTES = 1 << 20
+"""How much of a process's output is shown; of the rest only the tail is kept."""
+TAIL_BYTES = 4096
+RESULT_BYTES = 16 << 20
+
+_GRACE_S = 0.5  # between TERM and KILL
+_LEAVING_S = 5.0  # for what a program does after its result: the time limit was for the result
+_SET_SUBREAPER = 36  # prctl(2)
+
+
+class SupervisedProcess(Protocol):
+    """A running process: leader of a session and a group of its own."""
+
+    @property
+    def pid(self) -> int:
+        """The process number of the leader."""
+
+    @property
+    def ended(self) -> int:
+        """A descriptor that becomes readable once the leader has ended."""
+
+    def close(self) -> int | None:
+        """Kill the group and what has left it, reap the leader; return its exit code as of subprocess, None when unknown."""
+
+
+Start = Callable[[int, int], SupervisedProcess]
+"""Start a process, given the descriptors for its result and for its output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessExit:
+    """How a supervised process ended.
+
+    `result` is the line that it sent, empty when it sent no whole line; `code` the exit code as of subprocess, None when
+    unknown; `is_late` tells that it was terminated at its limit; `was_oom` that the kernel killed it for memory; `seconds` is
+    from its start to its end, `tail` the end of its output.
+    """
+
+    result: bytes = b""
+    code: int | None = 0
+    is_late: bool = False
+    was_oom: bool = False
+    seconds: float = 0.0
+    tail: str = ""
+
+    @property
+    def how(self) -> str:
+        """The exit code or signal, in words."""
+        if self.code is not None and self.code < 0:
+            with contextlib.suppress(ValueError):
+                return f"ended by {signal.Signals(-self.code).name}"
+        return f"exit code {self.code}"
+
+
+def supervise(
+    start: Start, show: Callable[[bytes], object], *, timeout_s: float = math.inf, leaving_s: float = _LEAVING_S
+) -> ProcessExit:
+    """Start a process and watch it until nothing of it is left; `show` gets the beginning of its output as it comes.
+
+    At `timeout_s` without a result, or `leaving_s` after it, the group gets TERM and then KILL. Passes on what `start` raises.
+    """
+    oom_kills_before, began = oom_kill_count(), time.monotonic()
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        result, output = _pipe(ours, theirs), _pipe(ours, theirs)
+        process = start(result[1], output[1])
+        theirs.close()
+        watch = _Watch(process, result[0], output[0], show)
+        try:
+            is_late = watch.wait(began + timeout_s, leaving_s)
+        finally:
+            code = process.close()
+            watch.drain()
+    line, newline, _ = watch.result.partition(b"\n")
+    return ProcessExit(
+        result=bytes(line) if newline else b"",
+        code=code,
+        is_late=is_late,
+        was_oom=code == -signal.SIGKILL and oom_kill_count() > oom_kills_before,
+        seconds=time.monotonic() - began,
+        tail=watch.tail.decode("utf-8", "replace"),
+    )
+
+
+def _pipe(ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> tuple[int, int]:
+    reading, writing = os.pipe()
+    ours.callback(os.close, reading)
+    theirs.callback(os.close, writing)
+    return reading, writing
+
+
+class _Watch:
+    """Reads the pipes of a process until it ends, or must."""
+
+    def __init__(self, process: SupervisedProcess, result: int, output: int, show: Callable[[bytes], object]) -> None:
+        self._process, self._show = process, show
+        self._pipes = {result: self._take_result, output: self._take_output}
+        self._output_bytes = 0
+        self.result = bytearray()
+        self.tail = b""
+        for descriptor in self._pipes:
+            os.set_blocking(descriptor, False)
+
+    def wait(self, deadline: float, leaving_s: float) -> bool:
+        """Wait until the leader has ended; return True when it had to be terminated."""
+        with selectors.DefaultSelector() as selector:
+            for descriptor in (self._process.ended, *self._pipes):
+                selector.register(descriptor, selectors.EVENT_READ)
+            has_result = False
+            while time.monotonic() < deadline:
+                if self._turn(selector, deadline):
+                    return False
+                if not has_result and b"\n" in self.result:
+                    has_result = True
+                    deadline = time.monotonic() + leaving_s
+            signal_group(self._process.pid, signal.SIGTERM)
+            grace_ends = time.monotonic() + _GRACE_S
+            while time.monotonic() < grace_ends and not self._turn(selector, grace_ends):
+                pass
+        return True
+
+    def _turn(self, selector: selectors.BaseSelector, deadline: float) -> bool:
+        """Read what comes next before the deadline; return True when the leader has ended."""
+        left_s = deadline - time.monotonic()
+        for key, _ in selector.select(None if left_s == math.inf else max(0.0, left_s)):
+            if key.fd == self._process.ended:
+                return True
+            if self._read(key.fd) == b"":
+                selector.unregister(key.fd)
+        return False
+
+    def drain(self) -> None:
+        """Read what is still in the pipes, without waiting for whoever holds their other ends."""
+        for descriptor in self._pipes:
+            while self._read(descriptor):
+                pass
+
+    def _read(self, descriptor: int) -> bytes | None:
+        """Return what there is: empty at the end, None when there is nothing now."""
+        try:
+            data = os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            return None
+        self._pipes[descriptor](data)
+        return data
+
+    def _take_result(self, data: bytes) -> None:
+        if len(self.result) < RESULT_BYTES:
+            self.result += data
+
+    def _take_output(self, data: bytes) -> None:
+        room = FORWARDED_BYTES - self._output_bytes
+        if room > 0 and data:
+            self._show(data[:room])
+        self._output_bytes += len(data)
+        self.tail = (self.tail + data)[-TAIL_BYTES:]
+        if room > 0 and self._output_bytes >= FORWARDED_BYTES:
+            self._show(f"\n... output beyond {FORWARDED_BYTES} bytes is not shown\n".encode())
+
+
+def spawn(
+    argv: Sequence[str],
+    *,
+    output: int | None = None,
+    pass_fds: Sequence[int] = (),
+    env: Mapping[str, str] | None = None,
+) -> SupervisedProcess:
+    """Start a program in a session of its own, without input; without `output` it writes where this process does.
+
+    Raises OSError when it cannot be started.
+    """
+    known = child_pids()
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=pass_fds,
+        start_new_session=True,
+        env={**(os.environ if env is None else env), SUPERVISOR_PID: str(os.getpid())},
+    )
+    return _Spawned(process, known)
+
+
+class _Spawned:
+    def __init__(self, process: subprocess.Popen[bytes], known: set[int]) -> None:
+        self._process, self._known = process, known
+        self.pid = process.pid
+        self.ended = _end_descriptor(process.pid)
+
+    def close(self) -> int | None:
+        # Before the leader is reaped: as long as it is there, nobody else can have its number.
+        signal_group(self.pid)
+        code = self._process.wait()
+        os.close(self.ended)
+        kill_strays(self._known)
+        return code
+
+
+def _end_descriptor(pid: int) -> int:
+    """Return a descriptor that becomes readable when a child ends; the child is not reaped."""
+    with contextlib.suppress(OSError, AttributeError):
+        return os.pidfd_open(pid)
+    reading, writing = os.pipe()
+
+    def wait() -> None:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        os.close(writing)
+
+    threading.Thread(target=wait, daemon=True).start()
+    return reading
+
+
+def adopt_orphans() -> None:
+    """Become the parent of processes that our descendants abandon from here on, in whichever session they hide."""
+    prctl(_SET_SUBREAPER, 1)
+
+
+def child_pids() -> set[int]:
+    """Return the children of this process that have not been waited for."""
+    pids = set()
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                # The name in brackets may hold anything; the parent is the second field after the last one.
+                fields = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
+                if int(fields[1]) == os.getpid():
+                    pids.add(int(entry.name))
+    return pids
+
+
+def kill_strays(known: set[int], patience_s: float = 5.0) -> int:
+    """Kill all children but the known ones, and what they in turn abandon; return how many of them still lived.
+
+    One that a driver holds in the kernel may not end; after `patience_s` it is left.
+    """
+    killed, deadline = 0, time.monotonic() + patience_s
+    while (strays := child_pids() - known) and time.monotonic() < deadline:
+        for pid in strays:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                reaped, status = os.waitpid(pid, os.WNOHANG)
+                killed += reaped == pid and os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+        time.sleep(0.001)
+    return killed
+
+
+def signal_group(leader: int, number: int = signal.SIGKILL) -> None:
+    """Signal a process group; one that is gone, or may not be signalled, is left alone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def oom_kill_count() -> int:
+    """Return how many processes the kernel has killed for memory so far, on this machine and in this control group."""
+    count = 0
+    for path in ("/proc/vmstat", *_memory_events()):
+        with contextlib.suppress(OSError, ValueError):
+            for line in Path(path).read_text().splitlines():
+                if line.startswith("oom_kill "):
+                    count += int(line.split()[1])
+    return count
+
+
+def _memory_events() -> tuple[str, ...]:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            if line.startswith("0::"):
+                return (f"/sys/fs/cgroup{line[3:].rstrip('/')}/memory.events",)
+    return ()

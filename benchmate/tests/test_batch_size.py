@@ -1,0 +1,68 @@
+"""How many items are in a batch."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+
+import pytest
+
+from benchmate.batch_size import BatchSizeGuess, size_function
+from benchmate.errors import BatchSizeError
+
+
+class Tensor:
+    def __init__(self, *shape, device="cpu"):
+        self.shape = shape
+        self.device = type("Device", (), {"type": device})()
+
+    def __int__(self):
+        return self.shape[0]
+
+
+@dataclass
+class Sample:
+    name: str
+    values: Tensor
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        Tensor(8, 3),
+        [Tensor(8), Tensor(9)],
+        (["names"], Tensor(8)),
+        {"text": "abc", "input_ids": Tensor(8, 2)},
+        namedtuple("Pair", "x y")(Tensor(8), Tensor(8)),
+        Sample("a", Tensor(8)),
+        [{"deep": (Tensor(8),)}],
+    ],
+)
+def test_the_first_tensor_says_it(batch):
+    guess = BatchSizeGuess()
+    assert [guess.of(batch), guess.of(batch)] == [8, 8]
+
+
+@pytest.mark.parametrize("batch", [3, "text", ["a", "b"], {}, None, [Tensor()]])
+def test_what_cannot_be_told_says_how_to_give_it(batch):
+    with pytest.raises(BatchSizeError, match="give batch_size="):
+        BatchSizeGuess().of(batch)
+
+
+def test_a_number_a_key_and_a_function():
+    assert size_function(32) == (None, 32)
+    assert size_function("ids")[0]({"ids": Tensor(5)}) == 5
+    assert size_function("ids")[0]({"ids": "abc"}) == 3
+    assert size_function(lambda batch: Tensor(7))[0](None) == 7
+    with pytest.raises(BatchSizeError, match="has no key 'ids'"):
+        size_function("ids")[0]({"other": 1})
+    with pytest.raises(BatchSizeError, match="reading it would wait for the device"):
+        size_function(lambda batch: Tensor(7, device="cuda"))[0](None)
+    with pytest.raises(BatchSizeError, match="give batch_size="):
+        size_function(True)
+
+
+def test_batches_may_change_their_shape_and_their_kind():
+    guess = BatchSizeGuess()
+    batches = [(Tensor(8), 1), (Tensor(3), 1), {"x": Tensor(5)}, ["name", Tensor(4)], (Tensor(2),)]
+    assert [guess.of(batch) for batch in batches] == [8, 3, 5, 4, 2]

@@ -1,0 +1,99 @@
+"""Where the files of a benchmark are: a folder, a git repository at a revision, or a release on the package index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from milabench.config.kinds import INVALID, Kind, Text, ValueParser, path_at
+from milabench.config.problems import did_you_mean
+from milabench.config.source_map import Located
+
+_SOURCES: Final = (("git", "rev"), ("git", "branch"), ("pypi", "version"))
+_KEYS: Final = tuple(dict.fromkeys(name for names in _SOURCES for name in names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitDefinition:
+    """A benchmark's folder at the top of a git repository; `rev` a commit, else the tip of `branch`."""
+
+    url: str
+    rev: str = ""
+    branch: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Where it lies under `base/code`: `<repository>-<revision>`, or the branch while no revision is known."""
+        name = self.url.rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
+        return f"{name}-{self.rev[:12] or self.branch.replace('/', '-')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PyPIDefinition:
+    """A benchmark's folder inside a release on the package index."""
+
+    project: str
+    version: str
+
+    @property
+    def folder(self) -> str:
+        """Where it lies under `base/code`: `<project>-<version>`."""
+        return f"{self.project}-{self.version}"
+
+
+Definition: TypeAlias = Path | GitDefinition | PyPIDefinition
+
+
+@dataclass(frozen=True, kw_only=True)
+class DefinitionKind(Kind):
+    """A definition as suites write it."""
+
+    expected: str = "a folder, {git, rev | branch} or {pypi, version}"
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        value = node.value
+        if isinstance(value, str) and value:
+            return Path(parser.home + value[1:]) if value.startswith("~/") and parser.home else path_at(node)
+        if type(value) is not dict:
+            return parser.expected(self.expected, node, path)
+        source: dict[str, str] = {}
+        for name, child in value.items():
+            if name not in _KEYS:
+                return parser.reject(child, path, f"unknown key {name!r}", did_you_mean(name, _KEYS), child.key)
+            source[name] = parser.parse(Text(), child, f"{path}.{name}")
+            if source[name] is INVALID:
+                return INVALID
+        match source:
+            case {"git": url, "rev": rev, **more} if not more:
+                return GitDefinition(url=url, rev=rev)
+            case {"git": url, "branch": branch, **more} if not more:
+                return GitDefinition(url=url, branch=branch)
+            case {"pypi": project, "version": version, **more} if not more:
+                return PyPIDefinition(project=project, version=version)
+            case _:
+                return parser.expected(self.expected, node, path, f"it has {', '.join(source) or 'no key'}")
+
+    def json_schema(self) -> dict[str, Any]:
+        text = {"type": ["string", "number"]}
+        sources = [
+            {
+                "type": "object",
+                "properties": dict.fromkeys(names, text),
+                "required": list(names),
+                "additionalProperties": False,
+            }
+            for names in _SOURCES
+        ]
+        return {"anyOf": [{"type": "string"}, *sources]}
+
+
+def plain_definition(definition: Definition | None) -> Any:
+    """Return a definition as suites write it."""
+    match definition:
+        case GitDefinition(url=url, rev=rev, branch=branch):
+            return {"git": url, "rev": rev} if rev else {"git": url, "branch": branch}
+        case PyPIDefinition(project=project, version=version):
+            return {"pypi": project, "version": version}
+        case _:
+            return None if definition is None else str(definition)

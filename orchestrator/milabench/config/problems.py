@@ -1,0 +1,55 @@
+"""Problems with a suite, collected on the way so that all of them are reported at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from milabench.config.source_map import Located, MergeError, merge_documents
+from milabench.errors import ConfigError, Problem
+
+
+@dataclass(slots=True)
+class Problems:
+    """The problems so far; the same fact about one place is noted once, however many benchmarks share that place."""
+
+    by_fact: dict[tuple[str, str], Problem] = field(default_factory=dict)
+
+    def add(self, problem: Problem) -> None:
+        """Note one problem."""
+        self.by_fact.setdefault((problem.where, problem.what), problem)
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        """Note several problems."""
+        for problem in problems:
+            self.add(problem)
+
+    def take(self, error: ConfigError) -> None:
+        """Note what an error carries."""
+        self.extend(error.problems or (Problem(where="", path="", what=str(error)),))
+
+    def all(self) -> tuple[Problem, ...]:
+        """Return the problems in the order in which they were met."""
+        return tuple(self.by_fact.values())
+
+    def merge(self, low: Located | None, high: Located) -> Located:
+        """Merge two trees; where they cannot be merged, note the problem and return the lower one."""
+        if low is None:
+            return high
+        try:
+            return merge_documents(low, high)
+        except MergeError as failure:
+            self.add(failure.problem())
+            return low
+
+    def raise_any(self) -> None:
+        """Raise ConfigError with everything noted, if there is anything."""
+        if self.by_fact:
+            raise ConfigError(self.all())
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `did you mean 'x'?` with the known name nearest to this one, or nothing where none is near."""
+    nearest = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean {nearest[0]!r}?" if nearest else ""

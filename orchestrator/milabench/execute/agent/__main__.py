@@ -1,0 +1,28 @@
+"""Run the agent: this file is given to Python by its path, here and on other machines.
+
+It only loads the rest of the package as modules, whose byte code Python keeps; this file itself is compiled at every start.
+"""
+
+import os
+import sys
+
+
+def load_package() -> None:
+    """Let `milabench.execute.agent` be imported, and nothing of milabench that is not the agent's.
+
+    The packages above it get no code of their own: the control plane's `__init__` files need a newer Python, and a node that
+    the agent was sent to does not have them.
+    """
+    path = os.path.dirname(os.path.abspath(__file__))
+    for name in ("milabench.execute", "milabench"):
+        path = os.path.dirname(path)
+        package = type(sys)(name)
+        package.__path__ = [path]
+        sys.modules[name] = package
+
+
+if __name__ == "__main__":
+    load_package()
+    from milabench.execute.agent.verbs import main
+
+    main()

@@ -1,0 +1,100 @@
+"""Containers of docker and podman: how ours are named, found and removed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+from typing import Callable, List, Optional, Tuple
+
+from .event_loop import NamedTimers
+from .procfs import Process, argv_of, command_output, read_process
+
+ENGINE_S = 15.0  # a container engine may take so long to answer
+
+
+def container_name(marker: str, step: str, attempt: str) -> str:
+    """Return what the container of an attempt is called, in the letters that engines allow; `attempt` is empty for the first."""
+    name = "-".join(part for part in (marker, step, attempt) if part)
+    return "milabench-" + re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+
+
+def keeps_container(process: Process, markers: List[str]) -> bool:
+    """Tell whether a process is podman's keeper of a container with one of these markers.
+
+    Podman gives it an environment of its own; of a container whose creation was interrupted, it stays for ever, and
+    with it the locks that it inherited.
+    """
+    if process.name != "conmon":
+        return False
+    argv = argv_of(process.pid)
+    return any(word.startswith(container_name(marker, "", "") + "-") for word in argv for marker in markers)
+
+
+def remove_containers(markers: List[str]) -> List[Tuple[str, str]]:
+    """Let the engines end and remove the containers with one of these markers; return engine and name of each."""
+    containers = containers_of(markers)
+    for engine, name in containers:
+        engine_output(engine, "rm", "--force", name)
+    return containers
+
+
+def containers_of(markers: List[str]) -> List[Tuple[str, str]]:
+    """Return engine and name of the containers with one of these markers; none of an engine that does not answer.
+
+    Those that do not run are among them: a client that was killed early leaves one that was made and never started.
+    """
+    containers = []
+    for engine in ("docker", "podman"):
+        if shutil.which(engine) is None:
+            continue
+        for marker in markers:
+            label = "label=milabench.marker=" + marker
+            names = engine_output(engine, "ps", "--all", "--filter", label, "--format", "{{.Names}}").split()
+            containers += [(engine, name) for name in names]
+    return containers
+
+
+def engine_output(*argv: str) -> str:
+    """Return what a container engine prints; nothing when it fails or hangs."""
+    try:
+        return command_output(*argv)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+class ContainerRemoval:
+    """The engine's command that removes a step's container after its client; the container is no child of ours."""
+
+    def __init__(
+        self, command: List[str], timers: NamedTimers, message: Callable[[str], None], on_end: Callable[[], None]
+    ) -> None:
+        self.command = command
+        self._timers = timers
+        self._message = message
+        self._on_end = on_end
+        self._pid: Optional[int] = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the engine is at it."""
+        return self._pid is not None
+
+    def start(self, start_helper: Callable[[List[str], Callable[[int, bytes], None]], int]) -> None:
+        """Run the command; where no container is left, it does nothing. Raise what subprocess.Popen does."""
+        self._pid = start_helper(self.command, self._ended)
+        self._timers.start("engine", ENGINE_S, self._kill)
+
+    def _ended(self, code: int, removed: bytes) -> None:
+        self._timers.cancel("engine")
+        self._pid = None
+        if code == 0 and removed.strip():  # it names what it removed; nothing where there was nothing
+            self._message("removed its container, which outlived the command: " + " ".join(self.command))
+        self._on_end()
+
+    def _kill(self) -> None:
+        self._message("`%s` has not ended within %g s" % (" ".join(self.command), ENGINE_S))
+        engine = read_process(self._pid or 0)
+        if engine is not None:
+            engine.signal(signal.SIGKILL)

@@ -1,0 +1,135 @@
+"""Sleep until a descriptor, a signal or a deadline wakes us; nothing here polls."""
+
+from __future__ import annotations
+
+import fcntl
+import heapq
+import itertools
+import resource
+import selectors
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+GATHER_S = 0.2  # output and records are read and forwarded at most this often
+LONGEST_WAIT_S = 86400.0  # the kernel waits no longer than 2^31 ms at a time
+READ_BYTES = 1 << 18
+F_SETPIPE_SZ = 1031
+
+Timer = List[Any]  # [deadline, order, action]; without an action once it is cancelled
+
+
+class Timers:
+    """Deadlines and what to do at each."""
+
+    def __init__(self) -> None:
+        self._heap: List[Timer] = []
+        self._order = itertools.count()
+
+    def after(self, seconds: float, action: Callable[[], None]) -> Timer:
+        """Call `action` once, that many seconds from now; return what `cancel` takes."""
+        timer = [time.monotonic() + seconds, next(self._order), action]
+        heapq.heappush(self._heap, timer)
+        return timer
+
+    @staticmethod
+    def cancel(timer: Optional[Timer]) -> None:
+        """Forget a deadline; one that has passed, or None, is no error."""
+        if timer is not None:
+            timer[2] = None
+
+    def wait_s(self) -> Optional[float]:
+        """Return the seconds until the next deadline, at most LONGEST_WAIT_S; None without one."""
+        while self._heap and self._heap[0][2] is None:
+            heapq.heappop(self._heap)
+        return min(LONGEST_WAIT_S, max(0.0, self._heap[0][0] - time.monotonic())) if self._heap else None
+
+    def run_due(self) -> None:
+        """Do what is due."""
+        now = time.monotonic()
+        while self._heap and self._heap[0][0] <= now:
+            action = heapq.heappop(self._heap)[2]
+            if action is not None:
+                action()
+
+
+class EventLoop:
+    """Descriptors and deadlines of the agent. `is_paused`: no step is read, because the control plane does not read us."""
+
+    def __init__(self) -> None:
+        self.timers = Timers()
+        self.is_paused = False
+        self._selector = selectors.DefaultSelector()
+
+    def on_readable(self, fd: int, action: Callable[[int], None]) -> None:
+        """Call `action` whenever there is something to read."""
+        self._selector.register(fd, selectors.EVENT_READ, action)
+
+    def on_writable(self, fd: int, action: Callable[[int], None]) -> None:
+        """Call `action` whenever something can be written."""
+        self._selector.register(fd, selectors.EVENT_WRITE, action)
+
+    def forget(self, fd: int) -> None:
+        """Watch a descriptor no longer; one that is not watched is no error."""
+        if fd in self._selector.get_map():
+            self._selector.unregister(fd)
+
+    def turn(self) -> None:
+        """Wait for what comes next, and do it."""
+        for key, mask in self._selector.select(self.timers.wait_s()):
+            key.data(mask)
+        self.timers.run_due()
+
+
+class NamedTimers:
+    """Deadlines by name, of which a later one replaces an earlier one."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._running: Dict[str, Timer] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._running
+
+    def start(self, name: str, seconds: float, action: Callable[[], None]) -> None:
+        """Call `action` once, that many seconds from now, unless it is cancelled by its name."""
+        self.cancel(name)
+
+        def fire() -> None:
+            self._running.pop(name, None)
+            action()
+
+        self._running[name] = self._timers.after(seconds, fire)
+
+    def cancel(self, *names: str) -> None:
+        """Forget deadlines; one that is not set is no error."""
+        for name in names:
+            self._timers.cancel(self._running.pop(name, None))
+
+    def cancel_all(self) -> None:
+        """Forget all deadlines."""
+        self.cancel(*list(self._running))
+
+
+def raise_file_limit() -> Tuple[int, int]:
+    """Let us open as many files as we may; return the limits as they were."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    except (OSError, ValueError):
+        pass
+    return before
+
+
+def widen_pipe(fd: int, size: int) -> None:
+    """Let a pipe hold so many bytes; it stays as it is where the user's allowance of pipe memory is used up."""
+    try:
+        fcntl.fcntl(fd, F_SETPIPE_SZ, size)
+    except OSError:
+        pass
+
+
+def wait_writable(fd: int, seconds: float) -> None:
+    """Wait until something can be written, at most that long."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(fd, selectors.EVENT_WRITE)
+        selector.select(max(0.0, seconds))

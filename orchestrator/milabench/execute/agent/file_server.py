@@ -1,0 +1,205 @@
+"""Answers about files, and takes folders that a sender has."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from typing import Any, Dict, List, Set
+
+from .host_facts import host_facts
+from .protocol import format_oserror
+
+
+def new_digest(content: bytes = b"") -> Any:
+    """Return a SHA-256 of these bytes, to which more may be added."""
+    import hashlib  # which only files and folders need
+
+    return hashlib.sha256(content)
+
+
+class FileServer:
+    """Answers about files, and takes folders that a sender has; one request, one answer, a line each.
+
+    FileServer are named by paths below a root, so that nothing else can be written. What has come of a file is kept when the
+    connection is lost, and the next time only the rest is asked for.
+    """
+
+    PARTS = ".milabench-parts"
+
+    def __init__(self, source: Any, answers: int) -> None:
+        self._source = source
+        self._answers = answers
+
+    def serve(self) -> int:
+        """Work until the end of its input."""
+        while True:
+            line = self._source.readline()
+            if not line:
+                return 0
+            try:
+                request = json.loads(line.decode())
+                answer = getattr(self, "do_" + request["do"])(request)
+            except OSError as error:
+                answer = {"ok": False, "error": format_oserror(error), "errno": error.errno}
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                answer = {"ok": False, "error": "%s: %s" % (type(error).__name__, error)}
+            self._send_answer(dict({"ok": True}, **answer))
+            if not answer.get("ok", True):
+                return 1  # what the sender has begun to send cannot be told from its next request
+
+    def _send_answer(self, answer: Dict[str, Any]) -> None:
+        data = json.dumps(answer).encode() + b"\n"
+        while data:
+            data = data[os.write(self._answers, data) :]
+
+    def do_facts(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """Return what this machine is."""
+        return {"facts": host_facts(request.get("disks") or [])}
+
+    def do_mark(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """Make an empty file, with the folders above it."""
+        os.makedirs(os.path.dirname(request["path"]), exist_ok=True)
+        with open(request["path"], "ab"):
+            return {}
+
+    def do_look(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """Return which of these paths exist."""
+        return {"found": [os.path.exists(path) for path in request["paths"]]}
+
+    def do_forget(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """Remove files."""
+        for path in request["paths"]:
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                pass
+        return {}
+
+    def do_link(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """Make a symbolic link, in one step in the place of an older one."""
+        new = "%s.%d" % (request["path"], os.getpid())
+        os.symlink(request["target"], new)
+        os.replace(new, request["path"])
+        return {}
+
+    def do_take(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        """Make a folder like the sender's: `entries` are its links, folders and files, of which what is not here is sent.
+
+        `[path, "d", mode]`, `[path, "l", target]`, `[path, "f", mode, size, mtime_ns, sha256 or ""]`; without a digest, a
+        file with the same size and time is the same. What else is here is removed, unless it is to be kept.
+        """
+        root = request["root"]
+        os.makedirs(root, exist_ok=True)
+        entries = request["entries"]
+        for entry in entries:
+            if entry[0].startswith("/") or ".." in entry[0].split("/"):
+                raise ValueError("%s leads out of the folder" % entry[0])
+        files = [entry for entry in entries if entry[1] == "f"]
+        for path, kind, *about in entries:
+            self._prepare(os.path.join(root, path), kind, about)
+        need = [(number, entry) for number, entry in enumerate(files) if not self._has(root, entry)]
+        offsets = [self._offset(self._part(root, entry), entry[3]) for _, entry in need]
+        self._send_answer({"ok": True, "need": [[number, at] for (number, _), at in zip(need, offsets)]})
+        for (_, entry), offset in zip(need, offsets):
+            self._take_file(root, entry, offset)
+        removed = 0 if request.get("keep") else self._remove_others(root, {entry[0] for entry in entries})
+        shutil.rmtree(os.path.join(root, self.PARTS), ignore_errors=True)
+        return {"taken": len(need), "removed": removed}
+
+    def _prepare(self, path: str, kind: str, about: List[Any]) -> None:
+        if kind == "f":
+            if os.path.islink(path) or os.path.isdir(path):
+                self._remove(path)
+            return
+        if kind == "d":
+            if os.path.islink(path) or not os.path.isdir(path):
+                self._remove(path)
+                os.mkdir(path)
+            os.chmod(path, about[0] | 0o700)
+            return
+        if not os.path.islink(path) or os.readlink(path) != about[0]:
+            self._remove(path)
+            os.symlink(about[0], path)
+
+    @staticmethod
+    def _remove(path: str) -> None:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        elif os.path.lexists(path):
+            os.unlink(path)
+
+    def _has(self, root: str, entry: List[Any]) -> bool:
+        path, _, mode, size, mtime_ns, digest = entry
+        path = os.path.join(root, path)
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return False
+        if not stat.S_ISREG(status.st_mode) or status.st_size != size:
+            return False
+        if digest:
+            same = bool(self._digest_of(path).hexdigest() == digest)
+        else:
+            same = bool(status.st_mtime_ns == mtime_ns)
+        if same and stat.S_IMODE(status.st_mode) != mode:
+            os.chmod(path, mode)
+        return same
+
+    @staticmethod
+    def _digest_of(path: str) -> Any:
+        digest = new_digest()
+        with open(path, "rb") as file:
+            while True:
+                piece = file.read(1 << 20)
+                if not piece:
+                    return digest
+                digest.update(piece)
+
+    def _part(self, root: str, entry: List[Any]) -> str:
+        name = new_digest(json.dumps([entry[0], entry[3], entry[4], entry[5]]).encode()).hexdigest()[:24]
+        return os.path.join(root, self.PARTS, name)
+
+    @staticmethod
+    def _offset(part: str, size: int) -> int:
+        try:
+            have = os.stat(part).st_size
+        except OSError:
+            return 0
+        return have if have <= size else 0
+
+    def _take_file(self, root: str, entry: List[Any], offset: int) -> None:
+        path, _, mode, size, mtime_ns, _ = entry
+        part = self._part(root, entry)
+        os.makedirs(os.path.dirname(part), exist_ok=True)
+        digest = self._digest_of(part) if offset else new_digest()
+        with open(part, "r+b" if offset else "wb") as file:
+            file.seek(offset)
+            left = size - offset
+            while left:
+                piece = self._source.read(min(left, 1 << 20))
+                if not piece:
+                    raise ValueError("the sender stopped in the middle of %s" % path)
+                file.write(piece)
+                digest.update(piece)
+                left -= len(piece)
+            file.truncate()
+        if self._source.read(32) != digest.digest():
+            os.unlink(part)
+            raise ValueError("%s arrived altered; try again" % path)
+        os.chmod(part, mode)
+        os.utime(part, ns=(mtime_ns, mtime_ns))
+        os.replace(part, os.path.join(root, path))
+
+    def _remove_others(self, root: str, wanted: Set[str]) -> int:
+        removed = 0
+        for folder, folders, files in os.walk(root, topdown=True):
+            below = os.path.relpath(folder, root)
+            for name in [*folders, *files]:
+                path = name if below == "." else "%s/%s" % (below, name)
+                if path not in wanted and name != self.PARTS and "__pycache__" not in path.split("/"):
+                    self._remove(os.path.join(root, path))
+                    removed += 1
+            folders[:] = [name for name in folders if name != self.PARTS and os.path.isdir(os.path.join(folder, name))]
+        return removed

@@ -1,0 +1,218 @@
+"""Steps that measure together: their start barrier, their common stop, the monitor that watches them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from typing import Callable, Dict, List, Mapping, Set
+
+from .event_loop import EventLoop, Timer
+from .outcome import StepOutcome
+from .procfs import read_process, signal_name
+from .protocol import RUN_MARKER, TAIL_CHARACTERS
+from .step import Step, describe_start_failure
+
+MONITOR_S = 2.0  # a monitor may take so long to end after its last step
+
+
+class Monitor:
+    """The process that watches a group of steps from outside and tells each its readings over its sink.
+
+    It is no member of any step: it neither keeps one alive nor counts as its heartbeat. Raise OSError when it cannot be
+    started.
+    """
+
+    def __init__(
+        self, group: str, argv: List[str], steps: List[Step], run_id: str, folder: str, before_exec: Callable[[], None]
+    ) -> None:
+        self.group = group
+        self.is_over = False
+        import tempfile  # with hashlib it takes 6 ms, for which no step waits here
+
+        self._stderr = tempfile.TemporaryFile(dir=folder)
+        about = [
+            dict(step.monitor.get("about") or {}, step=step.id, pid=step.pid, sink="unix:%s/sink" % step.folder)
+            for step in steps
+        ]
+        # In the agent's own folder: a file of simulated devices may be named relative to where the command was given.
+        process = subprocess.Popen(
+            argv,
+            env=dict(os.environ, **{RUN_MARKER: run_id}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._stderr,
+            start_new_session=True,
+            preexec_fn=before_exec,  # noqa: PLW1509 - there are no threads here
+        )
+        self.pid = process.pid
+        process.returncode = 0  # reaped by the agent
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps({"steps": about}).encode())
+            process.stdin.close()
+        except OSError:
+            pass  # it has ended already, and says why
+
+    def kill(self) -> None:
+        """End it, should it still be there."""
+        now = read_process(self.pid)
+        if now is not None and now.parent == os.getpid():
+            now.signal(signal.SIGKILL)
+
+    def close(self) -> str:
+        """Return the last line of its stderr."""
+        self._stderr.seek(0)
+        lines = self._stderr.read(1 << 16).decode("utf-8", "backslashreplace").strip().splitlines()
+        self._stderr.close()
+        return lines[-1][:TAIL_CHARACTERS] if lines else ""
+
+
+class Groups:
+    """The groups of an agent's steps; a step without a group is one of its own.
+
+    `steps` is the agent's own table, by id; `start_monitor` makes the Monitor of a group.
+    """
+
+    def __init__(
+        self,
+        steps: Mapping[str, Step],
+        loop: EventLoop,
+        start_monitor: Callable[[str, List[str], List[Step]], Monitor],
+    ) -> None:
+        self._steps = steps
+        self._timers = loop.timers
+        self._start_monitor = start_monitor
+        self._ended: Dict[str, int] = {}  # how many members of a group have ended, while others live
+        self._barriers: Dict[str, Timer] = {}
+        self._released: Set[str] = set()  # groups with members on other nodes that may measure
+        self.monitors: Dict[int, Monitor] = {}
+
+    def members(self, group: str) -> List[Step]:
+        """Return the steps of a group that are not over."""
+        return [step for step in self._steps.values() if step.group == group]
+
+    def allow(self, group: str) -> None:
+        """Release a group with members on other nodes: all of them are there."""
+        if self.members(group):
+            self._released.add(group)
+            self.release(group)
+
+    def release(self, group: str) -> None:
+        """Let the members of a group go once all of them are ready or have ended."""
+        members = self.members(group)
+        if not members:
+            return
+        size = max(step.group_size for step in members)
+        if members[0].is_spread:
+            if group not in self._released:
+                for step in members:
+                    if step.is_at_barrier:
+                        step.notify_once("at-barrier")
+                return
+        elif size > 1:
+            present = len(members) + self._ended.get(group, 0)
+            if present < size or not all(step.is_at_barrier for step in members):
+                self._limit_barrier(group, members)
+                return
+        self._timers.cancel(self._barriers.pop(group, None))
+        message = {"go": round(time.time(), 6)}
+        for step in members:
+            for connection in step.connections:
+                if connection.is_ready and not connection.was_released:
+                    connection.was_released = True
+                    connection.send(message)
+
+    def stragglers(self, step: Step) -> List[str]:
+        """Return whom a step waits for at the start barrier; nobody when it does not wait."""
+        connections = step.connections
+        if not any(
+            connection.is_open and connection.is_ready and not connection.was_released for connection in connections
+        ):
+            return []
+        late = [other.id for other in self.members(step.group) if not other.is_at_barrier]
+        return late or (["steps on other nodes"] if step.is_spread else [])
+
+    def _limit_barrier(self, group: str, members: List[Step]) -> None:
+        """Let nobody wait longer at the barrier than is allowed, counted from the first who is there."""
+        allowed = [step.barrier_s for step in members if step.barrier_s is not None]
+        if allowed and group not in self._barriers and any(step.is_at_barrier for step in members):
+            seconds = max(allowed)
+            self._barriers[group] = self._timers.after(seconds, lambda: self._fail_barrier(group, seconds))
+
+    def _fail_barrier(self, group: str, seconds: float) -> None:
+        self._barriers.pop(group, None)
+        members = self.members(group)
+        late = [step for step in members if not step.is_at_barrier]
+        names = ", ".join(step.id for step in late) or "a member that was never started"
+        for step in members:
+            if step in late:
+                detail = "not ready within %g s of the first of its group" % seconds
+            else:
+                detail = "waited at the start barrier for %s, which was not ready within %g s" % (names, seconds)
+            step.end(StepOutcome("failed", "timeout", detail))
+
+    def settle(self, group: str) -> None:
+        """End the work of a group's members once each has its observations: until then all keep up the load."""
+        members = self.members(group)
+        if members and members[0].is_spread:
+            for step in members:
+                if step.has_observations and any(connection.is_complete for connection in step.connections):
+                    step.notify_once("measured")
+            return
+        is_complete = any(connection.is_complete for step in members for connection in step.connections)
+        if is_complete and all(step.has_observations for step in members):
+            for step in members:
+                step.request_stop("all of the group have their observations")
+
+    def watch(self, group: str) -> None:
+        """Start the group's monitor when the last of its members on this node has been started."""
+        members = self.members(group)
+        size = max((step.group_size for step in members), default=0)
+        live = [step for step in members if step.pid is not None and step.ledger.return_code is None]
+        request = next((step.monitor for step in live if step.monitor.get("argv")), None)
+        if request is None or len(members) + self._ended.get(group, 0) < size:
+            return
+        if any(monitor.group == group and not monitor.is_over for monitor in self.monitors.values()):
+            return
+        try:
+            monitor = self._start_monitor(group, request["argv"], live)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            live[0].frames.message("no monitor: " + describe_start_failure(error, request["argv"], None))
+            return
+        self.monitors[monitor.pid] = monitor
+
+    def note_monitor_exit(self, pid: int, code: int) -> None:
+        """Take note of a monitor's end; before its steps it is worth a message, not a failure."""
+        monitor = self.monitors.pop(pid)
+        last_line = monitor.close()
+        live = [step for step in self.members(monitor.group) if step.ledger.return_code is None]
+        if live and not monitor.is_over:
+            end = "was ended by %s" % signal_name(-code) if code < 0 else "ended with exit code %d" % code
+            live[0].frames.message(
+                "the monitor %s; from here on nobody reads devices and host%s" % (end, last_line and ": " + last_line)
+            )
+
+    def forget(self, step: Step) -> bool:
+        """Take note that a step is over and out of the table; return whether it was the last that its group will have."""
+        group = step.group
+        is_last = True
+        if self.members(group) or step.group_size > 1:
+            self._ended[group] = self._ended.get(group, 0) + 1
+            is_last = self._ended[group] >= step.group_size
+            if is_last:
+                del self._ended[group]
+        if step.service is not None and not step.ledger.is_serving:
+            self._ended.pop(group, None)  # its client will not be started
+        self.release(group)
+        self.settle(group)
+        if not self.members(group):
+            self._released.discard(group)
+            self._timers.cancel(self._barriers.pop(group, None))
+            for monitor in self.monitors.values():
+                if monitor.group == group and not monitor.is_over:
+                    monitor.is_over = True
+                    self._timers.after(MONITOR_S, monitor.kill)
+        return is_last

@@ -1,0 +1,168 @@
+"""What this machine is."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import time
+from typing import Any, Dict, List, Optional
+
+from .accelerators import accelerators, visible_devices
+from .procfs import read_text, user_name
+
+
+def host_facts(disks: List[str]) -> Dict[str, Any]:
+    """Return what this machine is. What cannot be found out is None, with the reason under `absent`."""
+    absent: Dict[str, str] = {}
+    memory = memory_info()
+    devices, software = accelerators(absent)
+    usable, hidden = visible_devices(devices, os.environ)
+    if devices and not usable:
+        absent["devices"] = "%s leaves none of %d" % (" ".join("%s=%s" % pair for pair in hidden.items()), len(devices))
+    return {
+        "hostname": socket.gethostname(),
+        "addresses": addresses(),
+        "boot": read_text("/proc/sys/kernel/random/boot_id").strip(),
+        "user": user_name(),
+        "os": os_name(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "time": round(time.time(), 6),
+        "cpu": cpu_info(absent),
+        "memory_mib": memory.get("MemTotal"),
+        "memory_available_mib": memory.get("MemAvailable"),
+        "shm_mib": disk_space("/dev/shm", absent),
+        "load": list(os.getloadavg()),
+        "disk": {path: disk_space(path, absent) for path in disks},
+        "devices": [device for device in usable if "lost" not in device],
+        "lost": [device for device in usable if "lost" in device],
+        "hidden_by": hidden,
+        **software,
+        "absent": absent,
+    }
+
+
+def addresses() -> List[str]:
+    """Return the addresses of this machine but for those of the loopback, as the kernel's routing tables list them."""
+    addresses, last = [], ""
+    for line in read_text("/proc/net/fib_trie").splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0] in ("|--", "+--"):
+            last = words[1]
+        elif words[:3] == ["/32", "host", "LOCAL"] and not last.startswith("127.") and last not in addresses:
+            addresses.append(last)
+    for line in read_text("/proc/net/if_inet6").splitlines():
+        digits, _, _, scope = line.split()[:4]
+        if scope == "00":
+            addresses.append(socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits)))
+    return addresses
+
+
+def os_name() -> str:
+    """Return what the distribution calls itself."""
+    for line in read_text("/etc/os-release").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip('"')
+    return platform.system()
+
+
+def memory_info() -> Dict[str, int]:
+    """Return MiB by the names of /proc/meminfo; the total is what cgroups leave us."""
+    memory = {}
+    for line in read_text("/proc/meminfo").splitlines():
+        name, _, rest = line.partition(":")
+        if rest.strip().endswith("kB"):
+            memory[name] = int(rest.split()[0]) // 1024
+    limits = [
+        int(text) // (1 << 20)
+        for name in ("memory.max", "memory/memory.limit_in_bytes")
+        for text in cgroup_files(name)
+        if text.isdigit()
+    ]
+    if "MemTotal" in memory:
+        memory["MemTotal"] = min([memory["MemTotal"], *limits])
+    return memory
+
+
+def cgroup_files(name: str) -> List[str]:
+    """Return the contents of a control file in our cgroup and all above it; version 1 names start with their controller."""
+    controller, _, file = name.rpartition("/")
+    texts = []
+    for line in read_text("/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller:
+            if controller not in controllers.split(","):
+                continue
+            bases = ["/sys/fs/cgroup/" + controllers, "/sys/fs/cgroup/" + controller]
+        elif controllers == "":
+            bases = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+        else:
+            continue
+        folder = path.rstrip("/")
+        while True:
+            candidates = [read_text(base + folder + "/" + file).strip() for base in bases]
+            texts += [text for text in candidates if text][:1]
+            if not folder:
+                break
+            folder = folder.rpartition("/")[0]
+    return texts
+
+
+def cpu_info(absent: Dict[str, str]) -> Dict[str, Any]:
+    """Return the processor: `count` is what affinity and cgroup quotas leave us, at least 1."""
+    model, cores, sockets = None, set(), set()
+    physical = ""
+    for line in read_text("/proc/cpuinfo").splitlines():
+        name, _, value = (part.strip() for part in line.partition(":"))
+        if name in ("model name", "Model", "cpu model") and model is None:
+            model = value
+        elif name == "physical id":
+            physical = value
+            sockets.add(value)
+        elif name == "core id":
+            cores.add((physical, value))
+    if model is None:
+        absent["cpu.model"] = "/proc/cpuinfo does not name it"
+    if not cores:
+        absent["cpu.cores"] = "/proc/cpuinfo does not tell cores from threads"
+    usable = len(os.sched_getaffinity(0))
+    quota = cpu_quota()
+    return {
+        "model": model,
+        "count": max(1, min(usable, int(quota) if quota is not None else usable)),
+        "affinity": usable,
+        "online": os.cpu_count(),
+        "quota": quota,
+        "cores": len(cores) or None,
+        "sockets": len(sockets) or None,
+    }
+
+
+def cpu_quota() -> Optional[float]:
+    """Return processors' worth of time that cgroups allow us; None without a limit."""
+    quotas = []
+    for text in cgroup_files("cpu.max"):
+        quota, _, period = text.partition(" ")
+        if quota.isdigit() and period.isdigit():
+            quotas.append(int(quota) / int(period))
+    periods = cgroup_files("cpu/cpu.cfs_period_us")
+    for quota, period in zip(cgroup_files("cpu/cpu.cfs_quota_us"), periods):
+        if quota.isdigit() and period.isdigit() and int(period):
+            quotas.append(int(quota) / int(period))
+    return min(quotas) if quotas else None
+
+
+def disk_space(path: str, absent: Dict[str, str]) -> Optional[Dict[str, int]]:
+    """Return MiB free and in all where a path is or would be."""
+    existing = os.path.abspath(path)
+    while not os.path.exists(existing) and existing != "/":
+        existing = os.path.dirname(existing)
+    try:
+        space = os.statvfs(existing)
+    except OSError as error:
+        absent["disk." + path] = str(error.strerror)
+        return None
+    block = space.f_frsize
+    return {"free_mib": space.f_bavail * block >> 20, "total_mib": space.f_blocks * block >> 20}

@@ -1,0 +1,58 @@
+"""Measures the connection between two machines."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from typing import Any, Dict
+
+ECHOES = 20
+
+
+def measure_as_listener(seconds: float) -> Dict[str, Any]:
+    """Be the far end of a measured connection: print the port, answer a byte with a byte, then take what comes."""
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        listener.listen(1)
+        listener.settimeout(seconds)
+        print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return {"taken": 0}
+        with connection:
+            connection.settimeout(seconds)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            taken, echoes = 0, 0
+            try:
+                while True:
+                    data = connection.recv(1 << 20)
+                    if not data:
+                        break
+                    taken += len(data)
+                    if echoes < ECHOES:
+                        connection.sendall(data)
+                        echoes += len(data)
+            except OSError:
+                pass
+            return {"taken": taken}
+
+
+def measure_as_connector(host: str, port: int, seconds: float) -> Dict[str, Any]:
+    """Be the near end: return the least of a few round trips in seconds, and bytes per second one way."""
+    with socket.create_connection((host, port), timeout=5.0) as connection:
+        connection.settimeout(10.0)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        trips = []
+        for _ in range(ECHOES):
+            began = time.monotonic()
+            connection.sendall(b"x")
+            connection.recv(1)
+            trips.append(time.monotonic() - began)
+        block, sent, began = bytes(1 << 20), 0, time.monotonic()
+        while time.monotonic() - began < seconds:
+            connection.sendall(block)
+            sent += len(block)
+        took = time.monotonic() - began
+        return {"round_trip_s": round(min(trips), 7), "bytes_per_s": round(sent / took)}

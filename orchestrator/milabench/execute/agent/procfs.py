@@ -1,0 +1,173 @@
+"""The process table, read from /proc."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from typing import Dict, List, NamedTuple, Optional, Set
+
+UNKILLABLE_S = 10.0  # a process that survives SIGKILL for so long hangs in the kernel
+
+
+class Process(NamedTuple):
+    """A line of the process table; `start` (ticks since boot) tells two users of one pid apart."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    start: int
+    name: str
+
+    def signal(self, number: int) -> None:
+        """Signal this very process, not one that has its pid by now."""
+        now = read_process(self.pid)
+        if now is not None and now.start == self.start:
+            try:
+                os.kill(self.pid, number)
+            except OSError:
+                pass
+
+
+def read_process(pid: int) -> Optional[Process]:
+    """Return the process with this pid; None when there is none or it is dead but for its parent's knowledge."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            head, _, tail = file.read().rpartition(b")")
+    except OSError:
+        return None
+    fields = tail.split()
+    state, threads = fields[0], int(fields[17])
+    if state in b"ZX" and threads <= 1:
+        return None
+    name = head.partition(b"(")[2].decode("utf-8", "backslashreplace")
+    return Process(pid, int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]), name)
+
+
+def processes() -> Dict[int, Process]:
+    """Return all live processes."""
+    table = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {process.pid: process for process in table if process is not None}
+
+
+def descendants(table: Dict[int, Process], roots: Set[int]) -> Set[int]:
+    """Return the pids below `roots`, without them."""
+    children: Dict[int, List[int]] = {}
+    for process in table.values():
+        children.setdefault(process.parent, []).append(process.pid)
+    below: Set[int] = set()
+    todo = list(roots)
+    while todo:
+        for pid in children.get(todo.pop(), ()):
+            if pid not in below:
+                below.add(pid)
+                todo.append(pid)
+    return below - roots
+
+
+def environment_of(pid: int) -> Set[bytes]:
+    """Return what a process was started with, each NAME=value."""
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as file:
+            return set(file.read().split(b"\0"))
+    except OSError:
+        return set()
+
+
+def environment_has(pid: int, entry: str) -> bool:
+    """Tell whether a process was started with this NAME=value."""
+    return os.fsencode(entry) in environment_of(pid)
+
+
+def command_of(process: Process) -> str:
+    """Return the command line of a process, shortened; its name when it has none."""
+    return " ".join(argv_of(process.pid))[:100] or process.name
+
+
+def argv_of(pid: int) -> List[str]:
+    """Return the command line of a process; none of one that is gone."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return file.read().rstrip(b"\0").decode("utf-8", "backslashreplace").split("\0")
+    except OSError:
+        return []
+
+
+def describe_processes(members: List[Process]) -> str:
+    """Return processes as text for a person."""
+    shown = ["%d (%s)" % (process.pid, command_of(process)) for process in members[:5]]
+    return ", ".join(shown) + (" and %d more" % (len(members) - 5) if len(members) > 5 else "")
+
+
+def holders_of(descriptors: List[int]) -> List[Process]:
+    """Return other processes that have the pipes or sockets behind these descriptors open."""
+    wanted = set()
+    for fd in descriptors:
+        try:
+            wanted.add(os.readlink("/proc/self/fd/%d" % fd))
+        except OSError:
+            pass
+    holders = []
+    for pid, process in processes().items():
+        if pid == os.getpid():
+            continue
+        for path in _descriptors_of(pid):
+            try:
+                if os.readlink(path) in wanted:
+                    holders.append(process)
+                    break
+            except OSError:
+                pass
+    return holders
+
+
+def _descriptors_of(pid: int) -> List[str]:
+    folder = "/proc/%d/fd/" % pid
+    try:
+        return [folder + name for name in os.listdir(folder)]
+    except OSError:
+        return []
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL for 9."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "signal %d" % number
+
+
+def own_cpu_s() -> float:
+    """Return CPU seconds that this agent has used."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def user_name() -> str:
+    """Return our user's name; the number where there is no name."""
+    import getpass  # brings termios, which no step needs
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return str(os.getuid())
+
+
+def read_text(path: str) -> str:
+    """Return the text of a small file; empty when it cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def command_output(*argv: str) -> str:
+    """Return what a command prints. Raise OSError when it is not there, SubprocessError when it fails or hangs."""
+    import subprocess
+
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20, check=True
+    )
+    return done.stdout.decode("utf-8", "replace")

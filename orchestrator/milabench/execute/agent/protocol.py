@@ -1,0 +1,121 @@
+"""Speak with the control plane: the names, reasons and frames of docs/protocol.md."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+
+from .event_loop import READ_BYTES
+
+VERSION = 1
+TAIL_CHARACTERS = 500  # of an output line that a detail quotes
+RUN_MARKER = "MILABENCH_RUN_MARKER"
+STEP_MARKER = "MILABENCH_STEP"
+
+# `fail` lines with these reasons say more than the exit code or signal that follows them.
+DECISIVE_REASONS = ("probe", "invalid", "out-of-memory", "no-space", "environment")
+REASONS = (*DECISIVE_REASONS, "exit", "no-data")
+
+
+class Outbox:
+    """Frames on their way to the control plane; they wait here while it does not read."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.size = 0
+        self.is_broken = False
+        self._chunks: Deque[memoryview] = deque()
+
+    def send(self, kind: str, payload: bytes, step: Optional[str] = None, **fields: Any) -> None:
+        """Queue one frame."""
+        if self.is_broken:
+            return
+        header: Dict[str, Any] = {"k": kind, "n": len(payload)}
+        if step is not None:
+            header["step"] = step
+        header.update(fields)
+        head = json.dumps(header, separators=(",", ":")).encode() + b"\n"
+        self._chunks.append(memoryview(head + payload))
+        self.size += len(head) + len(payload)
+
+    def flush(self) -> None:
+        """Write what the pipe takes."""
+        while self._chunks and not self.is_broken:
+            count, size = 0, 0
+            for chunk in itertools.islice(self._chunks, 64):
+                count, size = count + 1, size + len(chunk)
+                if size > READ_BYTES:
+                    break
+            try:
+                written = os.writev(self.fd, list(itertools.islice(self._chunks, count)))
+            except BlockingIOError:
+                return
+            except OSError:
+                self.is_broken = True
+                self._chunks.clear()
+                self.size = 0
+                return
+            self.size -= written
+            while self._chunks and written >= len(self._chunks[0]):
+                written -= len(self._chunks.popleft())
+            if written:
+                self._chunks[0] = self._chunks[0][written:]
+
+
+class StepFrames:
+    """The frames of one step, gathered so that many small records travel as one frame; their order is kept."""
+
+    def __init__(self, outbox: Outbox, step: str, schedule_gathering: Callable[[], None]) -> None:
+        self._outbox = outbox
+        self._step = step
+        self._schedule_gathering = schedule_gathering
+        self._pending: List[Tuple[str, Dict[str, Any], List[bytes]]] = []
+        self._pending_bytes = 0
+
+    def emit(self, kind: str, payload: bytes, **fields: Any) -> None:
+        """Queue bytes for the control plane."""
+        if not payload:
+            return
+        if self._pending and self._pending[-1][0] == kind and not fields:
+            self._pending[-1][2].append(payload)
+        else:
+            self._pending.append((kind, fields, [payload]))
+        self._pending_bytes += len(payload)
+        if self._pending_bytes > READ_BYTES:
+            self.flush()
+        else:
+            self._schedule_gathering()
+
+    def record(self, event: str, data: Dict[str, Any]) -> None:
+        """Queue a record of the agent's own."""
+        text = json.dumps(
+            {"event": event, "data": data, "pipe": None, "t": round(time.time(), 6)}, separators=(",", ":")
+        )
+        self.emit("rec", text.encode() + b"\n")
+
+    def message(self, text: str) -> None:
+        """Queue a message for whoever reads the records."""
+        self.record("message", {"message": text})
+
+    def send_now(self, kind: str, payload: bytes = b"{}") -> None:
+        """Send a frame at once, after everything that is queued."""
+        self.flush()
+        self._outbox.send(kind, payload, self._step)
+
+    def flush(self) -> None:
+        """Send what is queued."""
+        for kind, fields, payloads in self._pending:
+            self._outbox.send(kind, b"".join(payloads), self._step, **fields)
+        self._pending.clear()
+        self._pending_bytes = 0
+
+
+def format_oserror(error: OSError) -> str:
+    """Return an OSError as one line: the file, if there is one, and what is wrong with it."""
+    text = error.strerror or str(error)
+    text = text[:1].lower() + text[1:]
+    return "%s: %s" % (error.filename, text) if error.filename else text

@@ -1,0 +1,520 @@
+"""One command under supervision, from its start to its `end` record."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import time
+from typing import Any, Callable, Dict, List, Optional, Protocol, Set
+
+from .accelerators import VISIBLE_DEVICES
+from .container import ContainerRemoval, container_name
+from .device_locks import DeviceLocks
+from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
+from .outcome import OomWatch, StepLedger, StepOutcome
+from .procfs import UNKILLABLE_S, Process, describe_processes, holders_of, own_cpu_s, read_process
+from .protocol import RUN_MARKER, STEP_MARKER, Outbox, StepFrames, format_oserror
+from .ring import StepRings
+from .service import Service
+from .streams import Connection, Listener, Output, Source
+
+LEFTOVER_S = 0.5  # what outlives its leader may end by itself for so long (resource trackers, loader workers)
+END_OF_FILE_S = 1.0  # wait for the pipes to close when nobody of the step is left
+
+
+class StepHost(Protocol):
+    """What a step needs of the agent that supervises it."""
+
+    run_id: str
+    grace_s: float
+    loop: EventLoop
+    outbox: Outbox
+    locks: DeviceLocks
+
+    def fill(self, text: str, values: Dict[str, str], group: str) -> str:
+        """Replace `@name` in a text by a value that is known only here."""
+
+    def before_exec(self) -> None:
+        """Prepare the child, after fork."""
+
+    def start_helper(
+        self,
+        command: List[str],
+        done: Callable[[int, bytes], None],
+        descriptors: Optional[List[int]] = None,
+        env: Optional[Dict[str, str]] = None,
+    ) -> int:
+        """Start a command that is of no step."""
+
+    def members(self, step: "Step") -> List[Process]:
+        """Return the live processes of a step."""
+
+    def schedule_gathering(self) -> None:
+        """Call `gather` of all steps soon."""
+
+    def schedule_drain(self) -> None:
+        """Call `drain` of all steps within a second."""
+
+    def forget(self, step: "Step") -> None:
+        """Let go of a step that is over."""
+
+    def release(self, group: str) -> None:
+        """Open the start barrier if all of the group are there."""
+
+    def settle(self, group: str) -> None:
+        """Stop the group's loops if each has its observations."""
+
+    def stragglers(self, step: "Step") -> List[str]:
+        """Return whom a step waits for at the start barrier."""
+
+
+class Step:
+    """One command, everything that it started, and what is read from them."""
+
+    def __init__(self, host: StepHost, request: Dict[str, Any], folder: str) -> None:
+        self.host = host
+        self.id: str = request["step"]
+        self.folder = folder
+        self.group: str = request.get("group") or self.id
+        self.group_size = int(request.get("group_size") or 1)
+        self.is_spread = bool(request.get("is_spread"))  # its group has members on other nodes: who knows all decides
+        self.barrier_s: Optional[float] = request.get("barrier_s")
+        self.monitor: Dict[str, Any] = request.get("monitor") or {}
+        self.grace_s = float(request.get("grace_s") or host.grace_s)
+        self.pid: Optional[int] = None
+        self.command: List[str] = []
+        self.connections: List[Connection] = []
+        self.is_over = False
+        self.usage = {"user_s": 0.0, "system_s": 0.0, "max_rss_kib": 0, "processes": 0}
+        self.frames = StepFrames(host.outbox, self.id, host.schedule_gathering)
+        self._timers = NamedTimers(host.loop.timers)
+        self.service = Service(request["ready"], self._timers, self._note_ready) if request.get("ready") else None
+        self.ledger = StepLedger(bool(request.get("needs_data")), self.service is not None)
+        self._request = request
+        self._outputs: List[Output] = []
+        self._listener: Optional[Listener] = None
+        self._rings = StepRings(folder, self.frames.message)
+        self._removal: Optional[ContainerRemoval] = None  # of its container, where it is in one
+        self._env: Dict[str, str] = {}
+        self._last_heartbeat = time.monotonic()
+        self._notices: Set[str] = set()
+        self._stage = "run"  # run, leftovers, term, kill, closing
+        self._killed_since = 0.0
+        self._cpu_before = own_cpu_s()
+        self._oom_watch = OomWatch()
+
+    # -- start
+
+    def start(self) -> Dict[str, Any]:
+        """Start the command and return the reply to the control plane. A command that cannot be started ends at once."""
+        os.mkdir(self.folder, 0o700)
+        self._listener = Listener(self, self._sink)
+        values = self._values()
+
+        def fill(text: str) -> str:
+            return self.host.fill(text, values, self.group)
+
+        request = self._request
+        self.command = [fill(word) for word in request["argv"]]
+        if request.get("end_argv"):
+            removal = [fill(word) for word in request["end_argv"]]
+            self._removal = ContainerRemoval(removal, self._timers, self.frames.message, self.check)
+            self.ledger.is_contained = True
+        own = {name: None if value is None else fill(value) for name, value in (request.get("env") or {}).items()}
+        own.update({RUN_MARKER: self.host.run_id, STEP_MARKER: self.id})
+        self._env = merge_environment(dict(os.environ), own)
+        cwd = fill(request["cwd"]) if request.get("cwd") else None
+        secret = set(request.get("secret_env") or ())
+        self.frames.record(
+            "start",
+            {
+                "command": self.command,
+                "env": {name: value for name, value in own.items() if name not in secret},
+                "secret_env": sorted(secret),
+                "cwd": cwd or os.getcwd(),
+                "time": round(time.time(), 6),
+            },
+        )
+        try:
+            if self.service is not None:
+                self.service.prepare(fill)
+            for path in request.get("makedirs") or ():
+                os.makedirs(fill(path), exist_ok=True)
+            process = subprocess.Popen(
+                self.command,
+                cwd=cwd,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=self.host.locks.descriptors(),
+                preexec_fn=self.host.before_exec,  # noqa: PLW1509 - there are no threads here
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            why = "no-space" if getattr(error, "errno", None) == errno.ENOSPC else "environment"
+            self.ledger.cause = StepOutcome("failed", why, describe_start_failure(error, self.command, cwd))
+            self.finish()
+            return {"pid": None}
+        self.pid = process.pid
+        process.returncode = 0  # we reap it ourselves: keep its destructor from asking
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for stream, name in ((process.stdout, "stdout"), (process.stderr, "stderr")):
+            fd = os.dup(stream.fileno())
+            stream.close()
+            widen_pipe(fd, READ_BYTES)
+            self._outputs.append(Output(self, fd, name))
+        self._set_limits()
+        now = read_process(self.pid)
+        return {"pid": self.pid, "pgid": self.pid, "pid_start": now.start if now else None}
+
+    @property
+    def _sink(self) -> str:
+        return os.path.join(self.folder, "sink")
+
+    def _values(self) -> Dict[str, str]:
+        """Write the configuration, and return what the command's placeholders stand for."""
+        config = os.path.join(self.folder, "config.json")
+        with open(config, "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o600)
+            json.dump(self._request.get("config") or {}, file)
+        values = {"path": os.environ.get("PATH", os.defpath), **(self._request.get("values") or {})}
+        values.update(sink="unix:" + self._sink, config=config, marker=self.host.run_id)
+        values.update(container=container_name(self.host.run_id, self.id, values.get("attempt", "")))
+        values.update(folder="%s:%s" % (self.folder, self.folder), user="%d:%d" % (os.getuid(), os.getgid()))
+        values.update(userns="keep-id" if os.getuid() else "host")  # podman keeps the ids of a user, and refuses root
+        return values
+
+    def _set_limits(self) -> None:
+        timeout = self._request.get("timeout_s")
+        if timeout is not None:
+            self._timers.start("timeout", float(timeout), lambda: self._time_out(float(timeout)))
+        if self._request.get("max_silence_s") is not None:
+            self._timers.start("silence", float(self._request["max_silence_s"]), self._check_silence)
+        if self.service is not None:
+            self._timers.start("ready", self.service.timeout_s, self._fail_not_ready)
+            self.service.wait()
+
+    def _time_out(self, seconds: float) -> None:
+        detail = "still running after %g s" % seconds
+        stragglers = self.host.stragglers(self)
+        if stragglers:
+            detail += ", waiting at the start barrier for " + ", ".join(stragglers)
+        self.end(StepOutcome("failed", "timeout", detail))
+
+    def _check_silence(self) -> None:
+        allowed = float(self._request["max_silence_s"])
+        # Paused, it is us who do not listen; at the barrier it may not go on, and the barrier has a limit of its own.
+        if self.host.loop.is_paused or self.host.stragglers(self):
+            self._last_heartbeat = time.monotonic()
+        silent = time.monotonic() - self._last_heartbeat
+        if silent >= allowed:
+            self.end(StepOutcome("failed", "silent", "neither output nor a record for %g s" % allowed))
+        else:
+            self._timers.start("silence", allowed - silent + 0.01, self._check_silence)
+
+    # -- a server
+
+    def _note_ready(self) -> None:
+        self._timers.cancel("ready")
+        if self._stage == "run":
+            self.ledger.is_serving = True
+            self.frames.message("it is ready")
+            self.frames.send_now("ready")
+
+    def _fail_not_ready(self) -> None:
+        assert self.service is not None
+        detail = "not ready within %g s: %s" % (self.service.timeout_s, self.service.missing())
+        self.end(StepOutcome("failed", "timeout", detail))
+
+    # -- reading
+
+    @property
+    def loop(self) -> EventLoop:
+        """What wakes its streams."""
+        return self.host.loop
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the end is near, so that nothing should wait for the next gathering."""
+        return self._stage != "run"
+
+    @property
+    def sources(self) -> List[Source]:
+        """Everything that it is read from."""
+        sources: List[Source] = [*self._outputs, *self.connections]
+        return [*sources, self._listener] if self._listener else sources
+
+    def schedule_gathering(self) -> None:
+        """Forward what has come, and listen again, with all others."""
+        self.host.schedule_gathering()
+
+    def note_read(self, size: int, is_heartbeat: bool) -> None:
+        """Take note that so many bytes were read, 0 at the end; `is_heartbeat`: they come from the step itself."""
+        if size:
+            if is_heartbeat:
+                self._last_heartbeat = time.monotonic()
+            self.host.schedule_gathering()
+        elif self.ledger.return_code is not None:
+            self.check()
+
+    def scan_output(self, pipe: str, data: bytes) -> None:
+        """Look in the output for what tells that a server is ready."""
+        if self.service is not None:
+            self.service.scan(pipe, data)
+
+    def gather(self) -> None:
+        """Forward what has come, and listen again."""
+        self.frames.flush()
+        self.connections = [connection for connection in self.connections if connection.is_open or connection.is_ready]
+        for source in self.sources:
+            source.arm()
+
+    def open_ring(self, name: str, world_size: int) -> None:
+        """Follow a ring in the step's folder."""
+        self._rings.open(name, world_size)
+        self.host.schedule_drain()
+
+    def drain(self) -> bool:
+        """Turn new observations into records; return whether there may be more later."""
+        if self._rings.drain(self._emit_observations):
+            self._last_heartbeat = time.monotonic()
+        return not self._rings.is_done
+
+    def _emit_observations(self, payload: bytes, count: int, last: Dict[str, Any]) -> None:
+        self.frames.emit("obs", payload, count=count, last=last)
+
+    # -- together with others
+
+    def note_at_barrier(self) -> None:
+        """Take note that a process waits at the start barrier."""
+        self.host.release(self.group)
+
+    def note_complete(self) -> None:
+        """Take note that a process has its observations, or is gone."""
+        self.host.settle(self.group)
+
+    @property
+    def is_at_barrier(self) -> bool:
+        """Whether as many of its processes wait at the barrier, or have passed it, as there are ranks."""
+        ranks = [connection for connection in self.connections if not connection.is_monitor]
+        world = max((connection.world_size for connection in ranks), default=1)
+        return sum(connection.is_ready for connection in ranks) >= world
+
+    @property
+    def has_observations(self) -> bool:
+        """Whether every process of it that passed the start barrier has its window, or is gone."""
+        passed = [connection for connection in self.connections if connection.was_released]
+        return self.ledger.return_code is not None or all(
+            connection.is_complete or not connection.is_open for connection in passed
+        )
+
+    def notify_once(self, kind: str) -> None:
+        """Tell the control plane how far it is of what its group does together."""
+        if kind not in self._notices:
+            self._notices.add(kind)
+            self.frames.send_now(kind)
+
+    def request_stop(self, reason: str) -> None:
+        """Tell its processes that their load is needed no longer."""
+        self._rings.request_stop()
+        for connection in self.connections:
+            if connection.is_open and not connection.is_monitor:
+                connection.send({"stop": reason})
+
+    # -- end
+
+    def end(self, cause: StepOutcome, grace_s: Optional[float] = None) -> None:
+        """Send TERM to everything, after the grace KILL. The first cause counts; a second call may shorten the grace."""
+        if self.is_over:
+            return
+        if self.ledger.cause is None and self.ledger.return_code is None:
+            self.ledger.cause = cause
+        grace = self.grace_s if grace_s is None else grace_s
+        if grace <= 0:
+            self._kill()
+        elif self._stage in ("run", "leftovers"):
+            self._terminate(grace)
+
+    def note_killed(self, pid: int) -> None:
+        """Take note that one of its processes was killed, or a shell's child was; it has not been waited for yet."""
+        self._oom_watch.note_killed(pid)
+
+    def note_exit(self, code: int) -> None:
+        """Take note that the leader is gone."""
+        if self._removal is not None and 128 < code < 128 + signal.NSIG:
+            code = 128 - code  # as engines tell that a signal ended the program
+        self.ledger.return_code = code
+        self._timers.cancel("timeout", "silence", "ready", "knock")
+        if self._removal is not None and (code != 0 or self.ledger.cause is not None):
+            self._remove_container(self._removal)
+        if self._stage == "run":
+            self._stage = "leftovers"
+        for source in self.sources:
+            source.arm()
+        for connection in self.connections:
+            if connection.is_monitor:
+                connection.send({"stop": "the step has ended"})
+        self.host.settle(self.group)
+        self.check()
+
+    def check(self) -> None:
+        """After the leader: end what it left behind, wait for the pipes to close, then close the ledger."""
+        removes = self._removal is not None and self._removal.is_running
+        if self.is_over or self.ledger.return_code is None or removes:
+            return
+        if self.host.members(self):
+            if self._stage == "leftovers" and "leftovers" not in self._timers:
+                self._timers.start("leftovers", LEFTOVER_S, self._end_leftovers)
+        elif all(not source.is_open for source in (*self._outputs, *self.connections)):
+            self.finish()
+        elif self._stage != "closing":
+            self._stage = "closing"
+            self._timers.cancel("leftovers", "term", "kill")
+            self._timers.start("closing", END_OF_FILE_S, self._stop_waiting)
+
+    def _remove_container(self, removal: ContainerRemoval) -> None:
+        try:
+            removal.start(lambda command, done: self.host.start_helper(command, done, env=self._env))
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            self.frames.message(
+                "its container could not be removed: " + describe_start_failure(error, removal.command, None)
+            )
+
+    def _end_leftovers(self) -> None:
+        leftovers = self.host.members(self)
+        if leftovers:
+            self.frames.message("killed leftover processes: " + describe_processes(leftovers))
+            self._terminate(self.grace_s)
+        else:
+            self.check()
+
+    def _stop_waiting(self) -> None:
+        streams = [source for source in (*self._outputs, *self.connections) if source.is_open]
+        for source in streams:
+            source.read_rest()
+        held = [source for source in streams if source.is_open and not source.is_monitor]
+        if held:
+            names = " and ".join(sorted({source.name for source in held}))
+            holders = describe_processes(holders_of([source.fd for source in held])) or "a process that we cannot see"
+            self.frames.message("%s is still held open after the end, by %s" % (names, holders))
+        self.finish()
+
+    def _terminate(self, grace_s: float) -> None:
+        self._stage = "term"
+        self._timers.cancel("leftovers")
+        self._signal_all(signal.SIGTERM)
+        self._signal_all(signal.SIGCONT)  # a stopped process cannot heed TERM
+        self._timers.start("term", grace_s, self._kill)
+        for source in self.sources:
+            source.arm()
+
+    def _kill(self) -> None:
+        if self.is_over:
+            return
+        if self._stage != "kill":
+            self._stage = "kill"
+            self._killed_since = time.monotonic()
+            self._timers.cancel("term")
+        left = self._signal_all(signal.SIGKILL)
+        if not left and self.ledger.return_code is not None:
+            self.check()
+        elif time.monotonic() - self._killed_since < UNKILLABLE_S:
+            # Looks again: it may have forked meanwhile, and the end of a grandchild is not signalled to us.
+            self._timers.start("kill", 0.1, self._kill)
+        else:
+            self.frames.message("these do not die of SIGKILL, they hang in the kernel: " + describe_processes(left))
+            self.finish()
+
+    def _signal_all(self, number: int) -> List[Process]:
+        members = self.host.members(self)
+        for process in members:
+            process.signal(number)
+        return members
+
+    def finish(self) -> None:
+        """Take what is left to read, decide the outcome, write the last record."""
+        if self.is_over:
+            return
+        if self._listener is not None:
+            self._listener.read_rest()
+        for source in self.sources:
+            source.read_rest()
+            source.close()
+        self._rings.close(self._emit_observations)
+        if self._rings.lost:
+            self.frames.message("%d observations were overwritten before they could be read" % self._rings.lost)
+        ledger = self.ledger
+        ledger.add_rings(self._rings.warmups, self._rings.observations, self._rings.lost)
+        ledger.lines = sum(output.lines.count for output in self._outputs)
+        if ledger.return_code:
+            ledger.out_of_memory = self._oom_watch.describe_kill(is_elsewhere=self._removal is not None)
+        ledger.last_error_line = next((output.lines.last for output in self._outputs if output.name == "stderr"), "")
+        self.is_over = True
+        self._timers.cancel_all()
+        outcome = ledger.outcome()
+        if outcome.outcome == "passed":
+            self._write_markers()
+        reasons = (
+            ["abort-at-exit"] if outcome.outcome == "passed" and ledger.return_code and ledger.aborted_at_exit else []
+        )
+        why = {} if outcome.why is None else {"why": outcome.why, "detail": outcome.detail}
+        self.frames.record(
+            "end",
+            {
+                "command": self.command,
+                "time": round(time.time(), 6),
+                "return_code": ledger.return_code,
+                "outcome": outcome.outcome,
+                **why,
+                **({"reasons": reasons} if reasons else {}),
+            },
+        )
+        ended = {
+            "outcome": outcome.outcome,
+            "why": outcome.why,
+            "detail": outcome.detail,
+            "reasons": reasons,
+            "return_code": ledger.return_code,
+            "counts": ledger.counts(),
+            "rusage": self.usage,
+            "agent_cpu_s": round(own_cpu_s() - self._cpu_before, 6),
+        }
+        self.frames.send_now("ended", json.dumps(ended).encode())
+        self.host.forget(self)
+
+    def _write_markers(self) -> None:
+        """Make the empty files that tell a later run that this step is done."""
+        for path in self._request.get("marks") or ():
+            try:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
+            except OSError as error:
+                self.frames.message(
+                    "cannot write the completion marker; the step will be repeated: %s" % format_oserror(error)
+                )
+
+
+def merge_environment(inherited: Dict[str, str], own: Dict[str, Optional[str]]) -> Dict[str, str]:
+    """Return a step's environment; what is None in its own part is unset."""
+    for variables in VISIBLE_DEVICES.values():
+        if any(name in own for name in variables):
+            # Ours names devices of the machine; another one, inherited, would count from or overrule it.
+            for name in variables:
+                inherited.pop(name, None)
+    return {name: value for name, value in {**inherited, **own}.items() if value is not None}
+
+
+def describe_start_failure(error: Exception, command: List[str], cwd: Optional[str]) -> str:
+    """Return why a command cannot be started, for a person."""
+    reason = getattr(error, "strerror", None) or str(error)
+    if cwd and not os.path.isdir(cwd):
+        return "cannot start in %s: there is no such folder" % cwd
+    if isinstance(error, FileNotFoundError) and os.path.exists(command[0]):
+        return "cannot start %s: the interpreter in its first line is missing" % command[0]
+    path = getattr(error, "filename", None)
+    return "cannot start %s: %s" % (path or (command[0] if command else "an empty command"), reason)

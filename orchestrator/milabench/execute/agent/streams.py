@@ -1,0 +1,332 @@
+"""What a step is read from: its output pipes, its sink and who connects to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import time
+from typing import Any, Dict, List, Optional, Protocol
+
+from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer
+from .line_decoder import LineDecoder
+from .outcome import StepLedger
+from .protocol import REASONS, TAIL_CHARACTERS, StepFrames
+
+PARTIAL_LINE_S = 1.0  # a line without an end is shown after this
+RECORD_BYTES = 1 << 26  # longer records are refused
+RECORD_START = b'{"event":'
+EVENT_NAME = re.compile(rb'\{"event": ?"(\w+)"')
+WARMUP = re.compile(rb'"warmup": ?true')
+# What the instruments say of every process: no measurement of the benchmark.
+PROCESS_METRIC = re.compile(rb'"metric": ?"(first_step|compile|host_memory_peak|memory_(allocated|reserved)_peak)"')
+ABORT_TEXT = re.compile(rb"terminate called|SIGABRT|Signal 6\b")  # said by the C++ runtime, by torchrun of a rank
+FINAL_RECORD = b'"overhead":'  # in the last record of a process
+
+
+class StreamOwner(Protocol):
+    """What a stream needs of the step that it belongs to."""
+
+    frames: StepFrames
+    ledger: StepLedger
+    connections: "List[Connection]"
+
+    @property
+    def loop(self) -> EventLoop:
+        """What wakes the streams."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the end is near, so that nothing should wait for the next gathering."""
+
+    def schedule_gathering(self) -> None:
+        """Forward what has come, and listen again, with all others."""
+
+    def note_read(self, size: int, is_heartbeat: bool) -> None:
+        """Take note that so many bytes were read, 0 at the end; `is_heartbeat`: they come from the step itself."""
+
+    def scan_output(self, pipe: str, data: bytes) -> None:
+        """Look in the output for what tells that a server is ready."""
+
+    def open_ring(self, name: str, world_size: int) -> None:
+        """Follow a ring in the step's folder."""
+
+    def note_at_barrier(self) -> None:
+        """Take note that a process waits at the start barrier."""
+
+    def note_complete(self) -> None:
+        """Take note that a process has its observations, or is gone."""
+
+
+class Source:
+    """A descriptor of a step that is read when it has something, then rests.
+
+    The rest is long for those that say little, so that they cost little, and vanishes for those that say much, so that
+    no writer ever waits for room in its pipe or socket (a socket holds some 200 small messages).
+    """
+
+    FEW_BYTES, MANY_BYTES = 1 << 10, 1 << 12  # bytes in one reading
+
+    def __init__(self, owner: StreamOwner, fd: int, name: str) -> None:
+        self.owner = owner
+        self.fd = fd
+        self.name = name
+        self.is_open = True
+        self._armed = False
+        self._rest_s = GATHER_S
+        os.set_blocking(fd, False)
+        self.arm()
+
+    @property
+    def is_monitor(self) -> bool:
+        """Whether it comes from who watches the step, not from the step."""
+        return False
+
+    def arm(self) -> None:
+        """Ask to be woken."""
+        if self.is_open and not self._armed and not self.owner.loop.is_paused:
+            self.owner.loop.on_readable(self.fd, self.ready)
+            self._armed = True
+
+    def disarm(self) -> None:
+        """Ask not to be woken."""
+        if self._armed:
+            self.owner.loop.forget(self.fd)
+            self._armed = False
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        if self.is_open:
+            self.disarm()
+            self.is_open = False
+            self._close()
+
+    def ready(self, _: int) -> None:
+        """Read once, then rest."""
+        if self.is_open and self._armed:
+            size = self.read()
+            if self.is_open and size and not self.owner.is_ending:
+                self._rest(size)
+            self.owner.note_read(size, is_heartbeat=not self.is_monitor)
+
+    def _rest(self, size: int) -> None:
+        if size >= self.MANY_BYTES:
+            self._rest_s = self._rest_s / 4 if self._rest_s > 0.001 else 0.0
+        elif size < self.FEW_BYTES:
+            self._rest_s = min(GATHER_S, max(0.001, self._rest_s * 2))
+        if self._rest_s > 0:
+            self.disarm()
+            if self._rest_s < GATHER_S:
+                self.owner.loop.timers.after(self._rest_s, self.arm)
+            else:
+                self.owner.schedule_gathering()
+
+    def read_rest(self) -> None:
+        """Read what is there now, without waiting for more; not for ever, should somebody go on writing."""
+        for _ in range(256):
+            if not self.is_open or not self.read():
+                break
+
+    def read(self) -> int:
+        """Take one piece; return its size, 0 when there was none now. Close at the end."""
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        os.close(self.fd)
+
+
+class Output(Source):
+    """The standard output or error of a step."""
+
+    def __init__(self, owner: StreamOwner, fd: int, name: str) -> None:
+        self.lines = LineDecoder(name)
+        self._partial: Optional[Timer] = None
+        super().__init__(owner, fd, name)
+
+    def read(self) -> int:
+        try:
+            data = os.read(self.fd, READ_BYTES)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return 0
+        self.owner.ledger.bytes += len(data)
+        self.owner.scan_output(self.name, data)
+        if self.name == "stderr" and not self.owner.ledger.saw_abort:
+            self.owner.ledger.saw_abort = ABORT_TEXT.search(data) is not None
+        self.owner.frames.emit("line", self.lines.feed(data, time.time()))
+        if self.lines.has_partial and self._partial is None:
+            self._partial = self.owner.loop.timers.after(PARTIAL_LINE_S, self._show_partial)
+        return len(data)
+
+    def _show_partial(self) -> None:
+        self._partial = None
+        self.owner.frames.emit("line", self.lines.partial(time.time()))
+
+    def _close(self) -> None:
+        self.owner.loop.timers.cancel(self._partial)
+        self.owner.frames.emit("line", self.lines.partial(time.time(), last=True))
+        os.close(self.fd)
+
+
+class Listener(Source):
+    """The sink of a step, to which any number of its processes connect."""
+
+    def __init__(self, owner: StreamOwner, path: str) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(path)
+        self._socket.listen(1024)
+        super().__init__(owner, self._socket.fileno(), "sink")
+
+    def ready(self, _: int) -> None:
+        self.read_rest()
+
+    def read(self) -> int:
+        try:
+            connection, _ = self._socket.accept()
+        except OSError:  # nobody there, or no descriptor left: the process waits in the queue
+            return 0
+        self.owner.connections.append(Connection(self.owner, connection))
+        return 1
+
+    def _close(self) -> None:
+        self._socket.close()
+
+
+class Connection(Source):
+    """One process on the sink."""
+
+    def __init__(self, owner: StreamOwner, connection: socket.socket) -> None:
+        self._socket = connection
+        self._partial_record = bytearray()
+        self._has_rejected = False
+        self.world_size = 1
+        self.role = ""
+        self.is_ready = False
+        self.was_released = False
+        self.is_complete = False
+        self._is_finished = False
+        super().__init__(owner, connection.fileno(), "sink")
+
+    @property
+    def is_monitor(self) -> bool:
+        return self.role == "monitor"
+
+    def send(self, message: Dict[str, Any]) -> None:
+        """Send one line; a process that has gone or never reads misses it."""
+        try:
+            self._socket.send(json.dumps(message).encode() + b"\n", socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+        except OSError:
+            pass
+
+    def read(self) -> int:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return 0
+        self.owner.ledger.bytes += len(data)
+        cut = data.rfind(b"\n") + 1
+        if not cut:
+            self._partial_record += data
+            if len(self._partial_record) > RECORD_BYTES:
+                self._reject("a record of more than %d bytes on the sink was dropped" % RECORD_BYTES)
+                self._partial_record = bytearray(b"x")  # what follows up to the next line end belongs to it
+            return len(data)
+        whole = bytes(self._partial_record) + data[:cut]
+        self._partial_record = bytearray(data[cut:])
+        self._accept(whole)
+        return len(data)
+
+    def _accept(self, whole: bytes) -> None:
+        """Stamp and forward whole lines. The usual case, nothing but records, is a few scans by the C library."""
+        if FINAL_RECORD in whole and not self.is_monitor and not self._is_finished:
+            self._is_finished = True
+            self.owner.ledger.finished += 1
+        count = whole.count(b"\n")
+        stamp = b',"t":%.6f}\n' % time.time()
+        ledger = self.owner.ledger
+        if whole.startswith(RECORD_START) and whole.count(b"\n" + RECORD_START) == whole.count(b"}\n") - 1 == count - 1:
+            is_first = (
+                not ledger.measurements and not self.is_monitor and (b'"rate":' in whole or b'"metric":' in whole)
+            )
+            if is_first or b'"error"' in whole:
+                self._inspect(whole.splitlines())
+            ledger.records += count
+            self.owner.frames.emit("rec", whole.replace(b"}\n", stamp))
+            return
+        records = []
+        for line in whole.splitlines():
+            if line.startswith(RECORD_START) and line.endswith(b"}"):
+                records.append(line[:-1] + stamp)
+                self._inspect([line])
+                ledger.records += 1
+            elif line:
+                self._accept_control(line)
+        self.owner.frames.emit("rec", b"".join(records))
+
+    def _inspect(self, lines: List[bytes]) -> None:
+        """Note errors, and measurements until there is one. A quote inside a string is escaped: `"rate":` is a key."""
+        ledger = self.owner.ledger
+        for line in lines:
+            kind = EVENT_NAME.match(line)
+            if kind is None or self.is_monitor:  # what a monitor measures is not the benchmark's
+                continue
+            if kind[1] == b"data":
+                if b'"metric":' in line:
+                    ledger.measurements += PROCESS_METRIC.search(line) is None
+                elif b'"rate":' in line:
+                    ledger.warmups += WARMUP.search(line) is not None
+                    ledger.measurements += 1
+            elif kind[1] == b"error":
+                try:
+                    error = json.loads(line.decode("utf-8", "replace"))["data"]
+                    ledger.error = str(error.get("type") or ""), str(error.get("message") or "")
+                except (ValueError, KeyError, AttributeError):
+                    pass
+
+    def _accept_control(self, line: bytes) -> None:
+        try:
+            message = json.loads(line.decode())
+            if "hello" in message:
+                self.world_size = int(message["hello"].get("world_size") or 1)
+                self.role = str(message["hello"].get("role") or "")
+                self.owner.ledger.ranks += not self.is_monitor
+            elif "ring" in message:
+                self.owner.open_ring(os.path.basename(message["ring"]["path"]), self.world_size)
+            elif "fail" in message:
+                why = message["fail"].get("why")
+                detail = (str(message["fail"].get("detail") or "").splitlines() or [""])[0]
+                self.owner.ledger.failure = (why if why in REASONS else "exit", detail[:TAIL_CHARACTERS])
+            elif "ready" in message:
+                self.is_ready = True
+                self.owner.note_at_barrier()
+            elif "complete" in message:
+                self.is_complete = True
+                self.owner.note_complete()
+            else:
+                raise ValueError  # noqa: TRY301 - one place for all that is wrong with a line
+        except (ValueError, TypeError, KeyError, AttributeError):
+            self._reject("a line on the sink is no record: " + line[:80].decode("utf-8", "backslashreplace"))
+
+    def _reject(self, why: str) -> None:
+        if not self._has_rejected:
+            self._has_rejected = True
+            self.owner.frames.message(why)
+
+    def _close(self) -> None:
+        if self._partial_record.strip():
+            self.owner.frames.message(
+                "the sink was closed in the middle of a record, of which %d bytes came" % len(self._partial_record)
+            )
+        self._socket.close()
+        if self.was_released:
+            self.owner.note_complete()

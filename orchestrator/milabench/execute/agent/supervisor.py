@@ -1,0 +1,521 @@
+"""Answer requests, reap children, supervise steps until the lease ends."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .device_locks import DeviceLocks
+from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer, raise_file_limit, wait_writable, widen_pipe
+from .groups import Groups, Monitor
+from .kill_guard import Cgroup, start_guard
+from .outcome import StepOutcome
+from .procfs import Process, descendants, environment_has, own_cpu_s, processes, signal_name
+from .protocol import STEP_MARKER, VERSION, Outbox, format_oserror
+from .runtime_dir import make_runtime_dir, remove_dead_runtime_dirs
+from .step import Step
+
+DRAIN_S = 1.0  # rings
+BACKLOG_BYTES = 1 << 24  # unsent frames beyond which nothing more is read
+PLACEHOLDER = re.compile(r"(.*[=:])?@([a-z]+)$", re.DOTALL)
+PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def prctl(option: int, value: int) -> None:
+    """Set an attribute of this process; silently nothing where the kernel does not know it."""
+    LIBC.prctl(option, value, 0, 0, 0)
+
+
+class Agent:
+    """The supervisor of one node's steps; the StepHost of each."""
+
+    def __init__(
+        self, run_id: str, grace_s: float, lock_folder: Optional[str], lease_s: Optional[float] = None
+    ) -> None:
+        self.run_id = run_id
+        self.grace_s = grace_s
+        self.loop = EventLoop()
+        self.outbox = Outbox(1)
+        self.locks = DeviceLocks(lock_folder, run_id)
+        self.steps: Dict[str, Step] = {}
+        self.groups = Groups(self.steps, self.loop, self._start_monitor)
+        remove_dead_runtime_dirs()
+        self.folder = make_runtime_dir(run_id)
+        self._lease_s = lease_s
+        self._last_request = time.monotonic()
+        self._cgroup: Optional[Cgroup] = None
+        self._numbers = itertools.count()
+        self._ports: Dict[str, str] = {}  # by group
+        self._request_bytes = b""
+        self._helpers: Dict[int, Tuple[int, bytearray, Callable[[int, bytes], None]]] = {}
+        self._draining: Optional[Timer] = None
+        self._gathering: Optional[Timer] = None
+        self._is_writing = False
+        self._is_leaving = False
+        self._wakeup_writer, self._wakeup_reader = socket.socketpair()
+        self._file_limits = raise_file_limit()
+
+    def serve(self) -> int:
+        """Work until the lease ends, or a signal or the control plane says so; return the exit code."""
+        if self._lease_s is not None:  # whoever started us cannot look after what a killed agent leaves
+            self._cgroup = Cgroup.make()
+            start_guard(self.run_id, self.grace_s, self._cgroup)
+            self._check_lease()
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        for fd in (0, 1):
+            os.set_blocking(fd, False)
+        widen_pipe(1, 1 << 20)  # a second's observations should pass in one piece, not wake both sides for every 64 kB
+        self._wakeup_writer.setblocking(False)
+        self._wakeup_reader.setblocking(False)
+        signal.set_wakeup_fd(self._wakeup_writer.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        self.loop.on_readable(self._wakeup_reader.fileno(), self._take_signals)
+        self.loop.on_readable(0, self._read_requests)
+        hello = {
+            "version": VERSION,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "python": sys.version.split()[0],
+            "run": self.run_id,
+            "folder": self.folder,
+        }
+        self.outbox.send("hello", json.dumps(hello).encode())
+        try:
+            while not (self._is_leaving and not self.steps):
+                self._turn()
+            self._flush_before_exit()
+        finally:
+            self._kill_strays()
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return 0
+
+    def _turn(self) -> None:
+        self.outbox.flush()
+        if self.outbox.is_broken and not self._is_leaving:
+            self.leave("the control plane stopped reading")
+        self._watch_outbox()
+        self.loop.turn()
+
+    def _watch_outbox(self) -> None:
+        if (self.outbox.size > 0) != self._is_writing:
+            self._is_writing = not self._is_writing
+            if self._is_writing:
+                self.loop.on_writable(self.outbox.fd, lambda _: None)
+            else:
+                self.loop.forget(self.outbox.fd)
+        # A control plane that does not read must not make us grow without bound, nor keep us from supervising.
+        if self.outbox.size > BACKLOG_BYTES and not self.loop.is_paused:
+            self.loop.is_paused = True
+            for step in self.steps.values():
+                for source in step.sources:
+                    source.disarm()
+        elif self.loop.is_paused and self.outbox.size < BACKLOG_BYTES // 2:
+            self.loop.is_paused = False
+            for step in self.steps.values():
+                step.gather()
+            self.schedule_drain()
+
+    def _flush_before_exit(self) -> None:
+        deadline = time.monotonic() + 2.0
+        while self.outbox.size and not self.outbox.is_broken and time.monotonic() < deadline:
+            self.outbox.flush()
+            if self.outbox.size:
+                wait_writable(self.outbox.fd, deadline - time.monotonic())
+
+    def _kill_strays(self) -> None:
+        """Kill whatever we started or adopted and is not of any step."""
+        for _ in range(50):
+            table = processes()
+            left = [table[pid] for pid in descendants(table, {os.getpid()})]
+            for process in left:
+                process.signal(signal.SIGKILL)
+            try:
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            except ChildProcessError:
+                return
+            time.sleep(0.02)
+
+    # -- signals and children
+
+    def _take_signals(self, _: int) -> None:
+        numbers = self._wakeup_reader.recv(4096)
+        if any(number in numbers for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)):
+            name = signal_name(next(number for number in numbers if number != signal.SIGCHLD))
+            self.leave("the agent got %s" % name)
+        if signal.SIGCHLD in numbers:
+            self._reap()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                break
+            if dead is None:
+                break
+            owner = self._owner_of_dead(dead.si_pid)
+            if owner is not None and dead.si_status in (signal.SIGKILL, 128 + signal.SIGKILL):
+                owner.note_killed(dead.si_pid)
+            pid, status, used = os.wait4(dead.si_pid, 0)
+            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            if owner is not None:
+                owner.usage["user_s"] = round(owner.usage["user_s"] + used.ru_utime, 6)
+                owner.usage["system_s"] = round(owner.usage["system_s"] + used.ru_stime, 6)
+                owner.usage["max_rss_kib"] = max(owner.usage["max_rss_kib"], used.ru_maxrss)
+                owner.usage["processes"] += 1
+                if owner.pid == pid:
+                    owner.note_exit(code)
+            elif pid in self._helpers:
+                self._helper_ended(pid, code)
+            elif pid in self.groups.monitors:
+                self.groups.note_monitor_exit(pid, code)
+        for step in list(self.steps.values()):
+            step.check()
+
+    def _owner_of_dead(self, pid: int) -> Optional[Step]:
+        """Return whose process has died: the dead still show their group and session, but no environment."""
+        for step in self.steps.values():
+            if step.pid == pid:
+                return step
+        if pid in self._helpers or pid in self.groups.monitors:
+            return None
+        try:
+            with open("/proc/%d/stat" % pid, "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            return None
+        for step in self.steps.values():
+            if step.pid is not None and step.pid in (int(fields[2]), int(fields[3])):
+                return step
+        return next(iter(self.steps.values())) if len(self.steps) == 1 else None
+
+    def members(self, step: Step) -> List[Process]:
+        """Return the live processes of a step: leader, group, session, what carries its marker, and all their descendants.
+
+        One that shed all of that (own session, empty environment, orphaned) belongs to the step when there is no other.
+        """
+        if step.pid is None:
+            return []
+        table = processes()
+        ours = descendants(table, {os.getpid()})
+        leaders = {other.pid for other in self.steps.values() if other.pid is not None}
+        roots = set()
+        for pid in ours:
+            process = table[pid]
+            if step.pid in (pid, process.group, process.session):
+                roots.add(pid)
+            elif process.parent == os.getpid() and not (
+                pid in self._helpers or pid in self.groups.monitors or pid in leaders
+            ):
+                alone = len(self.steps) == 1
+                if alone or environment_has(pid, "%s=%s" % (STEP_MARKER, step.id)):
+                    roots.add(pid)
+        return [table[pid] for pid in sorted(roots | descendants(table, roots))]
+
+    def before_exec(self) -> None:
+        """Let the child die with us, and give it back the limit on open files that it would have had."""
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        resource.setrlimit(resource.RLIMIT_NOFILE, self._file_limits)
+        if self._cgroup is not None:
+            self._cgroup.enter()
+
+    # -- requests
+
+    def _check_lease(self) -> None:
+        """Leave when nothing was heard for too long: a network that is cut ends no input."""
+        assert self._lease_s is not None
+        left = self._last_request + self._lease_s - time.monotonic()
+        if left <= 0:
+            self.leave("nothing was heard from the control plane for %g s" % self._lease_s, "lost-node")
+        else:
+            self.loop.timers.after(left, self._check_lease)
+
+    def _read_requests(self, _: int) -> None:
+        try:
+            data = os.read(0, READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.loop.forget(0)
+            self.leave("the control plane is gone")
+            return
+        self._last_request = time.monotonic()
+        *lines, self._request_bytes = (self._request_bytes + data).split(b"\n")
+        for line in lines:
+            if line.strip():
+                self._handle(line)
+
+    def _handle(self, line: bytes) -> None:
+        number = None
+        try:
+            request = json.loads(line.decode())
+            number = request.get("id")
+            answer = self._answer(request)
+        except OSError as error:
+            answer = {"ok": False, "error": format_oserror(error)}
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            answer = {"ok": False, "error": "%s: %s" % (type(error).__name__, error)}
+        if answer is not None:
+            self.reply(number, answer)
+
+    def reply(self, number: Any, answer: Dict[str, Any]) -> None:
+        """Answer a request."""
+        self.outbox.send("reply", json.dumps({"id": number, "ok": True, **answer}).encode())
+
+    def _answer(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """Return what to reply; None when the reply comes later."""
+        verb = request["verb"]
+        if verb == "beat":
+            return None  # that it came is what it says
+        if verb == "start":
+            return self._start(request)
+        if verb == "end":
+            return self._end(request)
+        if verb == "signal":
+            return self._signal(request)
+        if verb == "stop":
+            self.steps[request["step"]].request_stop(request.get("reason") or "asked to")
+            return {}
+        if verb == "lock":
+            return self._lock(request)
+        if verb == "unlock":
+            self.locks.release()
+            return {}
+        if verb in ("facts", "sweep"):
+            self._run_verb(request)
+            return None
+        if verb == "release":
+            self.groups.allow(request["group"])
+            return {"t": round(time.time(), 6)}
+        if verb == "port":
+            return {"port": free_port()}
+        if verb == "usage":
+            return {"cpu_s": round(own_cpu_s(), 6), "waiting_bytes": self.outbox.size}
+        if verb == "exit":
+            self.leave("asked to exit")
+            return {}
+        raise ValueError("no such verb: %s" % verb)
+
+    def _start(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        if self._is_leaving:
+            raise ValueError("the agent is leaving")
+        if request["step"] in self.steps:
+            raise ValueError("step %s is already running" % request["step"])
+        if not request["argv"]:
+            raise ValueError("step %s has no command" % request["step"])
+        step = Step(self, request, os.path.join(self.folder, str(next(self._numbers))))
+        self.steps[step.id] = step
+        reply = step.start()
+        self.groups.watch(step.group)
+        return reply
+
+    def _end(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        step = self.steps.get(request["step"])
+        if step is None:
+            return {"running": False}
+        why = request.get("why")
+        detail = request.get("detail") or "ended on request"
+        cause = StepOutcome("failed" if why else "cancelled", why, detail)
+        step.end(StepOutcome("passed", None, "") if request.get("is_done") else cause, request.get("grace_s"))
+        return {"running": True}
+
+    def _signal(self, request: Dict[str, Any]) -> Dict[str, Any]:
+        step = self.steps[request["step"]]
+        number = request["signal"]
+        if isinstance(number, str):
+            number = getattr(signal, "SIG" + number.upper().replace("SIG", "", 1))
+        if step.pid is not None and step.ledger.return_code is None:
+            os.killpg(step.pid, number)
+        return {}
+
+    def _lock(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        opened = self.locks.open(list(request["devices"]))
+        holders = self.locks.take(opened)
+        if not holders:
+            return {"held": self.locks.descriptors() != []}
+        if not request.get("wait"):
+            for _, fd in opened:
+                os.close(fd)
+            return {"ok": False, "error": "held", "holders": holders}
+        # The helper waits in flock on our own descriptors: what it gets, we have, and nobody polls.
+        self.outbox.send("waiting", json.dumps({"id": request.get("id"), "holders": holders}).encode())
+
+        def taken(code: int, _: bytes) -> None:
+            if code == 0:
+                self.locks.keep(opened)
+                self.reply(request.get("id"), {"held": True})
+            else:
+                for _name, fd in opened:
+                    os.close(fd)
+                self.reply(request.get("id"), {"ok": False, "error": "held", "holders": holders})
+
+        descriptors = [fd for _, fd in opened]
+        self._run_self(["flock", *map(str, descriptors)], taken, descriptors)
+        return None
+
+    def _run_verb(self, request: Dict[str, Any]) -> None:
+        """Ask in a process of its own: a driver that hangs must not hang the supervision."""
+        if request["verb"] == "facts":
+            argv = ["facts", *(word for path in request.get("disk") or () for word in ("--disk", path))]
+        else:
+            argv = ["sweep", request["marker"], "--grace", str(request.get("grace_s", self.grace_s))]
+
+        def answered(code: int, output: bytes) -> None:
+            try:
+                answer = {"ok": True, "answer": json.loads(output.decode())}
+            except ValueError:
+                answer = {"ok": False, "error": "%s failed (%d)" % (request["verb"], code)}
+            self.reply(request.get("id"), answer)
+
+        self._run_self(argv, answered)
+
+    def _run_self(
+        self, argv: List[str], done: Callable[[int, bytes], None], descriptors: Optional[List[int]] = None
+    ) -> None:
+        self.start_helper([sys.executable, "-I", "-S", PROGRAM, *argv], done, descriptors)
+
+    def start_helper(
+        self,
+        command: List[str],
+        done: Callable[[int, bytes], None],
+        descriptors: Optional[List[int]] = None,
+        env: Optional[Dict[str, str]] = None,
+    ) -> int:
+        """Start a command that is of no step; return its pid. `done` is called with its exit code and what it printed."""
+        process = subprocess.Popen(
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if env is not None else None,
+            pass_fds=descriptors or (),
+            preexec_fn=self.before_exec,  # noqa: PLW1509 - there are no threads here
+        )
+        process.returncode = 0  # reaped by us
+        assert process.stdout is not None
+        fd = os.dup(process.stdout.fileno())
+        process.stdout.close()
+        output = bytearray()
+        self._helpers[process.pid] = (fd, output, done)
+
+        def read(_: int) -> None:
+            data = os.read(fd, READ_BYTES)
+            output.extend(data)
+            if not data:
+                self.loop.forget(fd)
+
+        self.loop.on_readable(fd, read)
+        return process.pid
+
+    def _helper_ended(self, pid: int, code: int) -> None:
+        fd, output, done = self._helpers.pop(pid)
+        self.loop.forget(fd)
+        os.set_blocking(fd, False)
+        try:
+            while True:
+                data = os.read(fd, READ_BYTES)
+                if not data:
+                    break
+                output.extend(data)
+        except BlockingIOError:
+            pass
+        os.close(fd)
+        done(code, bytes(output))
+
+    def _start_monitor(self, group: str, argv: List[str], steps: List[Step]) -> Monitor:
+        return Monitor(group, argv, steps, self.run_id, self.folder, self.before_exec)
+
+    # -- what steps need of us
+
+    def fill(self, text: str, values: Dict[str, str], group: str) -> str:
+        """Replace `@name`, alone or at the end after `=` or `:`, by a value that is known only here."""
+        placeholder = PLACEHOLDER.match(text)
+        if placeholder is None:
+            return text
+        head, name = placeholder.group(1) or "", placeholder.group(2)
+        if name == "port" and name not in values:
+            return head + self._port(group)
+        return head + values[name] if name in values else text
+
+    def _port(self, group: str) -> str:
+        """Return a port that was free a moment ago, the same for all steps of a group."""
+        if group not in self._ports:
+            self._ports[group] = str(free_port())
+        return self._ports[group]
+
+    def release(self, group: str) -> None:
+        """Open the start barrier if all of the group are there."""
+        self.groups.release(group)
+
+    def settle(self, group: str) -> None:
+        """Stop the group's loops if each has its observations."""
+        self.groups.settle(group)
+
+    def stragglers(self, step: Step) -> List[str]:
+        """Return whom a step waits for at the start barrier."""
+        return self.groups.stragglers(step)
+
+    def schedule_drain(self) -> None:
+        """Drain the rings once a second, all in one waking."""
+        if self._draining is None:
+            self._draining = self.loop.timers.after(DRAIN_S - time.monotonic() % DRAIN_S, self._drain)
+
+    def schedule_gathering(self) -> None:
+        """What has come is forwarded, and who rests is listened to again: for all steps in one waking."""
+        if self._gathering is None:
+            self._gathering = self.loop.timers.after(GATHER_S - time.monotonic() % GATHER_S, self._gather)
+
+    def _gather(self) -> None:
+        self._gathering = None
+        for step in list(self.steps.values()):
+            step.gather()
+
+    def _drain(self) -> None:
+        self._draining = None
+        if self.loop.is_paused:
+            return
+        more = [step.drain() for step in list(self.steps.values())]
+        for step in self.steps.values():
+            step.frames.flush()
+        if any(more):
+            self.schedule_drain()
+
+    def forget(self, step: Step) -> None:
+        """Let go of a step that is over."""
+        self.steps.pop(step.id, None)
+        shutil.rmtree(step.folder, ignore_errors=True)
+        if self.groups.forget(step):
+            self._ports.pop(step.group, None)
+
+    def leave(self, reason: str, why: Optional[str] = None) -> None:
+        """End everything, in steps; asked twice, at once. With `why` the steps have failed, else they are cancelled."""
+        grace = 0.0 if self._is_leaving else None
+        self._is_leaving = True
+        for step in list(self.steps.values()):
+            step.end(StepOutcome("failed" if why else "cancelled", why, reason), grace)
+
+
+def free_port() -> int:
+    """Return a port that is free at this moment on every address of this machine."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

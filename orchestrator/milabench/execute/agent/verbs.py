@@ -1,0 +1,99 @@
+"""The verbs of the agent's command line; each imports only what it needs."""
+
+from __future__ import annotations
+
+import getopt  # argparse takes longer than all the rest of a start
+import json
+import sys
+from typing import Any, Dict, List, NoReturn, Tuple
+
+GRACE_S = 5.0  # from TERM to KILL
+
+
+def serve(argv: List[str]) -> int:
+    """Answer requests on stdin with frames on stdout.
+
+    `--run-id ID`; `--grace SECONDS` from TERM to KILL; `--locks FOLDER` of the device locks; `--lease SECONDS`: leave when
+    nothing was heard for so long, and leave a guard.
+    """
+    from .supervisor import Agent
+
+    _, options = split_options(argv, "run-id", "grace", "locks", "lease")
+    lease = options.get("lease")
+    grace_s = float(options.get("grace", GRACE_S))
+    return Agent(options["run-id"], grace_s, options.get("locks"), None if lease is None else float(lease)).serve()
+
+
+def facts(argv: List[str]) -> int:
+    """Print what this machine is, with the space on each `--disk PATH`."""
+    from .host_facts import host_facts
+
+    pairs, _ = getopt.gnu_getopt(argv, "", ["disk="])
+    return print_json(host_facts([path for _, path in pairs]))
+
+
+def sweep(argv: List[str]) -> int:
+    """End what the runs with these MARKERs left behind; `--grace SECONDS` from TERM to KILL."""
+    from .orphans import sweep_orphans
+
+    markers, options = split_options(argv, "grace")
+    return print_json(sweep_orphans(markers, float(options.get("grace", GRACE_S))))
+
+
+def left(argv: List[str]) -> int:
+    """Print what a sweep of these MARKERs would end."""
+    from .orphans import list_orphans
+
+    return print_json(list_orphans(split_options(argv)[0]))
+
+
+def files(argv: List[str]) -> int:
+    """Answer requests about files on stdin."""
+    from .file_server import FileServer
+
+    split_options(argv)
+    return FileServer(sys.stdin.buffer, 1).serve()
+
+
+def link(argv: List[str]) -> int:
+    """Be one end of a measured connection: `--to HOST PORT` the near one, for `--seconds`, else the far one."""
+    from .netprobe import measure_as_connector, measure_as_listener
+    from .protocol import format_oserror
+
+    port, options = split_options(argv, "to", "seconds")
+    try:
+        if "to" in options:
+            return print_json(measure_as_connector(options["to"], int(port[0]), float(options.get("seconds", 0.3))))
+        return print_json(measure_as_listener(20.0))
+    except OSError as error:
+        return print_json({"error": format_oserror(error)})
+
+
+def flock(argv: List[str]) -> int:
+    """Wait for the locks of these inherited descriptors."""
+    from .device_locks import wait_for_locks
+
+    return wait_for_locks([int(fd) for fd in argv])
+
+
+VERBS = {"serve": serve, "facts": facts, "sweep": sweep, "left": left, "files": files, "link": link, "flock": flock}
+
+
+def split_options(argv: List[str], *names: str) -> Tuple[List[str], Dict[str, str]]:
+    """Return the arguments without a name, and the values of options by name. Raise getopt.GetoptError."""
+    pairs, arguments = getopt.gnu_getopt(argv, "", [name + "=" for name in names])
+    return arguments, {name[2:]: value for name, value in pairs}
+
+
+def print_json(answer: Any) -> int:
+    """Print a verb's answer; return the exit code."""
+    print(json.dumps(answer))
+    return 0
+
+
+def main() -> NoReturn:
+    """Carry out one verb."""
+    verb, argv = sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:]
+    if verb not in VERBS:
+        sys.exit("agent: unknown verb %r; known: %s" % (verb, ", ".join(VERBS)))
+    sys.exit(VERBS[verb](argv))

@@ -1,0 +1,383 @@
+"""Templates as a process gets them: placeholders resolved, `auto(...)`, `auto_batch(...)` and `expr(...)` worked out.
+
+No shell, no eval. `render_benchmark` renders everything that one process of a benchmark needs, in one pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from milabench.config import expr
+from milabench.config.kinds import Argument
+from milabench.config.problems import did_you_mean
+from milabench.config.schema import BenchmarkConfig
+from milabench.config.template import Field, FieldError, parts, text_of, unescaped, value_of
+from milabench.errors import ConfigError, Problem
+
+AUTO_CPU: Final = "_auto_cpu"
+"""The name that says whether CPU sizing is enabled."""
+AUTO_BATCH: Final = "_auto_batch"
+"""The name of the function from a benchmark's own batch size to the one that fits; absent where no sizing is asked
+for.
+"""
+
+_CALL: Final = re.compile(r"(?<![\w.])(auto_batch|auto|expr)\(")
+_ARGUMENTS: Final[Mapping[str, Callable[[BenchmarkConfig], tuple[Argument, ...]]]] = {
+    "argv": lambda bench: bench.argv,
+    "server.argv": lambda bench: bench.server.argv if bench.server else (),
+    "client.argv": lambda bench: bench.client.argv if bench.client else (),
+    "command": lambda bench: bench.command,
+}
+_NUMBER: Final = re.compile(r"[-+]?\d{1,18}\Z")
+_MAX_DEPTH: Final = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderedBenchmark:
+    """Everything of a benchmark that had placeholders, as one process of it gets it.
+
+    `launcher_options` are the further keys of `plan`; `batch_sizes` the distinct sizes that `auto_batch(...)` came to in
+    the arguments.
+    """
+
+    arguments: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    launcher_options: Mapping[str, Any] = field(default_factory=dict)
+    ready: str = ""
+    batch_sizes: tuple[int, ...] = ()
+
+
+def render_benchmark(
+    bench: BenchmarkConfig,
+    names: Mapping[str, Any],
+    *,
+    argument_keys: Sequence[str] = ("argv",),
+    flags: frozenset[str] = frozenset(),
+    has_launcher: bool = False,
+    is_preparation: bool = False,
+) -> RenderedBenchmark:
+    """Render what a process of the benchmark needs.
+
+    `argument_keys` are where its arguments stand, in order: of a client `client.argv`, then `argv`. `flags` are those that
+    the benchfile declares. Options of a launcher are rendered where one starts the process; a preparation has neither
+    launcher nor command nor server. Raises ConfigError with every placeholder that cannot be resolved and its place.
+    """
+    renderer = _Renderer(bench, names)
+    arguments = tuple(word for key in argument_keys for word in renderer.arguments(key, flags))
+    sizes = tuple(renderer.batch_sizes)
+    env = {name: renderer.text(text, f"env.{name}") for name, text in bench.env.items()}
+    if is_preparation:
+        renderer.raise_any()
+        return RenderedBenchmark(arguments=arguments, env=env)
+    rendered = RenderedBenchmark(
+        arguments=arguments,
+        env=env,
+        command=renderer.arguments("command"),
+        launcher_options=renderer.launcher_options() if has_launcher else {},
+        ready=renderer.text(bench.server.ready.condition, "server.ready") if bench.server is not None else "",
+        batch_sizes=sizes,
+    )
+    renderer.raise_any()
+    return rendered
+
+
+def render_argv(
+    bench: BenchmarkConfig, names: Mapping[str, Any], *, key: str = "argv", flags: frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    """Render the arguments of a benchmark; `key` is `argv`, `server.argv`, `client.argv` or `command`.
+
+    Of a mapping, keys without a leading dash come first, then options, then what is under `--`. null and false drop
+    the key, true is a bare flag, a list is joined by commas; false gives `--no-x` where `flags` has `--x`. A list is
+    verbatim. Raises ConfigError, with every placeholder that cannot be resolved and its place.
+    """
+    renderer = _Renderer(bench, names)
+    arguments = renderer.arguments(key, flags)
+    renderer.raise_any()
+    return arguments
+
+
+def render_text(text: str, names: Mapping[str, Any]) -> str:
+    """Render any text. Raises ConfigError for a placeholder that cannot be resolved."""
+    renderer = _Renderer(None, names)
+    rendered = renderer.text(text, "")
+    renderer.raise_any()
+    return rendered
+
+
+def placeholders(bench: BenchmarkConfig, key: str = "argv") -> tuple[str, ...]:
+    """Return the placeholders and functions in the value of a key, as written, for `config explain`."""
+    written: dict[str, None] = {}
+    for text in texts(bench, key):
+        written.update((part.text, None) for part in parts(text) if isinstance(part, Field))
+        written.update((f"{call[1]}(...)", None) for call in _CALL.finditer(text))
+    return tuple(written)
+
+
+def uses_auto_batch(bench: BenchmarkConfig) -> bool:
+    """Whether the sizer may choose a batch size of this benchmark."""
+    return any(
+        call[1] == "auto_batch" for key in _ARGUMENTS for text in texts(bench, key) for call in _CALL.finditer(text)
+    )
+
+
+def texts(bench: BenchmarkConfig, key: str) -> Iterator[str]:
+    """Yield every text in the value of a key whose placeholders would be resolved."""
+    if key in _ARGUMENTS:
+        for argument in _ARGUMENTS[key](bench):
+            yield from [argument] if isinstance(argument, str) else [argument[0], *map(_text, _items(argument[1]))]
+        return
+    top, _, rest = key.partition(".")
+    if top == "env":
+        yield from [bench.env[rest]] if rest in bench.env else list(bench.env.values())
+        return
+    for prefix, arguments_of in _ARGUMENTS.items():
+        if key.startswith(f"{prefix}."):
+            name = key.removeprefix(f"{prefix}.")
+            for number, argument in enumerate(arguments_of(bench)):
+                if isinstance(argument, str):
+                    yield from [argument] if name == str(number) else []
+                elif argument[0] == name:
+                    yield from map(_text, _items(argument[1]))
+
+
+def _items(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+class _UnresolvedError(Exception):
+    """What is wrong with a text, and the way out."""
+
+    def __init__(self, what: str, way_out: str = "") -> None:
+        super().__init__(what)
+        self.way_out = way_out
+
+
+class _Renderer:
+    """Renders the texts of one benchmark and notes the problem of each that cannot be rendered."""
+
+    def __init__(self, bench: BenchmarkConfig | None, names: Mapping[str, Any]) -> None:
+        self.batch_sizes: dict[int, None] = {}
+        self._bench = bench
+        self._names = names
+        self._problems: list[Problem] = []
+
+    def raise_any(self) -> None:
+        """Raise ConfigError with every problem noted, if there is any."""
+        if self._problems:
+            raise ConfigError(self._problems)
+
+    def text(self, text: str, key: str) -> str:
+        """Return a text rendered, or as it is after noting the problem; `key` is the benchmark's key that it stands under."""
+        try:
+            return self._rendered(text, 0)
+        except _UnresolvedError as error:
+            self._note(key, Problem(where="", path="", what=str(error), way_out=error.way_out))
+        except ConfigError as error:
+            self._note(key, *error.problems)
+        return text
+
+    def _note(self, key: str, *problems: Problem) -> None:
+        # Where a text stands is looked up only now: for most texts nobody asks.
+        where = self._bench.origin.where(key) if self._bench is not None else ""
+        path = f"{self._bench.name}.{key}" if self._bench is not None else ""
+        self._problems += [Problem(where=where, path=path, what=each.what, way_out=each.way_out) for each in problems]
+
+    def arguments(self, key: str, flags: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """Return the arguments under one of the keys that have some, as `render_argv` describes."""
+        assert self._bench is not None
+        positional: list[str] = []
+        options: list[str] = []
+        tail: list[str] = []
+        for index, argument in enumerate(_ARGUMENTS[key](self._bench)):
+            if isinstance(argument, str):
+                options.append(self.text(argument, f"{key}.{index}"))
+                continue
+            option, value = argument
+            path = f"{key}.{option}"
+            if option == "--":
+                tail.extend(self.text(_text(item), path) for item in _items(value))
+            elif value is False:
+                options.extend([f"--no-{option[2:]}"] if option in flags and option.startswith("--") else [])
+            elif value is not None:
+                target = options if option.startswith("-") else positional
+                target.append(self.text(option, path))
+                if value is not True:
+                    target.append(",".join(self.text(_text(item), path) for item in _items(value)))
+        return (*positional, *options, *tail)
+
+    def launcher_options(self) -> dict[str, Any]:
+        """Return the further keys of `plan`: flags as they are, everything else as text, a list joined by commas."""
+        assert self._bench is not None
+        options: dict[str, Any] = {}
+        for key, value in self._bench.plan.extra.items():
+            if value is None or isinstance(value, bool):
+                options[key] = value
+            else:
+                is_list = isinstance(value, Sequence) and not isinstance(value, str)
+                options[key] = self.text(",".join(map(str, value)) if is_list else str(value), f"plan.{key}")
+        return options
+
+    def _rendered(self, text: str, depth: int) -> str:
+        """Return the text with its calls worked out and its placeholders filled in; doubled braces become single."""
+        if "{" not in text and "}" not in text and "(" not in text:
+            return text
+        if depth > _MAX_DEPTH:
+            raise _UnresolvedError("functions are nested too deep")
+        pieces: list[str] = []
+        position = 0
+        for start, end, name, argument in _calls(text):
+            pieces.append(self._filled(text[position:start]))
+            pieces.append(self._called(name, argument, depth))
+            position = end
+        pieces.append(self._filled(text[position:]))
+        return "".join(pieces)
+
+    def _called(self, name: str, argument: str, depth: int) -> str:
+        match name:
+            case "auto":
+                choices = _split(argument)
+                if len(choices) != 2 or not all(choices):
+                    raise _UnresolvedError(f"auto takes two values, got auto({argument})", "write auto({n_worker}, 8)")
+                return self._rendered(choices[0] if self._names.get(AUTO_CPU) else choices[1], depth + 1)
+            case "auto_batch":
+                size = self._batch_size(argument, depth)
+                if depth == 0 and _NUMBER.match(size):
+                    self.batch_sizes[int(size)] = None
+                return size
+            case _:
+                text, lists = self._expression(argument)
+                value = expr.evaluate(text, {**self._names, **lists})
+                return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+    def _batch_size(self, argument: str, depth: int) -> str:
+        choices = _split(argument)
+        if len(choices) != 1 or not choices[0]:
+            raise _UnresolvedError(f"auto_batch takes one value, got auto_batch({argument})", "write auto_batch(128)")
+        own = self._rendered(choices[0], depth + 1)
+        sizer = self._names.get(AUTO_BATCH)
+        if sizer is None:
+            return own
+        if not _NUMBER.match(own):
+            raise _UnresolvedError(f"auto_batch takes a whole number, got {own!r}", "write auto_batch(128)")
+        return str(sizer(int(own)))
+
+    def _expression(self, argument: str) -> tuple[str, dict[str, Any]]:
+        """Return an expression with placeholders as values outside quotes and as text inside, and names for lists."""
+        pieces: list[str] = []
+        lists: dict[str, Any] = {}
+        quote = ""
+        for part in parts(argument):
+            if isinstance(part, str):
+                quote = _open_quote(part, quote)
+                pieces.append(part)
+                continue
+            value = self._value(part)
+            if isinstance(value, Mapping | list | tuple):
+                name = f"_value{len(lists)}"
+                lists[name] = value
+                pieces.append(name)
+            else:
+                is_number = isinstance(value, str) and _NUMBER.match(value)
+                is_verbatim = quote or isinstance(value, int | float)
+                pieces.append(str(value) if is_verbatim else repr(int(value) if is_number else value))
+        return "".join(pieces), lists
+
+    def _filled(self, text: str) -> str:
+        if "{" not in text and "}" not in text:
+            return text
+        # Braces are unescaped over the whole text, so that those of one JSON object are seen together; values are put
+        # in afterwards.
+        pieces = parts(text)
+        fields = [piece for piece in pieces if isinstance(piece, Field)]
+        if not fields:
+            return unescaped(text)
+        marked = "".join(piece if isinstance(piece, str) else "\0" for piece in pieces)
+        first, *literals = unescaped(marked).split("\0")
+        values = [self._value_text(piece) for piece in fields]
+        return first + "".join(value + literal for value, literal in zip(values, literals, strict=True))
+
+    def _value_text(self, field: Field) -> str:
+        value = self._value(field)
+        if isinstance(value, Mapping | list | tuple):
+            raise _UnresolvedError(f"the placeholder {field.text} is not one value", "go on with [name] or [number]")
+        try:
+            return text_of(field, value)
+        except ValueError as error:
+            raise _UnresolvedError(f"the placeholder {field.text} cannot be formatted: {error}") from None
+
+    def _value(self, field: Field) -> Any:
+        if field.name.startswith("_"):
+            raise _no_such_name(FieldError(field, field.name, tuple(self._names)))
+        try:
+            value = value_of(field, self._names)
+        except FieldError as error:
+            raise _no_such_name(error) from None
+        if value is None:
+            what = f"the placeholder {field.text} has no value here"
+            raise _UnresolvedError(what, "give it one in the system file")
+        return value
+
+
+def _no_such_name(error: FieldError) -> _UnresolvedError:
+    known = sorted(name for name in error.known if not name.startswith("_"))
+    what = f"the placeholder {error.field.text} cannot be resolved, there is no {error.name!r}"
+    return _UnresolvedError(what, did_you_mean(error.name, known) or "double the braces if they are meant as such")
+
+
+def _scanned(text: str, quote: str = "") -> Iterator[tuple[int, str, str]]:
+    """Yield the position of each character, the character, and the quote that is open after it, empty outside quotes."""
+    for position, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote else quote
+            yield position, "", quote
+        else:
+            quote = char if char in "'\"" else ""
+            yield position, char, quote
+
+
+def _open_quote(text: str, quote: str) -> str:
+    """Return the quote that is open at the end of a text, at whose start `quote` is; empty outside quotes."""
+    return [quote, *(after for _, _, after in _scanned(text, quote))][-1]
+
+
+def _calls(text: str) -> Iterator[tuple[int, int, str, str]]:
+    """Yield the outermost function calls: start, end, name and what stands between the parentheses."""
+    position = 0
+    while (call := _CALL.search(text, position)) is not None:
+        start = call.end()
+        depth = 1
+        for offset, char, _ in _scanned(text[start:]):
+            depth += (char == "(") - (char == ")")
+            if depth == 0:
+                position = start + offset + 1
+                yield call.start(), position, call[1], text[start : position - 1]
+                break
+        else:
+            raise _UnresolvedError(f"the parenthesis of {call[1]}( is not closed", "close it")
+
+
+def _split(text: str) -> list[str]:
+    """Return the arguments of a call, separated at the commas that are not inside parentheses, brackets or quotes."""
+    pieces: list[str] = []
+    depth = 0
+    start = 0
+    for position, char, _ in _scanned(text):
+        if char and char in "([{":
+            depth += 1
+        elif char and char in ")]}":
+            depth -= 1
+        elif char == "," and depth == 0:
+            pieces.append(text[start:position].strip())
+            start = position + 1
+    pieces.append(text[start:].strip())
+    return pieces

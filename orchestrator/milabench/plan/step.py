@@ -1,0 +1,281 @@
+"""One step of a run, planned from value to value: process, names, rendered templates, command, launched command, step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import PurePath
+from typing import Any, Literal
+
+from milabench.config.schema import BenchmarkConfig
+from milabench.errors import ConfigError, Problem
+from milabench.facts.model import Device, SystemFacts
+from milabench.plan.container import containerized
+from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
+from milabench.plan.environ import placed_environment, program_environment, secret_names
+from milabench.plan.group import barrier, monitor_command
+from milabench.plan.launchers import FREE_PORT, launcher_of, launcher_words, network_environment, rank_environment
+from milabench.plan.method import RANKS, Placement, is_client_server, method_of, placements
+from milabench.plan.model import Step
+from milabench.plan.placeholders import names_for
+from milabench.plan.render import RenderedBenchmark, render_benchmark
+
+Role = Literal["", "server", "client"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process of a replicate: its placement, and whether it is the server or the client of a pair.
+
+    `repeat` is the number of the replicate, None where there is one only.
+    """
+
+    placement: Placement
+    role: Role = ""
+    group: str
+    repeat: int | None = None
+
+    @property
+    def tag(self) -> str:
+        """What tells it from the other processes of the replicate."""
+        return ".".join(part for part in (self.placement.tag, self.role) if part)
+
+
+def replicate_steps(bench: ResolvedBenchmark, context: PlanContext, *, repeat: int | None) -> Iterator[Step]:
+    """Yield the steps of one replicate of one benchmark, one for each process that is started, all in one group.
+
+    A server and its client see the same devices; which server a client has to wait for stands in its configuration.
+    Raises ConfigError for what cannot be resolved.
+    """
+    processes = _processes(bench.config, context.facts, repeat)
+    on_node = {name: benchmark_on(node, bench, context) for name, node in _nodes(processes).items()}
+    server = None
+    for process in processes:
+        siblings = sum(other.placement.node is process.placement.node for other in processes)
+        node_bench = on_node[process.placement.node.name]
+        step = _step(node_bench, process, siblings=siblings, instances=len(processes), server=server)
+        server = step if process.role == "server" else None
+        yield step
+
+
+def _nodes(processes: Sequence[Process]) -> dict[str, Any]:
+    return {process.placement.node.name: process.placement.node for process in processes}
+
+
+def _processes(config: BenchmarkConfig, facts: SystemFacts, repeat: int | None) -> tuple[Process, ...]:
+    """Return the processes of a replicate. Of several machines, the server has the first and the client the last."""
+    group = config.name if repeat is None else f"{config.name}.R{repeat}"
+    placed = placements(config, facts)
+    if not is_client_server(config):
+        return tuple(Process(placement=placement, group=group, repeat=repeat) for placement in placed)
+    first = [placement for placement in placed if placement.node_rank == 0]
+    last = [placement for placement in placed if placement.node_rank == config.num_machines - 1]
+    roles: tuple[Role, Role] = ("server", "client")
+    return tuple(
+        Process(placement=placement, role=role, group=group, repeat=repeat)
+        for pair in zip(first, last, strict=False)
+        for role, placement in zip(roles, pair, strict=True)
+    )
+
+
+def _step(bench: NodeBenchmark, process: Process, *, siblings: int, instances: int, server: Step | None) -> Step:
+    config, context, placement = bench.config, bench.context, process.placement
+    is_server = process.role == "server"
+    rendered = render(bench, process.role)
+    env = _environment(bench, process, rendered, threads=max(1, placement.node.cpu_count // siblings))
+    suffix = [process.tag] if process.tag else []
+    suffix += [f"R{process.repeat}"] if process.repeat is not None else []
+    suffix += [f"node{placement.node_rank}"] if len(context.facts.nodes) > 1 else []
+    name = ".".join([config.name, *suffix])
+    step = Step(
+        id=name,
+        bench=config.name,
+        phase="run",
+        argv=(*_command(bench, process, rendered, env), *rendered.arguments),
+        tag=process.tag,
+        repeat=process.repeat or 0,
+        group=process.group,
+        job=_job(config, process, name, server),
+        one_job=method_of(config).is_one_job,
+        node=placement.node.name,
+        devices=tuple(device.index for device in placement.devices),
+        env=env,
+        secret_env=secret_names(env),
+        cwd=bench.cwd,
+        venv=bench.venv,
+        timeout_s=config.max_duration + (_ready_s(config) if is_server else 0.0),
+        # A server that gets no request writes nothing.
+        max_silence_s=None if is_server else config.max_silence,
+        config=_step_config(bench, process, rendered, instances, server),
+        # What a command prints is read from its log afterwards; a server is there for its client.
+        needs_data=not is_server and not config.command,
+        monitor=monitor_command(
+            bench.venv,
+            context.facts.arch,
+            context.system.options,
+            python=context.current_python,
+            is_locked=context.current_env is None,
+            instruments=context.instruments if placement.node.local else None,
+        ),
+    )
+    return containerized(step, bench, _visible_devices(config, placement))
+
+
+def render(bench: NodeBenchmark, role: Role = "") -> RenderedBenchmark:
+    """Render the templates of a benchmark's process. Raises ConfigError for a placeholder that cannot be resolved."""
+    return render_benchmark(
+        bench.config,
+        names_for(bench),
+        # A server and a client have arguments of their own, then those that both share.
+        argument_keys=(f"{role}.argv", "argv") if role else ("argv",),
+        flags=frozenset(bench.declared.flags),
+        has_launcher=not bench.config.command and role != "client" and launcher_of(bench.config) not in ("none", RANKS),
+    )
+
+
+def _environment(
+    bench: NodeBenchmark, process: Process, rendered: RenderedBenchmark, *, threads: int
+) -> dict[str, str]:
+    config, context, placement = bench.config, bench.context, process.placement
+    return {
+        **program_environment(bench, rendered.env),
+        **placed_environment(
+            placement, arch=context.facts.arch, threads=threads, visible=_visible_devices(config, placement)
+        ),
+        **rank_environment(config, placement, context.facts, context.system.options),
+        **network_environment(config, placement, context.system),
+        **rendered.env,
+    }
+
+
+def _visible_devices(config: BenchmarkConfig, placement: Placement) -> Sequence[Device]:
+    """Return the devices that a process sees: its own; a rank sees those of its whole node, and picks by its number."""
+    return placement.node.devices if launcher_of(config) == RANKS else placement.devices
+
+
+def _command(
+    bench: NodeBenchmark, process: Process, rendered: RenderedBenchmark, env: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return interpreter, launcher, our runner and the program; the program's own arguments follow."""
+    config, declared, context = bench.config, bench.declared, bench.context
+    if config.command:
+        words = rendered.command
+        # Arguments follow the shell's own name, as the parameters of its line.
+        return ("/bin/sh", "-c", " ".join(words), config.name) if config.shell else words
+    program = _program(bench)
+    if declared.voirfile is not None and process.role != "server":
+        paths = ("--path", bench.source) if declared.module is not None and declared.source is not None else ()
+        voirfile = str(PurePath(bench.folder, declared.voirfile))
+        program = ("-m", "benchmate.run", "--voirfile", voirfile, *paths, *program)
+    if process.role == "client":
+        return (bench.python, *program)
+    launcher = launcher_words(
+        config,
+        process.placement,
+        context.facts,
+        options=context.system.options,
+        own_options=rendered.launcher_options,
+        env=env,
+    )
+    return (*launcher.before, bench.python, *launcher.after, *program)
+
+
+def _program(bench: NodeBenchmark) -> tuple[str, ...]:
+    declared = bench.declared
+    if declared.module is not None:
+        return ("-m", declared.module)
+    assert declared.script is not None
+    return (str(PurePath(bench.source if declared.source is not None else bench.folder, declared.script)),)
+
+
+def _job(config: BenchmarkConfig, process: Process, name: str, server: Step | None) -> str:
+    """Return what all steps share that need each other, see `Step.job`."""
+    if process.role:
+        return server.id if server is not None else name
+    if method_of(config).spans_nodes:
+        return process.group
+    return f"{process.group}@{process.placement.node.name}" if launcher_of(config) == RANKS else ""
+
+
+def bench_config(bench: NodeBenchmark, arguments: Sequence[str]) -> dict[str, Any]:
+    """Return what the process finds in the file at MILABENCH_BENCH_CONFIG."""
+    config, profile = bench.config, bench.context.profile
+    return {
+        "name": config.name,
+        "group": config.group,
+        "install_group": config.install_group,
+        "tags": list(config.tags),
+        "weight": config.weight,
+        "argv": list(arguments),
+        "options": {**bench.declared.options, **config.options},
+        "voir": dict(config.voir),
+        "validation": dict(config.validation),
+        "plan": {
+            "method": config.plan.method,
+            "n": config.plan.n,
+            **({"ranks": True} if launcher_of(config) == RANKS else {}),
+        },
+        **({"metrics": {name: asdict(metric) for name, metric in config.metrics.items()}} if config.metrics else {}),
+        "measure": {
+            "profile": profile.name,
+            "warmup_steps": profile.warmup_steps,
+            "warmup_s": profile.warmup_s,
+            "window_steps": profile.window_steps,
+            "window_s": profile.window_s,
+        },
+    }
+
+
+def _step_config(
+    bench: NodeBenchmark, process: Process, rendered: RenderedBenchmark, instances: int, server: Step | None
+) -> dict[str, Any]:
+    """Return the benchmark's configuration with what only this process of it has.
+
+    A server and its client have what they need to find each other; `ready` is the port or pattern for which the client waits.
+    """
+    config = bench.config
+    described = bench_config(bench, rendered.arguments)
+    described["measure"] |= barrier(config, instances, bench.context.system.options)
+    if len(rendered.batch_sizes) == 1:
+        # The one that the sizer may choose: what was observed is kept for this size.
+        described["batch_size"] = rendered.batch_sizes[0]
+    if process.role:
+        peer: dict[str, Any] = {"ready": _ready_condition(config, rendered.ready, process.placement)}
+        if server is not None:
+            peer |= {"step": server.id, "node": server.node}
+        described |= {"role": process.role, "server": peer}
+    if process.role == "server":
+        described.pop("metrics", None)  # its client is what is measured
+    return described
+
+
+def _ready_s(config: BenchmarkConfig) -> float:
+    """Return how long a server may take until it is ready, in seconds: as long as its client, unless the suite says."""
+    timeout = config.server.ready.timeout if config.server is not None else None
+    return config.max_duration if timeout is None else timeout
+
+
+def _ready_condition(config: BenchmarkConfig, ready: str, placement: Placement) -> dict[str, Any]:
+    """Return what the agent waits for: a port when it is a number, or chosen at the start (`@port`), else a pattern.
+
+    Raises ConfigError for what is neither.
+    """
+    timeout_s = _ready_s(config)
+    if not ready:
+        return {"timeout_s": timeout_s}
+    if ready != FREE_PORT and not ready.isdecimal():
+        try:
+            re.compile(ready)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise _ready_problem(config, f"not a regular expression: {error}") from None
+        return {"pattern": ready, "timeout_s": timeout_s}
+    if ready != FREE_PORT and not 0 < int(ready) < 65_536:
+        raise _ready_problem(config, f"there is no port {ready}", "a pattern of digits alone stands in parentheses")
+    ip = placement.node.ip
+    return {"port": ready, "hosts": list(dict.fromkeys(["127.0.0.1", *([ip] if ip else [])])), "timeout_s": timeout_s}
+
+
+def _ready_problem(config: BenchmarkConfig, what: str, way_out: str = "") -> ConfigError:
+    where = config.origin.where("server.ready")
+    return ConfigError(Problem(where=where, path=f"{config.name}.server.ready", what=what, way_out=way_out))

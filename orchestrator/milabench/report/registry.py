@@ -1,0 +1,75 @@
+"""The formats in which reports are written: their names, the endings of their files, and what each must be able to write.
+
+A format is a module of this package named after it and a line in `FORMATS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    from milabench.acceptance.evaluate import Acceptance
+    from milabench.analysis.compare import Comparison
+    from milabench.analysis.summary_model import Summary
+    from milabench.analysis.system_diff import Difference
+    from milabench.analysis.traces import Trace
+
+
+class Renderer(Protocol):
+    """What the module of a format offers; a format without drawings ignores `traces`."""
+
+    def render(self, summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
+        """Return the report on some runs; `traces` has the course of each run's steps."""
+        ...
+
+    def render_comparison(
+        self,
+        comparison: Comparison,
+        differences: Sequence[Difference] | None = None,
+        traces: Sequence[Sequence[Trace] | None] | None = None,
+    ) -> str:
+        """Return the comparison; `traces` has None for a system of which only a JSON report is known."""
+        ...
+
+    def render_acceptance(self, acceptance: Acceptance) -> str:
+        """Return the verdict on a run, criterion by criterion."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One format; `draws` says that it shows the course of steps, so that their records have to be read for it.
+
+    `most_drawn` is the number of compared systems above which it does not.
+    """
+
+    name: str
+    endings: tuple[str, ...]
+    draws: bool = False
+    most_drawn: int = 0
+
+    @property
+    def renderer(self) -> Renderer:
+        """Return the module that writes it, imported now: HTML takes longer to import than text takes to write."""
+        return cast("Renderer", importlib.import_module(f"milabench.report.{self.name}"))
+
+
+# Systems drawn benchmark by benchmark in one page; of more than these, the lines could not be distinguished.
+SYSTEMS_DRAWN = 6
+_ALL = (
+    Format(name="text", endings=(".txt",)),
+    Format(name="markdown", endings=(".md", ".markdown")),
+    Format(name="html", endings=(".html", ".htm"), draws=True, most_drawn=SYSTEMS_DRAWN),
+    Format(name="csv", endings=(".csv",)),
+    Format(name="json", endings=(".json",)),
+    Format(name="junit", endings=(".xml",)),
+)
+FORMATS: Mapping[str, Format] = {each.name: each for each in _ALL}
+
+
+def format_of_file(ending: str) -> Format | None:
+    """Return the format whose files end so (`.md`, in any case); None for an unknown ending."""
+    return next((each for each in _ALL if ending.lower() in each.endings), None)

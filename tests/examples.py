@@ -1,0 +1,30 @@
+"""How much of a slow test runs: part of its examples in `make test`, all of them in `make e2e`, which sets ALL_EXAMPLES."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+
+ALL = bool(os.environ.get("ALL_EXAMPLES"))
+PART = 5  # one example in so many, where not all run
+LEAST = 30
+_Test = TypeVar("_Test", bound=Callable[..., Any])
+
+
+def examples(count: int) -> Callable[[_Test], _Test]:
+    """Mark a property as slow; `count` examples are all of it."""
+
+    def decorate(test: _Test) -> _Test:
+        few = settings(derandomize=True, deadline=None, max_examples=count if ALL else max(LEAST, count // PART))
+        return pytest.mark.slow(few(test))
+
+    return decorate
+
+
+def thinned(values: range, part: int = PART) -> range:
+    """All values, or one in `part` of them; odd parts meet both even and odd values."""
+    return values if ALL else values[::part]

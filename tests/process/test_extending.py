@@ -1,0 +1,289 @@
+"""Each row of "To add something" (docs/contributing.md), done in a copy of the tree: one or two files, then it works."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CEILING_S = 120
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of the package, whose files a test changes before it runs its command line."""
+
+    root: Path
+
+    @property
+    def package(self) -> Path:
+        return self.root / "orchestrator" / "milabench"
+
+    def write(self, name: str, text: str) -> None:
+        (self.package / name).write_text(text)
+
+    def insert(self, name: str, after: str, line: str) -> None:
+        """Add a line behind the first one that ends in `after`."""
+        text = (self.package / name).read_text()
+        assert after in text, f"{name} has no line with {after!r}"
+        head, tail = text.split(f"{after}\n", 1)
+        (self.package / name).write_text(f"{head}{after}\n{line}\n{tail}")
+
+    def replace(self, name: str, old: str, new: str) -> None:
+        text = (self.package / name).read_text()
+        assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
+        (self.package / name).write_text(text.replace(old, new))
+
+    def python(self, *argv: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        environ = {**os.environ, "PYTHONPATH": str(self.root / "orchestrator"), "PYTHONDONTWRITEBYTECODE": "1"}
+        environ["MILABENCH_BASE"] = str(self.root / "base")
+        done = subprocess.run(
+            [sys.executable, *argv],
+            cwd=self.root,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=CEILING_S,
+            check=False,
+        )
+        assert not check or done.returncode == 0, done.stderr + done.stdout
+        return done
+
+    def milabench(self, *argv: str, check: bool = True) -> str:
+        """Run the copy's command line; its standard output."""
+        return self.python("-m", "milabench", *argv, check=check).stdout
+
+    def suite(self, text: str) -> str:
+        path = self.root / "suite.yaml"
+        path.write_text(text)
+        return str(path)
+
+
+ECHO = """
+echo:
+  {install_group: e, plan: {method: njobs, n: 1}, command: [echo, "speed: 5"], metrics: {speed: {pattern: "speed: (.*)"}}}
+"""
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Copy:
+    shutil.copytree(
+        ROOT / "orchestrator" / "milabench",
+        tmp_path / "orchestrator" / "milabench",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    (tmp_path / "config").mkdir()
+    return Copy(tmp_path)
+
+
+@pytest.fixture
+def run(copy: Copy) -> Callable[..., Path]:
+    """Runs a suite of the copy with the active interpreter; the run directory."""
+
+    def run(text: str, *argv: str) -> Path:
+        copy.milabench("run", "--use-current-env", "--config", copy.suite(text), "--profile", "quick", *argv)
+        [path] = (copy.root / "base" / "runs").iterdir()
+        return path
+
+    return run
+
+
+def test_a_check_is_a_module_and_a_line_in_the_registry(copy: Copy, run: Callable[..., Path]) -> None:
+    copy.write(
+        "checks/greeting.py",
+        '''
+from milabench.checks.check import Check
+from milabench.events.model import Start, StepEvent, Verdict
+
+
+class GreetingCheck(Check):
+    """Warn about a program that was started with a greeting."""
+
+    name = "greeting"
+    doc = "the command line"
+    severities = ("warn",)
+    reason = "validation"
+    words = ()
+
+    def observe(self, event: StepEvent) -> None:
+        if isinstance(event, Start):
+            self.words = event.data["command"]
+
+    def verdict(self) -> Verdict:
+        return self.warning(f"it says {' '.join(self.words)}", {"words": len(self.words)})
+''',
+    )
+    copy.insert(
+        "checks/registry.py",
+        "from milabench.checks.foreign import ForeignCheck",
+        "from milabench.checks.greeting import GreetingCheck",
+    )
+    copy.insert("checks/registry.py", "    ForeignCheck,", "    GreetingCheck,")
+    path = run(ECHO)
+    report = json.loads(copy.milabench("report", str(path), "--json", "--validations", "greeting"))
+    assert "it says echo speed: 5" in json.dumps(report)
+    assert "| `greeting` | the command line |" in copy.python("-m", "milabench.checks.page").stdout
+
+
+def test_a_report_format_is_a_module_and_a_line_in_the_registry(copy: Copy, run: Callable[..., Path]) -> None:
+    copy.write(
+        "report/names.py",
+        """
+def render(summaries, traces=None):
+    return "".join(f"{bench.bench}\\n" for summary in summaries for bench in summary.benchmarks)
+
+
+def render_comparison(comparison, differences=None, traces=None):
+    return "".join(f"{row.bench}\\n" for row in comparison.rows)
+
+
+def render_acceptance(acceptance):
+    return acceptance.verdict + "\\n"
+""",
+    )
+    copy.insert(
+        "report/registry.py",
+        '    Format(name="csv", endings=(".csv",)),',
+        '    Format(name="names", endings=(".names",)),',
+    )
+    path = run(ECHO)
+    assert copy.milabench("report", str(path), "--format", "names") == "echo\n"
+    criteria = copy.root / "criteria.yaml"
+    criteria.write_text("required: [echo]\n")
+    copy.milabench("accept", str(path), "--criteria", str(criteria), "-o", "verdict.names", check=False)
+    assert (copy.root / "verdict.names").read_text() in ("PASS\n", "FAIL\n", "INCONCLUSIVE\n")
+    assert copy.milabench("compare", str(path), str(path), "-f", "names", check=False) == "echo\n"
+
+
+def test_an_importer_is_a_module_and_an_entry_in_the_registry(copy: Copy) -> None:
+    copy.write(
+        "history/scores.py",
+        """
+from datetime import UTC, datetime
+
+from milabench.events import wire
+from milabench.events.model import Data, End
+from milabench.history.importer import ForeignRun, ForeignStep, digest_of
+
+FORMAT = "scores"
+
+
+def can_read(source):
+    return source.suffix == ".scores"
+
+
+def read_runs(source, origin):
+    steps = []
+    for line in source.read_text().splitlines():
+        name, value = line.split()
+        data = {"metric": "score", "value": float(value), "units": "points", "direction": "higher", "main": True}
+        records = wire.encode(Data(step=name, data=data)) + wire.encode(End(step=name, outcome="passed"))
+        planned = {"id": name, "bench": name, "devices": [], "repeat": 0, "tag": ""}
+        steps.append(ForeignStep(id=name, bench=name, planned=planned, outcome="passed", records=records))
+    when = datetime.fromtimestamp(0, tz=UTC)
+    digest = digest_of([(source.name, source.read_bytes())])
+    about = {"format": FORMAT, "origin": origin, "version": FORMAT, "system": {}, "digest": digest}
+    return [ForeignRun(name=source.stem, when=when, steps=steps, **about)], []
+""",
+    )
+    copy.replace("history/registry.py", "import milabench13, nccl", "import milabench13, nccl, scores")
+    copy.replace("history/registry.py", "= (milabench13, nccl)", "= (scores, milabench13, nccl)")
+    (copy.root / "old.scores").write_text("linpack 12.5\nstream 3\n")
+    assert "2 benchmarks" in copy.milabench("import", "old.scores")
+    report = json.loads(copy.milabench("report", "--json"))
+    assert {bench["bench"]: bench["perf"] for bench in report["benchmarks"]} == {"linpack": 12.5, "stream": 3.0}
+
+
+def test_a_config_key_is_one_declaration(copy: Copy) -> None:
+    text = (copy.package / "config" / "schema.py").read_text()
+    place = text.index("    tags: Annotated[")
+    declared = '    license: str = key("Licence of the data.", default="")\n'
+    copy.write("config/schema.py", text[:place] + declared + text[place:])
+    suite = copy.suite(ECHO.replace("{install", "{license: MIT, install"))
+    shown = copy.milabench("config", "show", "--config", suite)
+    assert "license: MIT" in shown
+    assert "| `license` |" in copy.milabench("config", "schema", "--markdown")
+    wrong = copy.suite(ECHO.replace("{install", "{license: [1], install"))
+    done = copy.python("-m", "milabench", "config", "check", wrong, check=False)
+    assert done.returncode == 2
+    assert f"{wrong}:3:" in done.stderr + done.stdout
+
+
+def test_a_plan_method_is_a_value_and_its_name(copy: Copy, run: Callable[..., Path]) -> None:
+    copy.insert(
+        "plan/method.py",
+        '    "per_gpu": PlanMethod(placements=_one_per_device),',
+        '    "twice": PlanMethod(placements=lambda bench, nodes: (job for _ in "ab" for job in _n_per_node(bench, nodes))),',
+    )
+    text = (copy.package / "config" / "schema.py").read_text()
+    copy.write("config/schema.py", text.replace('Literal["per_gpu"', 'Literal["twice", "per_gpu"'))
+    plan = json.loads(
+        copy.milabench(
+            "plan",
+            "run",
+            "--use-current-env",
+            "--json",
+            "--repeat",
+            "1",
+            "--config",
+            copy.suite(ECHO.replace("njobs", "twice")),
+        )
+    )
+    assert len(plan["steps"]) == 2
+
+
+def test_a_benchmark_is_a_folder_and_an_entry_in_a_suite(copy: Copy, run: Callable[..., Path]) -> None:
+    folder = copy.root / "benchmarks" / "hello"
+    folder.mkdir(parents=True)
+    (folder / "benchfile.py").write_text(
+        'from milabench import Benchmark\n\nbenchmark = Benchmark(name="hello", script="main.py")\n'
+    )
+    (folder / "main.py").write_text("print('speed: 7')\n")
+    path = run(
+        "hello: {definition: benchmarks/hello, install_group: h, plan: {method: njobs, n: 1}, "
+        "metrics: {speed: {pattern: 'speed: (.*)'}}}\n"
+    )
+    report = json.loads(copy.milabench("report", str(path), "--json"))
+    assert [
+        metric["value"] for bench in report["benchmarks"] for metric in bench["metrics"] if metric["metric"] == "speed"
+    ] == [7.0]
+
+
+def test_an_executor_is_a_class_and_the_line_that_chooses_it(copy: Copy, run: Callable[..., Path]) -> None:
+    copy.write(
+        "execute/announcing.py",
+        '''
+from milabench.execute.agent_client import local_node
+
+
+def announcing_node(*args, **options):
+    """The local agent, which says on standard error that it is asked to run a step."""
+    node = local_node(*args, **options)
+    run = node.run
+
+    async def announced(request, emit):
+        with open("announced", "a") as file:
+            print(request.step.id, file=file)
+        return await run(request, emit)
+
+    node.run = announced
+    return node
+''',
+    )
+    text = (copy.package / "workflow" / "execution.py").read_text()
+    text = text.replace(
+        "from milabench.execute.agent_client import AgentNode, local_node",
+        "from milabench.execute.agent_client import AgentNode\n"
+        "from milabench.execute.announcing import announcing_node as local_node",
+    )
+    copy.write("workflow/execution.py", text)
+    run(ECHO)
+    assert (copy.root / "announced").read_text() == "echo.0\n"

@@ -1,0 +1,91 @@
+"""The machines that a plan is made for: what the system file says of them, completed by what is found here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from milabench.config.read import read_suite
+from milabench.facts.model import Arch, Device, Node, SystemFacts
+from milabench.plan.environ import placed_environment
+from milabench.plan.method import Placement
+from milabench.plan.system import system_facts
+
+HERE = Node(
+    hostname="host",
+    ip="127.0.0.1",
+    cpu_model="processor model",
+    cpu_count=12,
+    memory_mib=4000,
+    devices=(Device(index=0, uuid="GPU-1", name="X9", arch="cuda", memory_mib=900),),
+    details={"addresses": ("10.0.0.1",)},
+)
+
+
+def facts(tmp_path: Path, system: str, arch: Arch = "cuda", local: Node = HERE) -> SystemFacts:
+    path = tmp_path / "system.yaml"
+    path.write_text(f"system: {system}")
+    return system_facts(read_suite([], path).system, local, arch)
+
+
+def test_without_a_system_file_the_machine_is_what_was_found(tmp_path: Path) -> None:
+    assert facts(tmp_path, "{}").nodes == (HERE,)
+
+
+def test_stated_accelerators_come_on_top_of_those_found(tmp_path: Path) -> None:
+    devices = facts(tmp_path, "{gpu: {count: 3, capacity: 80 GiB, name: Y1}}").main.devices
+    assert [(device.index, device.uuid, device.name, device.memory_mib) for device in devices] == [
+        (0, "GPU-1", "X9", 81920),
+        (1, "cuda-host-1", "Y1", 81920),
+        (2, "cuda-host-2", "Y1", 81920),
+    ]
+
+
+def test_fewer_than_were_found_is_also_an_answer(tmp_path: Path) -> None:
+    assert facts(tmp_path, "{gpu: {count: 0}}").main.devices == ()
+
+
+@pytest.mark.parametrize(("system", "slots"), [("{}", 1), ("{gpu: {count: 0}}", 1), ("{gpu: {count: 4}}", 4)])
+def test_without_accelerators_slots_of_the_processor_stand_in(tmp_path: Path, system: str, slots: int) -> None:
+    devices = facts(tmp_path, system, arch="cpu").main.devices
+    assert [(device.index, device.name, device.arch) for device in devices] == [
+        (index, "processor model", "cpu") for index in range(slots)
+    ]
+
+
+def test_nodes_that_are_not_here_are_what_the_file_says(tmp_path: Path) -> None:
+    text = """
+  gpu: {count: 2, capacity: 1 GiB}
+  cpu_count: 8
+  nodes:
+    - {name: far, ip: 10.0.0.9, port: 2200, user: me, memory: 2 GiB, cpu_count: 64, gpu: {count: 1}}
+    - {name: mine, ip: 10.0.0.1, main: true}
+"""
+    found = facts(tmp_path, text)
+    assert [(node.name, node.local, node.cpu_count, len(node.devices)) for node in found.nodes] == [
+        ("mine", True, 8, 2),
+        ("far", False, 64, 1),
+    ]
+    far = found.nodes[1]
+    assert (far.ip, far.port, far.user, far.memory_mib, far.hostname) == ("10.0.0.9", 2200, "me", 2048, "")
+    assert found.main.hostname == "host"
+
+
+def test_the_processors_of_this_machine_can_be_stated_too(tmp_path: Path) -> None:
+    assert facts(tmp_path, "{cpu_count: 3}").main.cpu_count == 3
+
+
+def test_stated_accelerators_take_numbers_that_nobody_has(tmp_path: Path) -> None:
+    local = replace(HERE, devices=tuple(Device(index=n, uuid=f"GPU-{n}", name="X9", arch="cuda") for n in (1, 3)))
+    assert [device.index for device in facts(tmp_path, "{gpu: {count: 3}}", local=local).main.devices] == [1, 3, 4]
+
+
+def test_a_slice_is_made_visible_by_its_uuid() -> None:
+    devices = (
+        Device(index=0, uuid="MIG-a", name="X9", arch="cuda", details={"visible_as": "MIG-a"}),
+        Device(index=1, uuid="MIG-b", name="X9", arch="cuda", details={"visible_as": "MIG-b"}),
+    )
+    place = Placement(node=HERE, node_rank=0, devices=devices, tag="")
+    assert placed_environment(place, arch="cuda", threads=1)["CUDA_VISIBLE_DEVICES"] == "MIG-a,MIG-b"
