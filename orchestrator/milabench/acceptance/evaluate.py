@@ -13,10 +13,10 @@ from typing import Any, assert_never
 
 from milabench.acceptance.bounds import BoundTarget, Verdict, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
-from milabench.analysis.cases import cases_of, differing
-from milabench.analysis.efficiency import energies, item_of, joules_per_item
+from milabench.analysis.case_sets import cases_of, differing
+from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
 from milabench.analysis.json_codec import encode, finite_number, json_key
-from milabench.analysis.spread import geometric_mean
+from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary, Summary
 
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from milabench.analysis.efficiency import energies, item_of, joules_per_item
+from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
 from milabench.analysis.intervals import t_quantile
 from milabench.analysis.json_codec import decode, encode, json_key
-from milabench.analysis.spread import MAD_TO_SD, geometric_mean, median, median_absolute_deviation
+from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, median, median_absolute_deviation
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult, Summary
 from milabench.errors import RecordError
 from milabench.events.json_access import as_mapping

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from milabench.analysis.cases import cases_of
+from milabench.analysis.case_sets import cases_of
 from milabench.analysis.intervals import Interval, log_t_interval
 from milabench.analysis.measure import Direction, Measurement, Metric, Throughput, Window
-from milabench.analysis.spread import geometric_mean, log_stdev, median, pooled_log_stdev
-from milabench.analysis.steps import StepResult
+from milabench.analysis.sample_statistics import geometric_mean, log_stdev, median, pooled_log_stdev
+from milabench.analysis.step_results import StepResult
 from milabench.analysis.summary_io import rate_to_json
 from milabench.analysis.summary_model import (
     COUNTED_OUTCOMES,

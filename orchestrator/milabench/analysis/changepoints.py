@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from milabench.analysis.spread import MAD_TO_SD, geometric_mean, median
+from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, median
 
 LEAST_SEGMENT = 3  # fewer runs are outliers, not a level
 LEAST_HISTORY = 2 * LEAST_SEGMENT

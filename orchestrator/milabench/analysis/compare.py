@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from milabench.analysis.ab import launches
-from milabench.analysis.cases import cases_of, differing
-from milabench.analysis.efficiency import energies, joules_per_item
+from milabench.analysis.ab_run import launches
+from milabench.analysis.case_sets import cases_of, differing
+from milabench.analysis.energy_per_item import energies, joules_per_item
 from milabench.analysis.intervals import Interval, log_t_interval
-from milabench.analysis.jobmix import Costs, JobMix, JobTask, job_mix
+from milabench.analysis.job_mix import Costs, JobMix, JobTask, job_mix
 from milabench.analysis.measure import Direction
 from milabench.analysis.replicates import MOST, processes_for_ratio
+from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
 from milabench.analysis.score import Entry, counted_entries, log_index_estimate, score, weights_that_turn
-from milabench.analysis.spread import geometric_mean, log_stdev, mean
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
 from milabench.analysis.two_samples import Estimate, fieller, hodges_lehmann, least_p, mann_whitney_p, welch
 from milabench.analysis.verdict import MARGIN, Judgement, Verdict, judge_family

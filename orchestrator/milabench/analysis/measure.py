@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from milabench.analysis.json_codec import json_key
-from milabench.analysis.logs import LogFold, LogSeries, metrics_of
+from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
+from milabench.analysis.sample_statistics import geometric_mean, lag1, variation, variation_and_lag1
 from milabench.analysis.series import Growing, Series
-from milabench.analysis.spread import geometric_mean, lag1, variation, variation_and_lag1
 from milabench.analysis.steady_state import Steadiness, agree, steadiness
 from milabench.analysis.windows import Part, latency, later_half, part_of
 from milabench.events.model import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.json_codec import json_key
-from milabench.analysis.spread import geometric_mean
+from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.two_samples import Estimate
 
 

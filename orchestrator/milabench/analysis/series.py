@@ -10,7 +10,7 @@ from itertools import compress
 from operator import not_
 from typing import Any
 
-from milabench.analysis.columns import Derived, Runs
+from milabench.analysis.compact_columns import Derived, Runs
 from milabench.events.model import ObservationBatch
 from milabench.events.numbers import SMALLEST, finite_number, positive, whole
 

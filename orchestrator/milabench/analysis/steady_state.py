@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from milabench.analysis.spread import effective_n, lag1, median, median_absolute_deviation
+from milabench.analysis.sample_statistics import effective_n, lag1, median, median_absolute_deviation
 
 # A change or a drift below this says nothing about a rate that anybody would act on; docs/methodology.md, 1.1.
 DRIFT_LIMIT = 0.01

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from milabench.analysis.ab import ab_of
+from milabench.analysis.ab_run import ab_of
 from milabench.analysis.bench_summary import RunConditions, bench_summary, skipped_bench
-from milabench.analysis.machine import described_system, recorded_accelerators, versions
+from milabench.analysis.recorded_system import described_system, recorded_accelerators, versions
 from milabench.analysis.score import Entry, Score, score
-from milabench.analysis.steps import CourseOf, StepResult, planned_steps, step_result
+from milabench.analysis.step_results import CourseOf, StepResult, planned_steps, step_result
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.validity import ChecksOf, unchecked
 from milabench.events.attempts import attempts

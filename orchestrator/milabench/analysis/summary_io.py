@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from milabench.analysis.ab import ab_of
+from milabench.analysis.ab_run import ab_of
 from milabench.analysis.json_codec import decode
 from milabench.analysis.measure import Throughput
 from milabench.analysis.steady_state import Steadiness

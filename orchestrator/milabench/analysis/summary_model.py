@@ -13,9 +13,9 @@ from typing import Any, Literal
 from milabench.analysis.intervals import Interval
 from milabench.analysis.json_codec import encode, json_key
 from milabench.analysis.measure import Direction, Throughput
-from milabench.analysis.pairs import AB
+from milabench.analysis.paired_comparison import AB
 from milabench.analysis.score import Score
-from milabench.analysis.steps import SupersededAttempt
+from milabench.analysis.step_results import SupersededAttempt
 from milabench.analysis.variance import least_difference, share_of_processes
 from milabench.events.model import OutcomeName
 from milabench.events.numbers import strict

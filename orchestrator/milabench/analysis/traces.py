@@ -13,7 +13,7 @@ from pathlib import Path
 
 from milabench.analysis.measure import Measurement, MeasurementFold, Window, main_task
 from milabench.analysis.series import Series
-from milabench.analysis.steps import CourseOf, planned_steps
+from milabench.analysis.step_results import CourseOf, planned_steps
 from milabench.analysis.windows import part_of, quantiles
 from milabench.events.attempts import attempts, last_word
 from milabench.events.json_access import as_mapping

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from milabench.analysis.intervals import Interval, t_quantile
-from milabench.analysis.spread import mean, median, stdev
+from milabench.analysis.sample_statistics import mean, median, stdev
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

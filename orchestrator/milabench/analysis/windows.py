@@ -15,8 +15,8 @@ from itertools import pairwise, repeat
 from operator import rshift
 from typing import Protocol
 
+from milabench.analysis.sample_statistics import quantile
 from milabench.analysis.series import Compact, Series
-from milabench.analysis.spread import quantile
 from milabench.analysis.steady_state import busy_s
 from milabench.analysis.variance import most_bounds
 

@@ -87,7 +87,7 @@ def command(
 ) -> int:
     """Hand the command line's values on; see the help text above."""
     from milabench.analysis.compare import System, compare
-    from milabench.analysis.jobmix import costs_of
+    from milabench.analysis.job_mix import costs_of
     from milabench.analysis.system_diff import system_differences
     from milabench.workflow.report_inputs import find_report_source, known_names, read_costs, read_profile
 

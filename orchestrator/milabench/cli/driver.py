@@ -20,7 +20,7 @@ from milabench.errors import DONE, INTERRUPTED, RecordError, UsageError
 from milabench.workflow.context import base_folder, warn_user
 
 if TYPE_CHECKING:
-    from milabench.analysis.memory import Usage
+    from milabench.analysis.memory_usage import Usage
     from milabench.config.tasks import ConfiguredTask
 
 CONFIG = Path("task_config_template.cfg")
@@ -190,8 +190,8 @@ def result_of(path: Path, task: ConfiguredTask, name: MetricName) -> dict[str, f
 
     Processor memory in KiB, device memory in MiB, as readers of the file expect.
     """
-    from milabench.analysis.logs import LogFold, metrics_of
-    from milabench.analysis.memory import MemoryFold
+    from milabench.analysis.log_metrics import LogFold, metrics_of
+    from milabench.analysis.memory_usage import MemoryFold
     from milabench.events.model import Config, Line
     from milabench.events.rundir import open_run
 

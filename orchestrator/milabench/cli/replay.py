@@ -114,7 +114,7 @@ def observation_progress(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def plan_of(run: Run) -> Plan:
     """As much of a run's plan as a display needs."""
-    from milabench.analysis.steps import planned_steps
+    from milabench.analysis.step_results import planned_steps
     from milabench.events.json_access import as_mapping
     from milabench.plan.model import Plan, SkippedBench, Step
 

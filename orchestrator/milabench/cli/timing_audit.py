@@ -16,7 +16,7 @@ from milabench.errors import DONE, STEPS_FAILED, ConfigError, RecordError
 from milabench.workflow.context import base_folder
 
 if TYPE_CHECKING:
-    from milabench.analysis.timing import TimingAudit
+    from milabench.analysis.timing_audit import TimingAudit
     from milabench.events.rundir import Run
 
 BENCHMARK = "timing_audit"
@@ -125,7 +125,7 @@ def audit_suite_file() -> Path:
 
 def audit_of(run: Run) -> TimingAudit | None:
     """What the records of a run say; None when no process of an audit told anything."""
-    from milabench.analysis.timing import timing_audit
+    from milabench.analysis.timing_audit import timing_audit
     from milabench.events.model import Data
     from milabench.events.replay import replay
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.pairs import AB
-from milabench.analysis.spread import median
+from milabench.analysis.paired_comparison import AB
+from milabench.analysis.sample_statistics import median
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary
 from milabench.report.labels import aim_text, percents, replicates_text
 

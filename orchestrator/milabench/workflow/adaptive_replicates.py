@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.analysis.durations import spans
+from milabench.analysis.duration_estimate import spans
 from milabench.analysis.replicates import PILOT, Pilot, PrecisionTarget, Replicates, replicates
 from milabench.events.rundir import Run, open_run
 from milabench.workflow.execution import More, PlanExtension
@@ -73,7 +73,7 @@ def _each(lasted: Mapping[tuple[str, int], float]) -> float:
 
 def launch_rates(summary: Summary) -> dict[str, list[float]]:
     """What each launch of a benchmark reached, nothing where nothing was measured; in an A/B run, B over A of each pair."""
-    from milabench.analysis.ab import launches, pair_ratios
+    from milabench.analysis.ab_run import launches, pair_ratios
 
     benches = {bench.bench: bench for bench in summary.benchmarks if bench.outcome != "skipped"}
     if summary.ab is None:

@@ -89,7 +89,7 @@ def save_observations(path: Path, more: Mapping[str, Sequence[Observation]]) -> 
 
 def observed_batch_sizes(run: Path, plan: Plan) -> dict[str, tuple[Observation, ...]]:
     """Of each benchmark that has a batch size to choose: the size, the highest peak, the mean rate of what passed."""
-    from milabench.analysis.steps import StepResult, planned_steps, step_result
+    from milabench.analysis.step_results import StepResult, planned_steps, step_result
     from milabench.events.rundir import open_run
 
     recorded = open_run(run)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from milabench.errors import RecordError
 
 if TYPE_CHECKING:
-    from milabench.analysis.steps import CourseOf
+    from milabench.analysis.step_results import CourseOf
     from milabench.analysis.summary_model import Summary
     from milabench.events.rundir import Run
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from milabench.analysis.compare import Comparison, Contrast, System, compare
-from milabench.analysis.jobmix import Costs, costs_of
+from milabench.analysis.job_mix import Costs, costs_of
 from milabench.analysis.measure import Throughput, Totals
-from milabench.analysis.pairs import AB, Pair, paired_ratio
+from milabench.analysis.paired_comparison import AB, Pair, paired_ratio
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
+from milabench.analysis.sample_statistics import geometric_mean, log_stdev
 from milabench.analysis.score import Score
-from milabench.analysis.spread import geometric_mean, log_stdev
 from milabench.analysis.summary import scored, summarise
 from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary
 from milabench.analysis.system_diff import system_differences

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from milabench.analysis.compare import System, compare
-from milabench.analysis.logs import REDUCTIONS
+from milabench.analysis.log_metrics import REDUCTIONS
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.traces import traces

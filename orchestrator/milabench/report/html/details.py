@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from milabench.analysis.spread import mean
+from milabench.analysis.sample_statistics import mean
 from milabench.analysis.summary_model import BenchSummary
 from milabench.analysis.traces import QUANTILES, Trace
 from milabench.report import model

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from milabench.analysis.cases import cases_of, differing
-from milabench.analysis.pairs import AB, Pair, paired_ratio, paired_verdicts
-from milabench.analysis.spread import geometric_mean
+from milabench.analysis.case_sets import cases_of, differing
+from milabench.analysis.paired_comparison import AB, Pair, paired_ratio, paired_verdicts
+from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary
 from milabench.events.json_access import as_mapping
 

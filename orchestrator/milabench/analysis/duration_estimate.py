@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.spread import median
+from milabench.analysis.sample_statistics import median
 from milabench.events.attempts import attempts
 from milabench.events.json_access import as_mapping
 from milabench.events.rundir import Run

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval, log_t_interval, median_interval
-from milabench.analysis.spread import geometric_mean, mean, median
+from milabench.analysis.sample_statistics import geometric_mean, mean, median
 from milabench.analysis.steady_state import steadiness
 
 LEAST_FLOOR = 0.01  # differences below one percent are never called differences

@@ -9,7 +9,7 @@ from typing import Any
 
 from milabench.analysis import two_samples
 from milabench.analysis.intervals import Interval
-from milabench.analysis.spread import mean
+from milabench.analysis.sample_statistics import mean
 from milabench.analysis.two_samples import Estimate
 from milabench.analysis.verdict import MARGIN, Judgement, Verdict, judge_family
 

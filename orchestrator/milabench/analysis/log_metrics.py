@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from milabench.analysis.spread import lag1, quantile, stdev, variation
+from milabench.analysis.sample_statistics import lag1, quantile, stdev, variation
 from milabench.events.numbers import LARGEST, SMALLEST
 
 Direction = Literal["higher", "lower", "none"]

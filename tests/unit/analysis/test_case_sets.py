@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.cases import cases_of, differing
+from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.compare import Comparison, System, compare
 from milabench.analysis.measure import measure
 from milabench.analysis.summary import summarise

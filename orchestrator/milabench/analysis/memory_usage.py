@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.spread import mean, stdev
+from milabench.analysis.sample_statistics import mean, stdev
 from milabench.events.model import Data, StepEvent
 from milabench.events.numbers import finite_number
 
