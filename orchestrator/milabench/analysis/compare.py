@@ -187,7 +187,7 @@ class Comparison:
     sentence: str = ""
 
 
-def compare(
+def compare_systems(
     systems: Sequence[System],
     *,
     margin: float = MARGIN,

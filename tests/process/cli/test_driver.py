@@ -143,7 +143,7 @@ def test_a_metrics_policy_goes_with_any_command(driver: Callable[..., Said], her
     assert said.code == 0, said.err
     assert result(here)["p3.bs32.speed"] == pytest.approx(KNOWN["average"])
     assert "warning: --data-set imagenet: nothing is downloaded" in said.err
-    assert "for 2 GPUs asked for" in said.err
+    assert "2 GPUs were requested" in said.err
     alone = driver("--task-name", TASK)
     assert alone.code == 2
     assert "it has metrics only, and no command_to_execute" in alone.err
@@ -154,7 +154,7 @@ def test_a_metrics_policy_goes_with_any_command(driver: Callable[..., Said], her
     [
         ((), "", "error: no task: give --task-name T, or --metrics-policy"),
         (("--task-name", "t", "--config", "none.cfg"), "", "none.cfg: cannot be read: no such file or directory"),
-        (("--task-name", "t"), section("tt", "true"), "there is no such section; did you mean 'tt'?"),
+        (("--task-name", "t"), section("tt", "true"), "unknown section; did you mean 'tt'?"),
         (("--task-name", "t"), section("t", "true", "loss ("), ":2:13: t.patterns: 'loss (' is not usable: missing )"),
         (("--task-name", "t", "--epochs", "3"), section("t", "true"), "its command has no --epochs to replace"),
         (("--metrics-policy", "t"), "", "--metrics-policy and --command-to-execute go together"),
@@ -192,7 +192,7 @@ def test_a_task_in_a_suite_is_reported_with_units_and_directions(
     ("about", "says"),
     [
         ({"task": "x"}, "bench.task: a task needs its driver"),
-        ({"driver": "work/task_config_template.cfg", "task": "x"}, "x: there is no such section"),
+        ({"driver": "work/task_config_template.cfg", "task": "x"}, "x: unknown section"),
         (
             {"driver": "work/task_config_template.cfg", "task": TASK, "metrics": {"sped": {"units": "s"}}},
             "bench.metrics.sped: the key 'pattern' is missing; did you mean 'speed'?",
