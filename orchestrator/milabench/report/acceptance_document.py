@@ -39,7 +39,7 @@ def criteria_table(acceptance: Acceptance) -> Table:
     """Return a row for each criterion, the worst verdict first."""
     headings = ("verdict", "benchmark", "criterion", "asked", "found")
     rows = [
-        (check.verdict, check.bench or "the run", check.criterion, check.asked, check.found)
+        (check.verdict, check.bench or "the run", check.criterion, check.requirement, check.measured)
         for check in worst_first(acceptance.checks)
     ]
     return Table(title="criteria", headings=headings, is_text=(True,) * len(headings), rows=tuple(rows))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Index, SystemResult
 from milabench.analysis.intervals import Interval
-from milabench.analysis.jobmix import JobMix
+from milabench.analysis.job_mix import JobMix
 from milabench.analysis.system_diff import Difference
 from milabench.report.document import Document, Statement, Table, Title, notes, section
 from milabench.report.model import format_number

@@ -9,7 +9,7 @@ from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison, ComparisonRow
-from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report.model import ordered

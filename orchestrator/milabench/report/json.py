@@ -9,8 +9,8 @@ from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison, Facts
-from milabench.analysis.series import strict
-from milabench.analysis.summary import SCHEMA, Summary
+from milabench.analysis.json_codec import strict
+from milabench.analysis.summary_model import SCHEMA, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison, ComparisonRow
-from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report import comparison_text, model
@@ -54,15 +54,15 @@ def render_acceptance(acceptance: Acceptance) -> str:
     for check in acceptance.checks:
         case = _case(suite, check.criterion, check.bench or "run")
         lines = [
-            f"asked: {check.asked}",
-            f"found: {check.found}",
+            f"asked: {check.requirement}",
+            f"found: {check.measured}",
             *([f"missing: {check.missing}"] if check.missing else []),
         ]
         if check.verdict == "PASS":
             _add_output(case, ["; ".join(lines)])
         else:
             kind = "failure" if check.verdict == "FAIL" else "error"
-            _add_result(case, kind, check.missing or check.found, "; ".join(lines))
+            _add_result(case, kind, check.missing or check.measured, "; ".join(lines))
     return _document([suite])
 
 

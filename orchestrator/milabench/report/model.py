@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.ab import AB
-from milabench.analysis.spread import median
-from milabench.analysis.summary import BenchSummary, Failure, Summary
+from milabench.analysis.paired_comparison import AB
+from milabench.analysis.sample_statistics import median
+from milabench.analysis.summary_model import BenchSummary, Failure, Summary
 from milabench.report.labels import aim_text, percents, replicates_text
 
 # Options of `run` that say which benchmarks and how often; a line that reruns one benchmark says the first anew.
@@ -202,7 +202,7 @@ def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
     rates: dict[str, dict[str, list[float]]] = {}
     for bench in ordered(summary.benchmarks):
         for process in bench.processes:
-            node, slash, _ = process.place.partition("/")
+            node, slash, _ = process.slot.partition("/")
             if slash:
                 rates.setdefault(bench.bench, {}).setdefault(node, []).append(process.throughput.value)
     nodes = sorted({node for by_node in rates.values() for node in by_node})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from milabench.analysis.summary import Summary
+from milabench.analysis.summary_model import Summary
 from milabench.report import model
 from milabench.report.document import (
     Document,

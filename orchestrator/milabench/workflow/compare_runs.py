@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from milabench.analysis.compare import Comparison, Per, System, compare_systems
-from milabench.analysis.jobmix import costs_of
+from milabench.analysis.job_mix import costs_of
 from milabench.analysis.system_diff import Difference, system_differences
 from milabench.analysis.traces import Tracing
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, UsageError

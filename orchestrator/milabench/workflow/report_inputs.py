@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from milabench.analysis.summary import Summary
 from milabench.analysis.summary_io import summary_from_json
+from milabench.analysis.summary_model import Summary
 from milabench.analysis.traces import Tracing
 from milabench.config.source_map import SourceLocation, plain
 from milabench.config.yaml_reader import decode_text, parse_document

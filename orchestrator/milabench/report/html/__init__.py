@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison
-from milabench.analysis.summary import Summary
+from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report import comparison_text

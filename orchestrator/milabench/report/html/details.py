@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from milabench.analysis.spread import mean
-from milabench.analysis.summary import BenchSummary
+from milabench.analysis.sample_statistics import mean
+from milabench.analysis.summary_model import BenchSummary
 from milabench.analysis.traces import QUANTILES, Trace
 from milabench.report import model
 from milabench.report.html.markup import Child, Markup, el
@@ -129,7 +129,7 @@ def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
     """Return the rates at each location (device, job), launch by launch."""
     rates: dict[str, list[float]] = {}
     for process in bench.processes:
-        rates.setdefault(process.place, []).append(process.throughput.value)
+        rates.setdefault(process.slot, []).append(process.throughput.value)
     suffix = f" on {name}" if name else ""
     return [
         Dots(
@@ -179,7 +179,7 @@ def process_table(bench: BenchSummary) -> Markup | None:
         drift = rate.steady.drift if rate.steady is not None else None
         cells: tuple[Child, ...] = (
             process.steps[0] + (f" and {len(process.steps) - 1} more" if len(process.steps) > 1 else ""),
-            process.place or "job",
+            process.slot or "job",
             process.repeat,
             model.format_number(rate.value),
             rate.observations,

@@ -67,18 +67,20 @@ def timeline_notes(trace: Trace) -> list[str]:
         name = f"device {device.key}"
         if device.lost:
             notes.append(f"{name} was lost: {device.lost}")
-        if not device.told:
+        if not device.throttle_samples:
             notes.append(f"{name}: no sample says whether it was throttled")
             continue
         if device.held_back:
             reasons = sorted({reason for span in device.throttled for reason in span.reasons})
-            share = device.held_back / device.told
-            notes.append(f"{name}: THROTTLED in {share:.1%} of {device.told} samples ({', '.join(reasons)})")
+            share = device.held_back / device.throttle_samples
+            notes.append(
+                f"{name}: THROTTLED in {share:.1%} of {device.throttle_samples} samples ({', '.join(reasons)})"
+            )
         else:
-            notes.append(f"{name}: not throttled in any of {device.told} samples")
+            notes.append(f"{name}: not throttled in any of {device.throttle_samples} samples")
         if device.capped:
             notes.append(
-                f"{name}: at its power limit in {device.capped / device.told:.0%} of them, which is normal at work"
+                f"{name}: at its power limit in {device.capped / device.throttle_samples:.0%} of them, which is normal at work"
             )
     if not trace.devices:
         notes.append("no accelerator was sampled: neither power nor clock nor temperature nor throttling can be shown")
