@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import runpy
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -89,6 +90,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "command-line.md": command_line,
     "suite-keys.md": lambda: printed("config", "schema", "--markdown"),
     "checks.md": checks_page,
+    "api.md": lambda: str(runpy.run_path(str(Path(__file__).with_name("api_page.py")))["page"]()),
     "suite.schema.json": lambda: printed("config", "schema"),
     "acceptance.schema.json": lambda: printed("accept", "--schema"),
 }

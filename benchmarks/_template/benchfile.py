@@ -1,5 +1,5 @@
 """@NAME@: our own main.py, run with our runner. `source=PyPI(...)` or `Git(...)` would fetch somebody else's program instead."""
 
-from milabench.bench.api import Benchmark
+from milabench import Benchmark
 
 benchmark = Benchmark(script="main.py")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from milabench.bench.api import Benchmark
+from milabench import Benchmark
 
 benchmark = Benchmark(script="main.py")

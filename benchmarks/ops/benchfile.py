@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milabench.bench.api import Benchmark
+from milabench import Benchmark
 
 benchmark = Benchmark(
     script="main.py",

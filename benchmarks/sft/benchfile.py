@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milabench.bench.api import Benchmark, PyPI
+from milabench import Benchmark, PyPI
 
 benchmark = Benchmark(
     source=PyPI(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milabench.bench.api import Benchmark
+from milabench import Benchmark
 
 # No runner and no voirfile: the program measures in processes of its own and tells the sink itself.
 benchmark = Benchmark(script="main.py", voirfile=None, prepare=None)

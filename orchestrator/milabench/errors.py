@@ -1,4 +1,4 @@
-"""Every way for a command to end other than well: the text a person reads and the exit code (docs/protocol.md, section 5)."""
+"""The errors that end a command: the text that a person reads and the exit code (docs/protocol.md, section 5)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ INTERRUPTED = 130
 
 
 class MilabenchError(Exception):
-    """An ending that is explained in one or a few lines; `str(error)` is what the user reads."""
+    """An error that is explained in one or a few lines: `str(error)`. The base class of all others."""
 
     exit_code = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing wrong with an input file.
+    """One thing that is wrong with an input file.
 
-    `where` is `file:line:column`, or the name of an option; `path` the dotted key; `replaces` the place of the value that this
-    one replaced, if any.
+    `where` is `file:line:column`, or the name of an option; `path` the dotted key; `hint` what to do about it; `replaces`
+    where the value is set that this one replaced, if any.
     """
 
     where: str
@@ -52,7 +52,7 @@ class ConfigError(MilabenchError):
 
 
 class UsageError(MilabenchError):
-    """The command line asks for something that cannot be."""
+    """Options or arguments contradict one another, or ask for something that does not exist."""
 
     exit_code = 2
 
@@ -64,18 +64,18 @@ class NothingSelected(MilabenchError):
 
 
 class EnvironmentFailed(MilabenchError):
-    """An environment, a source, packages or data could not be made ready, or is not ready for a run."""
+    """An environment, a program, packages or data cannot be installed or prepared, or are missing for a run."""
 
     exit_code = 4
 
 
 class Unreachable(MilabenchError):
-    """A node, an agent or an engine could not be reached, or is held by somebody else."""
+    """A node, an agent or a container engine does not answer, or a device or run is in use by another process."""
 
     exit_code = 5
 
 
 class RecordError(MilabenchError):
-    """A run directory, a store or a bundle cannot be read or written, or was altered."""
+    """A run directory, a results store or a bundle cannot be read or written, or was altered."""
 
     exit_code = 6

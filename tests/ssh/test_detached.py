@@ -21,7 +21,7 @@ def test_a_run_on_nodes_goes_on_without_its_terminal(
     system(hosts.system())
     assert milabench("prepare", "--select", "good").code == 0
     said = milabench("run", "--select", "good", "--detach")
-    assert (said.code, "goes on without this terminal" in said.err) == (0, True), said.err
+    assert (said.code, "continues without this terminal" in said.err) == (0, True), said.err
     watched = milabench("resume")  # it may be over by now, and is told to be finished then
     assert watched.code == 0, watched.err
     assert json.loads(milabench("status", "--json").out)["counts"] == {"passed": 2}

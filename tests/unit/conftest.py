@@ -32,7 +32,7 @@ def milabench(
     def run(*argv: str) -> Said:
         monkeypatch.setattr(sys, "argv", ["milabench", *argv])
         capsys.readouterr()
-        code = cli._carry_out_the_command_line()
+        code = cli.run_command_line()
         said = capsys.readouterr()
         return Said(code, said.out, said.err)
 

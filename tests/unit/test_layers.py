@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# package -> the packages of milabench that it may import, besides itself and errors
+# package -> the packages of milabench that it may import, besides itself, errors and version
 MAY_IMPORT = {
     "errors": set(),
+    "version": set(),
     "config": set(),
     "facts": set(),
     "events": set(),
@@ -28,25 +30,30 @@ MAY_IMPORT = {
     "execute": {"plan", "facts", "events", "bench"},
     "display": {"events", "plan"},
 }
-BELOW_WORKFLOW = set(MAY_IMPORT) - {"errors"}
-MAY_IMPORT |= {"workflow": {*BELOW_WORKFLOW, "cli"}, "cli": {*BELOW_WORKFLOW, "workflow"}}
+for packages in MAY_IMPORT.values():
+    packages.add("devices")
+MAY_IMPORT["devices"] = set()
+BELOW_WORKFLOW = set(MAY_IMPORT)
+MAY_IMPORT |= {"workflow": BELOW_WORKFLOW, "api": {*BELOW_WORKFLOW, "workflow"}, "cli": {*BELOW_WORKFLOW, "workflow"}}
 EFFECTS = {"os", "sys", "subprocess", "asyncio", "socket", "time", "random", "shutil", "rich", "asyncssh"}
 EDGES = {
     "config/read.py",
+    "devices/command.py",
     "facts/probe.py",
     "bench/load.py",
     "events/rundir.py",
     "events/replay.py",
     "bundle/signing.py",
 }
-DOING = {"execute", "display", "workflow", "cli"}
+DOING = {"execute", "display", "workflow", "cli", "api"}
 ONLY_HERE = {"omegaconf": {"config"}, "yaml": {"config"}, "asyncssh": {"execute"}, "rich": {"display", "cli"}}
-ONLY_HERE |= {"sqlite3": {"history"}, "psycopg": {"history"}, "pyarrow": {"history"}}
+ONLY_HERE |= {"click": {"cli"}, "sqlite3": {"history"}, "psycopg": {"history"}, "pyarrow": {"history"}}
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    for path in sorted((ROOT / "orchestrator" / "milabench").rglob("*.py")):
-        yield path.relative_to(ROOT / "orchestrator" / "milabench").as_posix(), path
+    package = ROOT / "orchestrator" / "milabench"
+    for path in sorted([*package.rglob("*.py"), *(package / "devices").glob("*.py")]):  # the latter behind a link
+        yield path.relative_to(package).as_posix(), path
 
 
 MODULES = list(modules())
@@ -72,10 +79,8 @@ def test_a_module_imports_only_what_its_layer_may(name: str, path: Path) -> None
     package = package_of(name)
     if package.startswith("__"):
         return
-    allowed = MAY_IMPORT[package] | {package, "errors"}
-    reached = {
-        parts[1] for found in imports(path) if (parts := found.split("."))[0] == "milabench" and len(parts) > 1
-    } - {"__version__"}
+    allowed = MAY_IMPORT[package] | {package, "errors", "version"}
+    reached = {parts[1] for found in imports(path) if (parts := found.split("."))[0] == "milabench" and len(parts) > 1}
     assert reached <= allowed, f"{name} imports {sorted(reached - allowed)}"
 
 
@@ -97,6 +102,31 @@ def test_a_dependency_lives_in_its_one_place(name: str, path: Path) -> None:
 @pytest.mark.parametrize(("name", "path"), MODULES, ids=[name for name, _ in MODULES])
 def test_the_control_plane_never_imports_the_instruments(name: str, path: Path) -> None:
     assert not {found.split(".")[0] for found in imports(path)} & {"benchmate", "torch", "voir", "ptera"}
+
+
+# What may write to standard output and error: the command line, displays, and what is a process of its own on a node.
+WRITERS = ("cli/", "display/", "execute/agent", "execute/remote_install.py")
+
+
+def writes(path: Path) -> Iterator[str]:
+    """The statements that write to a standard stream."""
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called == "print" or re.fullmatch(r"sys\.std(out|err)(\.buffer)?\.write", called):
+                yield f"line {node.lineno}: {ast.unparse(node)}"
+
+
+@pytest.mark.parametrize(("name", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_below_the_command_line_nothing_writes_to_a_standard_stream(name: str, path: Path) -> None:
+    if not name.startswith(WRITERS):
+        assert list(writes(path)) == [], name
+
+
+def test_writing_to_a_standard_stream_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.py"
+    path.write_text("import sys\nprint('a', file=sys.stderr)\nsys.stdout.buffer.write(b'b')\nsys.stdout.flush()\n")
+    assert [line.partition(":")[0] for line in writes(path)] == ["line 2", "line 3"]
 
 
 def test_the_instruments_never_import_the_control_plane() -> None:

@@ -195,7 +195,7 @@ class Comparison:
     sentence: str = ""
 
 
-def compare(
+def compare_systems(
     systems: Sequence[System],
     *,
     margin: float = MARGIN,

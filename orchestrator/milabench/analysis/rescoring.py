@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from milabench.analysis.compare import System, compare
+from milabench.analysis.compare import System, compare_systems
 from milabench.analysis.score import Score, compat_score
 from milabench.analysis.summary import Summary, scored
 
@@ -24,7 +24,7 @@ def relative_to(summary: Summary, reference: Summary) -> Summary:
     weights = {bench.bench: bench.weight for bench in summary.benchmarks if bench.weight is not None}
     is_known = len(weights) == len(summary.benchmarks)
     systems = (System(name="reference", summary=reference), System(name="run", summary=summary))
-    found = compare(systems, weights=weights if is_known and weights else None)
+    found = compare_systems(systems, weights=weights if is_known and weights else None)
     contrasts = {row.bench: row.contrasts[0] for row in found.rows}
     benches = tuple(
         replace(bench, ratio=contrast.ratio, ratio_ci95=contrast.ci95)

@@ -2,7 +2,7 @@
 
 A benchfile is data. It defines one module-level name, `benchmark`:
 
-    from milabench.bench.api import Benchmark, PyPI
+    from milabench import Benchmark, PyPI
 
     benchmark = Benchmark(
         source=PyPI("trl", "1.16.0", file="trl-1.16.0-py3-none-any.whl", sha256="..."),
@@ -30,7 +30,7 @@ class PyPI:
 
     @property
     def folder(self) -> str:
-        """Where it lies under `base/code`: `<source>-<revision>`."""
+        """The name of its folder under `base/code`: `<source>-<revision>`."""
         return f"{self.project}-{self.version}"
 
 
@@ -43,7 +43,7 @@ class Git:
 
     @property
     def folder(self) -> str:
-        """Where it lies under `base/code`: `<source>-<revision>`."""
+        """The name of its folder under `base/code`: `<source>-<revision>`."""
         name = self.url.rstrip("/").rsplit("/", 1)[-1].removesuffix(".git")
         is_commit = len(self.rev) == COMMIT_DIGITS and not set(self.rev) - set("0123456789abcdef")
         return f"{name}-{self.rev[:12] if is_commit else self.rev.replace('/', '-')}"
@@ -58,7 +58,7 @@ class Benchmark:
 
     Exactly one of `script` and `module` is given. `script` is a path inside the unpacked source, or inside the benchmark's own
     folder when there is no source; `module` is started as `python -m` does, with the source first on the path. `python_path` are
-    folders inside the source, added to PYTHONPATH. `cwd`: `data` (the default: base/data/<benchmark>, made when missing),
+    folders inside the source, added to PYTHONPATH. `cwd`: `data` (the default: base/data/<benchmark>, created when missing),
     `source` or `definition`. `env` is set for prepare and run. `options` names the extra keys that the suite may give this
     benchmark, with their defaults; they reach the voirfile and prepare.py as they are. `flags` are the program's options that
     have a `--no-` form, which `false` in the suite then stands for. `voirfile=None` starts the program without our runner (a

@@ -1,4 +1,4 @@
-"""Reading a benchfile.py: runs it and hands back its `benchmark`, or says in one line what is wrong with it."""
+"""Reads a benchfile.py: runs it and returns its `benchmark`, or raises what is wrong with it in one line."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from milabench.bench.api import Benchmark, Git, PyPI
 from milabench.errors import ConfigError, Problem
 
 BENCHFILE = "benchfile.py"
-WAYS_TO_START_IN = ("data", "source", "definition")
+WORKING_FOLDERS = ("data", "source", "definition")
 
 
-def load(folder: Path) -> Benchmark:
-    """The `benchmark` that `folder/benchfile.py` defines.
+def load_benchfile(folder: Path) -> Benchmark:
+    """Return the `benchmark` that `folder/benchfile.py` defines; what the benchfile prints is dropped.
 
-    What the benchfile prints is dropped. Raises ConfigError when the folder, the file or the name is missing, when
+    Raises ConfigError when the folder, the file or the name is missing, when
     the file cannot be run, and when the value contradicts itself.
     """
     benchfile = folder / BENCHFILE
     if not folder.is_dir():
         raise _wrong(
-            folder, "no such folder", "check the benchmark's `definition`, or make one with `milabench new NAME`"
+            folder, "no such folder", "check the benchmark's `definition`, or create one with `milabench new NAME`"
         )
     if not benchfile.is_file():
         raise _wrong(
@@ -38,32 +38,31 @@ def load(folder: Path) -> Benchmark:
     except SyntaxError as error:
         raise _wrong(f"{error.filename or benchfile}:{error.lineno}:{error.offset}", error.msg) from None
     except (Exception, SystemExit) as error:
-        raise _wrong(_place(error, benchfile), f"{type(error).__name__}: {_first_line(error)}") from error
+        raise _wrong(_location(error, benchfile), f"{type(error).__name__}: {_first_line(error)}") from error
     if "benchmark" not in names:
         raise _wrong(benchfile, "defines no `benchmark`", "write `benchmark = Benchmark(...)` at module level")
-    found = names["benchmark"]
-    if not isinstance(found, Benchmark):
+    benchmark = names["benchmark"]
+    if not isinstance(benchmark, Benchmark):
         raise _wrong(
             benchfile,
-            f"`benchmark` is a {type(found).__name__}, not a milabench.bench.api.Benchmark",
+            f"`benchmark` is a {type(benchmark).__name__}, not a milabench.Benchmark",
             "write `benchmark = Benchmark(...)`",
         )
-    said = [*_wrong_types(found)] or [*_contradictions(found)]
-    problems = tuple(Problem(where=str(benchfile), path=path, what=what) for path, what in said)
+    problems = [*_wrong_types(benchmark)] or [*_contradictions(benchmark)]
     if problems:
-        raise ConfigError(problems)
-    return found
+        raise ConfigError([Problem(where=str(benchfile), path=path, what=what) for path, what in problems])
+    return benchmark
 
 
 def missing_files(benchmark: Benchmark, folder: Path) -> tuple[Path, ...]:
-    """The files that a benchfile names in its own folder and that are not there."""
-    # A prepare.py is looked for when something is prepared.
+    """Return the files that a benchfile names in its own folder and that do not exist."""
+    # prepare.py is checked when something is prepared.
     own = (benchmark.voirfile, benchmark.script if benchmark.source is None else None)
     return tuple(folder / path for path in own if path is not None and not (folder / path).is_file())
 
 
 def _wrong_types(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
-    """What is not of its type; the rest is only looked at when everything is."""
+    """Yield what is not of its type; contradictions are only looked for when all types are right."""
     for name in ("script", "module", "voirfile", "prepare"):
         value = getattr(benchmark, name)
         if value is not None and not isinstance(value, str):
@@ -82,8 +81,8 @@ def _wrong_types(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
 def _contradictions(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
     if (benchmark.script is None) == (benchmark.module is None):
         yield "benchmark", "give exactly one of `script` and `module`"
-    if benchmark.cwd not in WAYS_TO_START_IN:
-        yield "benchmark.cwd", f"expected one of {', '.join(WAYS_TO_START_IN)}, got {benchmark.cwd!r}"
+    if benchmark.cwd not in WORKING_FOLDERS:
+        yield "benchmark.cwd", f"expected one of {', '.join(WORKING_FOLDERS)}, got {benchmark.cwd!r}"
     if benchmark.cwd == "source" and benchmark.source is None:
         yield "benchmark.cwd", "'source' needs a `source`"
     if benchmark.source is None and benchmark.python_path:
@@ -113,7 +112,7 @@ def _leaves_its_folder(path: str) -> bool:
     return parts.is_absolute() or ".." in parts.parts or not path
 
 
-def _place(error: BaseException, benchfile: Path) -> str:
+def _location(error: BaseException, benchfile: Path) -> str:
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(benchfile)]
     return f"{benchfile}:{lines[-1]}" if lines else str(benchfile)
 

@@ -1,4 +1,4 @@
-"""`milabench baseline`: what the nodes and devices of a fleet do."""
+"""`milabench baseline`."""
 
 from __future__ import annotations
 
@@ -7,37 +7,21 @@ from pathlib import Path
 
 import click
 
+from milabench.cli.options import base_option, file_option
+from milabench.cli.terminal import terminal_session
+from milabench.errors import DONE
 
-@click.command("baseline", help="Compute what is expected of nodes and devices like those of these runs.")
+
+@click.command("baseline")
 @click.argument("runs", nargs=-1, required=True)
-@click.option("--base", type=click.Path(path_type=Path), envvar="MILABENCH_BASE", help="Default: ./results.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The baseline's file."
-)
+@base_option
+@file_option("-o", "--output", required=True, help="The baseline's file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the baseline as JSON too.")
 def command(runs: tuple[str, ...], base: Path | None, output: Path, as_json: bool) -> int:
-    """Hand the command line's values on; see the help text above."""
-    from milabench.analysis.baseline import LEAST_PLACES, Baseline, baseline
-    from milabench.cli.formats import write_output
-    from milabench.errors import NothingSelected
-    from milabench.workflow.results import resolve_runs
-    from milabench.workflow.summaries import summary_of
+    """Compute what is expected of nodes and devices like those of these runs."""
+    from milabench.workflow.fleet import compute_baseline
 
-    made: Baseline = baseline([summary_of(run) for run in resolve_runs(base, runs)])
-    if not made.expected:
-        raise NothingSelected(f"{', '.join(made.runs)}: no benchmark passed with a number; there is nothing to expect")
-    text = json.dumps(made.to_json(), indent=1) + "\n"
-    write_output(text, output)
+    expected = compute_baseline(runs, base, output, terminal_session())
     if as_json:
-        click.echo(text, nl=False)
-    places = {place for one in made.expected for place in one.places}
-    click.echo(f"metrics: {len(made.expected)}, places: {len(places)}", err=True)
-    few = sorted({one.bench for one in made.expected if len(one.places) < LEAST_PLACES})
-    if few:
-        click.echo(
-            f"warning: fewer than {LEAST_PLACES} places measured {', '.join(few)}: nothing can be told to fall out there",
-            err=True,
-        )
-    for told in made.suspects:
-        click.echo(f"warning: suspect, and counted all the same: {told}", err=True)
-    return 0
+        click.echo(json.dumps(expected.to_json(), indent=1))
+    return DONE

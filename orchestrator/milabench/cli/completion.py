@@ -1,6 +1,6 @@
-"""`milabench completion`: what makes a shell complete commands, options and benchmark names; and the names themselves.
+"""`milabench completion`, and the names that a shell completes.
 
-A shell asks at every tab, so names come from a glance at the suite's lines, without reading what they mean.
+A shell asks at every tab, so names come from the suite's lines alone, without interpreting them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from milabench.errors import MilabenchError, UsageError
+from milabench.workflow.context import suite_file
+
 SHELLS = ("bash", "zsh", "fish")
 # The keys of a file that are not benchmarks.
 _FILE_KEYS = ("include", "system", "multirun", "profile")
@@ -23,24 +26,24 @@ _MATRIX = re.compile(r"[{\s]matrix:")
 _MAX_FILES = 100
 
 
-@click.command("completion", help="Print what makes a shell complete commands, options and benchmark names.")
+@click.command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> int:
-    """Print the script; each shell is told where to put it by a comment on the first line."""
+    """Print a shell's completion script for commands, options and benchmark names; its first line says where to save it."""
     from click.shell_completion import ShellComplete, get_completion_class
 
-    from milabench.cli import PROGRAM
+    from milabench.cli.commands import PROGRAM
     from milabench.cli.verbs import verbs
 
-    found = get_completion_class(shell)
-    assert found is not None
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
     # Not the class's own `source`: that of bash starts a bash only to learn its version.
-    script = ShellComplete.source(found(verbs, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE"))
-    click.echo(f"# {_WAYS_IN[shell]}\n{script}", nl=False)
+    script = ShellComplete.source(completion_class(verbs, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE"))
+    click.echo(f"# {_INSTALL[shell]}\n{script}", nl=False)
     return 0
 
 
-_WAYS_IN = {
+_INSTALL = {
     "bash": "milabench completion bash > ~/.local/share/bash-completion/completions/milabench",
     "zsh": "milabench completion zsh > ~/.zfunc/_milabench, with ~/.zfunc in fpath",
     "fish": "milabench completion fish > ~/.config/fish/completions/milabench.fish",
@@ -48,34 +51,33 @@ _WAYS_IN = {
 
 
 def complete_benchmark(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Benchmarks that begin so."""
+    """Return the benchmarks that begin with this text."""
     return [CompletionItem(name) for name in benchmarks(ctx) if name.startswith(incomplete)]
 
 
 def complete_selection(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Benchmarks and tags for the last entry of a comma list."""
+    """Return the benchmarks and tags for the last entry of a comma list."""
     before, comma, last = incomplete.rpartition(",")
     return [CompletionItem(before + comma + word) for word in selectors(ctx) if word.startswith(last)]
 
 
 def benchmarks(ctx: click.Context) -> list[str]:
-    """The names of the suite that the command line, or the environment, asks for; none where it cannot be read."""
+    """Return the benchmarks of the requested suite; none where it cannot be read."""
     texts = list(_texts(ctx))
-    if any(_MATRIX.search(text) for text in texts) and (found := _all_names(ctx)) is not None:
-        return found
+    if any(_MATRIX.search(text) for text in texts) and (names := _all_names(ctx)) is not None:
+        return names
     return list(dict.fromkeys(name for text in texts for name in _names(text)))
 
 
 def selectors(ctx: click.Context) -> list[str]:
-    """The names, then the tags."""
-    tags = {tag.strip(" \"'") for text in _texts(ctx) for found in _TAGS.finditer(text) for tag in found[1].split(",")}
+    """Return the names, then the tags."""
+    tags = {tag.strip(" \"'") for text in _texts(ctx) for match in _TAGS.finditer(text) for tag in match[1].split(",")}
     return list(dict.fromkeys([*benchmarks(ctx), *sorted(tags - {""})]))
 
 
 def _all_names(ctx: click.Context) -> list[str] | None:
-    """The names with those of matrix jobs, which only reading all of the suite can tell; None where it cannot be read."""
+    """Return the names with those of matrix variants, for which the suite must be read; None where it cannot be."""
     from milabench.config.read import read_suite
-    from milabench.errors import MilabenchError
 
     path = _suite(ctx)
     try:
@@ -85,7 +87,7 @@ def _all_names(ctx: click.Context) -> list[str] | None:
 
 
 def _names(text: str) -> Iterator[str]:
-    """The keys at the left edge that are benchmarks; a matrix, whose jobs have names of their own, is left out."""
+    """Yield the top-level keys that are benchmarks; a matrix, whose variants have names of their own, is left out."""
     keys = [match for line in re.finditer(r"^\S.*", text, re.MULTILINE) if (match := _TOP.match(text, line.start()))]
     for number, match in enumerate(keys):
         name = re.sub(r"\\(.)", r"\1", match[1]) if match[1] else match[2] or match[3]
@@ -95,7 +97,7 @@ def _names(text: str) -> Iterator[str]:
 
 
 def _texts(ctx: click.Context) -> Iterator[str]:
-    """The text of the suite and of what it includes, each file once."""
+    """Yield the text of the suite and of the files that it includes, each once."""
     seen: set[Path] = set()
     waiting = [path] if (path := _suite(ctx)) is not None else []
     while waiting and len(seen) < _MAX_FILES:
@@ -106,15 +108,14 @@ def _texts(ctx: click.Context) -> Iterator[str]:
             continue
         seen.add(path)
         yield text
-        for found in re.finditer(r"^include:(.*(?:\n[ -].*)*)", text, re.MULTILINE):
-            included = [path.parent / Path(name).expanduser() for name in _INCLUDE.findall(found[1])]
-            waiting += [each for each in included if each not in seen]
+        for match in re.finditer(r"^include:(.*(?:\n[ -].*)*)", text, re.MULTILINE):
+            included = [path.parent / Path(name).expanduser() for name in _INCLUDE.findall(match[1])]
+            waiting += [file for file in included if file not in seen]
 
 
 def _suite(ctx: click.Context) -> Path | None:
-    asked = ctx.params.get("config_file") or os.environ.get("MILABENCH_CONFIG")
-    if asked:
-        return Path(asked).expanduser()
-    root = Path(__file__).resolve().parents[3]
-    standard = (folder / "config" / "standard.yaml" for folder in (Path.cwd(), root))
-    return next((path for path in standard if path.is_file()), None)
+    file = ctx.params.get("config_file") or os.environ.get("MILABENCH_CONFIG")
+    try:
+        return suite_file(Path(file).expanduser() if file else None)
+    except UsageError:
+        return None

@@ -1,4 +1,4 @@
-"""The hooks by which options and arguments complete names; what is behind them is imported when a shell asks."""
+"""The hooks by which options and arguments complete names; they import what they need when a shell asks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def benchmark_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Benchmarks of the suite."""
+    """Complete benchmarks of the suite."""
     from milabench.cli.completion import complete_benchmark
 
     return complete_benchmark(ctx, param, incomplete)
 
 
 def selections(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Benchmarks and tags, also as a comma list."""
+    """Complete benchmarks and tags, also in a comma list."""
     from milabench.cli.completion import complete_selection
 
     return complete_selection(ctx, param, incomplete)

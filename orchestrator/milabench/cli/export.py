@@ -1,4 +1,4 @@
-"""`milabench export`: results for other programs."""
+"""`milabench export`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 
 import click
 
+from milabench.cli.options import base_option, file_option
+from milabench.errors import DONE, UsageError
 
-@click.command("export", help="Write the results of runs to a Parquet file. Default: the latest run.")
+
+@click.command("export")
 @click.argument("runs", nargs=-1)
-@click.option("--base", type=click.Path(path_type=Path), envvar="MILABENCH_BASE", help="Default: ./results.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file: NAME.parquet."
-)
+@base_option
+@file_option("-o", "--output", required=True, help="The file: NAME.parquet.")
 def command(runs: tuple[str, ...], base: Path | None, output: Path) -> int:
-    """Hand the command line's values on; see the help text above."""
-    from milabench.errors import UsageError
+    """Write the results of runs to a Parquet file. Default: the latest run."""
     from milabench.history.parquet import write
     from milabench.workflow.results import resolve_runs, run_rows
 
@@ -23,7 +23,7 @@ def command(runs: tuple[str, ...], base: Path | None, output: Path) -> int:
         raise UsageError(
             f"--output: {output}: only .parquet is written here; `milabench report --format csv` writes CSV"
         )
-    found = [run_rows(run) for run in resolve_runs(base, runs)]
-    count = write(output, found)
-    click.echo(f"written to {output}: {count} rows of {len(found)} runs", err=True)
-    return 0
+    rows = [run_rows(run) for run in resolve_runs(base, runs)]
+    count = write(output, rows)
+    click.echo(f"written to {output}: {count} rows of {len(rows)} runs", err=True)
+    return DONE

@@ -1,49 +1,37 @@
-"""The forms in which runs and comparisons are told, chosen by option or by the ending of a file, and where they go."""
+"""The options that say in which format and where a report is written, and its writing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from milabench.cli.options import file_option
 from milabench.errors import RecordError, UsageError
 from milabench.report.registry import FORMATS, format_of_file
 
-if TYPE_CHECKING:
-    from milabench.analysis.compare import Comparison
-    from milabench.analysis.summary import Summary
-    from milabench.analysis.system_diff import Difference
-    from milabench.analysis.traces import Tracing
-    from milabench.events.rundir import Run
-
 
 def format_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Give a verb the options that say how and where it tells: `form`, `as_json`, `output`."""
-    decorate = (
+    """Give a verb the options on format and destination: `form`, `as_json`, `output`."""
+    decorators = (
         click.option(
             "-f",
             "--format",
             "form",
             type=click.Choice(tuple(FORMATS)),
-            help="What is written. Default: what the output file ends in, else text.",
+            help="Format. Default: from the output file's ending, else text.",
         ),
         click.option("--json", "as_json", is_flag=True, help="Short for --format json."),
-        click.option(
-            "-o",
-            "--output",
-            type=click.Path(path_type=Path, dir_okay=False),
-            help="Write to a file instead of the terminal.",
-        ),
+        file_option("-o", "--output", help="Write to a file instead of the terminal."),
     )
-    for option in reversed(decorate):
+    for option in reversed(decorators):
         function = option(function)
     return function
 
 
 def pick_format(form: str | None, as_json: bool, output: Path | None) -> str:
-    """The format: what was asked for, else what the file ends in, else text. Raises UsageError for two answers or none."""
+    """Return the requested format, else that of the file's ending, else text. Raises UsageError for two or none."""
     if as_json and form not in (None, "json"):
         raise UsageError(f"--json and --format {form} are two formats; leave one out")
     if as_json or form is not None:
@@ -58,40 +46,8 @@ def pick_format(form: str | None, as_json: bool, output: Path | None) -> str:
     return by_ending.name
 
 
-def tracing_for(form: str) -> Tracing | None:
-    """Who draws the runs' series where the format shows them: it is to see their records when they are read."""
-    if not FORMATS[form].draws:
-        return None
-    from milabench.analysis.traces import Tracing
-
-    return Tracing()
-
-
-def tracing_of_systems(form: str, count: int) -> Tracing | None:
-    """As `tracing_for`, of so many systems that are compared: only a few of them are drawn."""
-    return tracing_for(form) if count <= FORMATS[form].most_drawn else None
-
-
-def render_report(form: str, summaries: Sequence[Summary], runs: Sequence[Run], tracing: Tracing | None) -> str:
-    """The report on runs in a format; `tracing` has their series for a page in HTML."""
-    traces = None if tracing is None else [tracing.of(run) for run in runs]
-    return FORMATS[form].renderer.render(summaries, traces)
-
-
-def render_comparison_as(
-    form: str,
-    comparison: Comparison,
-    differences: Sequence[Difference] | None,
-    runs: Sequence[Run | None],
-    tracing: Tracing | None,
-) -> str:
-    """A comparison in a format; `runs` are those of its systems in order, None for one that is known by its report alone."""
-    traces = None if tracing is None else [None if run is None else tracing.of(run) for run in runs]
-    return FORMATS[form].renderer.render_comparison(comparison, differences, traces)
-
-
 def write_output(text: str, output: Path | None) -> None:
-    """Write to a file and say so, or to the terminal. Raises RecordError where that cannot be."""
+    """Write to a file and report it, or to the terminal. Raises RecordError."""
     if output is None:
         click.echo(text, nl=False)
         return

@@ -1,4 +1,4 @@
-"""`milabench list`: the benchmarks of the suite."""
+"""`milabench list`."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.cli.options import SuiteOptions, suite_options
+from milabench.cli.options import json_option, suite_options
+from milabench.errors import DONE
 from milabench.workflow.context import read_suite_only
+from milabench.workflow.options import SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.config.schema import BenchmarkConfig
 
 
-@click.command("list", help="List the benchmarks of the suite.")
+@click.command("list")
 @suite_options()
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
-def command(
-    options: SuiteOptions,
-    as_json: bool,
-) -> int:
-    """Hand the command line's values on; see the help text above."""
+@json_option
+def command(options: SuiteOptions, as_json: bool) -> int:
+    """List the benchmarks of the suite."""
     _, benches = read_suite_only(options)
-    rows = [_row(bench) for bench in benches]
+    rows = [bench_json(bench) for bench in benches]
     if as_json:
         click.echo(json.dumps({"schema": 1, "benchmarks": rows}, indent=1))
-        return 0
+        return DONE
     table = [("name", "enabled", "plan", "weight", "environment", "tags")]
     table += [
         (
@@ -42,10 +41,11 @@ def command(
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
     for line in table:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    return 0
+    return DONE
 
 
-def _row(bench: BenchmarkConfig) -> dict[str, Any]:
+def bench_json(bench: BenchmarkConfig) -> dict[str, Any]:
+    """Return a benchmark as `list --json` has it."""
     method = bench.plan.method
     return {
         "name": bench.name,

@@ -1,4 +1,4 @@
-"""`milabench resume`: goes on with a run that was cut off or in which something failed, in its own directory."""
+"""`milabench resume`."""
 
 from __future__ import annotations
 
@@ -7,58 +7,45 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.options import detach_option, display_option, effort_options
+from milabench.cli.options import base_option, detach_option, display_option, retry_options
+from milabench.cli.terminal import terminal_session
 from milabench.errors import DONE
 from milabench.workflow.context import base_folder
+from milabench.workflow.options import RetryPolicy
 
 
-@click.command("resume", help="Go on with a run that was cut off, or run what failed in it. Default: the latest run.")
+@click.command("resume")
 @click.argument("run", required=False)
-@click.option("--base", type=click.Path(path_type=Path), envvar="MILABENCH_BASE", help="Default: ./results.")
+@base_option
 @click.option(
-    "--force", is_flag=True, help="Go on although suite, system or environments changed; every number says `mixed`."
+    "--force", is_flag=True, help="Resume although suite, system or environments changed; every number says `mixed`."
 )
-@effort_options
+@retry_options
 @detach_option
 @display_option
-def command(
-    run: str | None,
-    base: Path | None,
-    force: bool,
-    wait: bool,
-    max_retries: int,
-    maxfail: int | None,
-    detach: bool,
-    display: str,
-) -> int:
-    """Hand the command line's values on; see the help text above."""
+def command(run: str | None, base: Path | None, force: bool, retry: RetryPolicy, detach: bool, display: str) -> int:
+    """Resume an incomplete run, or rerun what failed in it. Default: the latest run."""
     from milabench.events.rundir import find_run, latest_run
     from milabench.execute.run_lock import holder_of
 
+    session = terminal_session(display)
     folder = base_folder(base)
-    found = find_run(folder, run) if run is not None else latest_run(folder)
-    holder = holder_of(found.path)
+    resumed = find_run(folder, run) if run is not None else latest_run(folder)
+    holder = holder_of(resumed.path)
     if holder is not None and holder.detached:
-        from milabench.workflow.attach import attach_to_run, say_run_continues
+        from milabench.workflow.attach import attach_to_run, report_active
 
         if detach:
-            say_run_continues(found, holder)
+            report_active(resumed, holder, session)
             return DONE
-        code = attach_to_run(found, holder, display=display)
+        code = attach_to_run(resumed, holder, session)
         if code is not None:
             return code
-    from milabench.workflow.execution import RetryPolicy
     from milabench.workflow.resume_run import resume_run
 
-    go_on = partial(
-        resume_run,
-        found.path,
-        display=display,
-        force=force,
-        effort=RetryPolicy(wait=wait, max_retries=max_retries, max_failures=maxfail),
-    )
+    work = partial(resume_run, resumed.path, session, force=force, retry=retry)
     if detach:
         from milabench.workflow.detach import run_detached
 
-        return run_detached("resume", go_on)
-    return go_on()
+        return run_detached("resume", work, session)
+    return work()

@@ -1,54 +1,58 @@
-"""`milabench runs`: what was run here, and how it ended."""
+"""`milabench runs`."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from milabench.cli.options import base_option, json_option
+from milabench.errors import DONE
+
 if TYPE_CHECKING:
     from milabench.workflow.run_lookup import RunHandle
 
 
-@click.command("runs", help="List the runs below the base with their verdicts.")
-@click.option("--base", type=click.Path(path_type=Path), envvar="MILABENCH_BASE", help="Default: ./results.")
-@click.option("--all", "with_others", is_flag=True, help="Also what prepare and size recorded.")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+@click.command("runs")
+@base_option
+@click.option("--all", "with_others", is_flag=True, help="Also the records of prepare and size.")
+@json_option
 def command(base: Path | None, with_others: bool, as_json: bool) -> int:
-    """Hand the command line's values on; see the help text above."""
+    """List the runs below the base with their verdicts."""
     from milabench.analysis.run_status import status_json
     from milabench.workflow.context import base_folder
     from milabench.workflow.run_lookup import all_runs
 
-    found = [each for each in all_runs(base) if with_others or each.run.phase == "run"]
+    handles = [handle for handle in all_runs(base) if with_others or handle.run.phase == "run"]
     if as_json:
-        listed = [
-            {**status_json(each.standing, each.state), "detached": each.is_detached, "path": str(each.run.path)}
-            for each in found
+        values = [
+            {**status_json(handle.status, handle.state), "detached": handle.is_detached, "path": str(handle.run.path)}
+            for handle in handles
         ]
-        click.echo(json.dumps({"schema": 1, "runs": listed}, indent=1))
-    elif not found:
-        click.echo(f"{base_folder(base) / 'runs'}: nothing was run here", err=True)
+        click.echo(json.dumps({"schema": 1, "runs": values}, indent=1))
+    elif not handles:
+        click.echo(f"{base_folder(base) / 'runs'}: no runs", err=True)
     else:
-        click.echo(runs_table(found))
-    return 0
+        click.echo(runs_table(handles))
+    return DONE
 
 
-def runs_table(found: list[RunHandle]) -> str:
-    """One line for each run."""
+def runs_table(handles: Sequence[RunHandle]) -> str:
+    """Return one line for each run."""
     from milabench.report.labels import duration
-    from milabench.report.text import text_table as columns
+    from milabench.report.text import text_table
 
     rows = []
-    for each in found:
-        began, ended = each.standing.began, each.standing.ended
+    for handle in handles:
+        began, ended = handle.status.began, handle.status.ended
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(began)) if began is not None else ""
         took = duration(ended - began) if began is not None and ended is not None else ""
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in each.standing.counts.items())
-        state = f"{each.state}, detached" if each.is_detached else each.state
-        rows.append([each.run.name, state, at, took, counts, ", ".join(each.standing.benches)[:60]])
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in handle.status.counts.items())
+        state = f"{handle.state_text}, detached" if handle.is_detached else handle.state_text
+        rows.append([handle.run.name, state, at, took, counts, ", ".join(handle.status.benches)[:60]])
     headings = ["run", "verdict", "began", "took", "steps", "benchmarks"]
-    return "\n".join(columns(headings, rows, [True, True, True, False, True, True]))
+    return "\n".join(text_table(headings, rows, [True, True, True, False, True, True]))

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli import COMMANDS
+from milabench.cli.commands import COMMANDS, GROUPS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
+WIDTH = max(map(len, COMMANDS))  # of the first column, the same in all groups
+
+
 def with_variables(command: click.Command) -> click.Command:
-    """The command, each of whose options may be given as MILABENCH_<OPTION> too; the command line wins."""
+    """Let each option of a command be given as MILABENCH_<OPTION> too; the command line wins."""
     if isinstance(command, click.Group):
-        for each in command.commands.values():
-            with_variables(each)
+        for subcommand in command.commands.values():
+            with_variables(subcommand)
     for option in command.params:
         if isinstance(option, click.Option) and option.envvar is None and not option.is_eager:
             option.envvar = "MILABENCH_" + max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
@@ -29,11 +32,11 @@ class VerbGroup(click.Group):
     """A group whose commands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in the order in which a user meets them."""
+        """Return the verbs, group by group."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb's command, from the module of its name."""
+        """Return the verb's command, from the module of its name."""
         if cmd_name not in COMMANDS:
             return None
         module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
@@ -42,7 +45,7 @@ class VerbGroup(click.Group):
         return with_variables(command)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The verbs that begin so, or the options that stand before them; imports none of the verbs."""
+        """Return the verbs that begin with this text, or the options before them; import none of the verbs."""
         if incomplete.startswith("-"):
             return click.Command.shell_complete(self, ctx, incomplete)
         from click.shell_completion import CompletionItem
@@ -52,7 +55,7 @@ class VerbGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with the nearest verbs named when there is none of that name."""
+        """Resolve as click does, and suggest the nearest verbs for an unknown one."""
         name = args[0] if args else ""
         if name and name not in COMMANDS and not name.startswith("-"):
             import difflib
@@ -63,14 +66,15 @@ class VerbGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table of verbs, without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """Write the verbs in their groups, without importing them."""
+        for group, verbs in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name.ljust(WIDTH), text) for name, text in verbs.items()])
 
 
 def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from milabench import __version__
+        from milabench.version import __version__
 
         click.echo(f"milabench {__version__}")
         ctx.exit()
@@ -79,7 +83,6 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
 @click.group(
     cls=VerbGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Benchmarks for machine learning systems: install, prepare, run, report.",
     epilog="Exit codes: 0 all passed, 1 a step did not pass, 2 usage or configuration, 3 nothing selected, "
     "4 install or prepare failed, 5 a node could not be reached, 6 records unreadable or altered, "
     "7 acceptance FAIL, 8 acceptance INCONCLUSIVE, 130 interrupted.",
@@ -87,6 +90,6 @@ def _print_version(ctx: click.Context, param: click.Parameter, value: bool) -> N
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
 )
-@click.option("--traceback", is_flag=True, help="Show where in the program an error came from.")
+@click.option("--traceback", is_flag=True, help="Show the Python traceback of an error.")
 def verbs(traceback: bool) -> None:
-    """Hold the options that stand before the verb."""
+    """Benchmarks for machine learning systems: install, prepare, run, report."""

@@ -1,4 +1,4 @@
-"""`milabench verify`: whether a bundle is what it was when it was made."""
+"""`milabench verify`."""
 
 from __future__ import annotations
 
@@ -8,44 +8,42 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.errors import RecordError
+from milabench.cli.options import file_option, json_option
+from milabench.errors import DONE, RecordError
 
 if TYPE_CHECKING:
     from milabench.bundle.verify import Verification
 
 
-@click.command("verify", help="Recompute every hash and number of a bundle. Exit codes: 0 unaltered, 6 altered.")
+@click.command("verify")
 @click.argument("bundle", type=click.Path(path_type=Path))
-@click.option(
-    "--allowed-signers",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Require a signature by one of these (the format of ssh-keygen).",
+@file_option(
+    "--allowed-signers", metavar="FILE", help="Require a signature by one of these (the format of ssh-keygen)."
 )
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@json_option
 def command(bundle: Path, allowed_signers: Path | None, as_json: bool) -> int:
-    """Hand the command line's values on; see the help text above."""
+    """Recompute every hash and number of a bundle. Exit codes: 0 unaltered, 6 altered."""
     from milabench.bundle.verify import verify_bundle
     from milabench.workflow.results import recompute_summary
 
-    found = verify_bundle(bundle, recompute_summary, allowed_signers)
-    click.echo(json.dumps(found.to_json(str(bundle)), indent=1) if as_json else verification_lines(bundle, found))
-    return RecordError.exit_code if found.wrong else 0
+    verified = verify_bundle(bundle, recompute_summary, allowed_signers)
+    click.echo(json.dumps(verified.to_json(str(bundle)), indent=1) if as_json else verification_text(bundle, verified))
+    return RecordError.exit_code if verified.wrong else DONE
 
 
-def verification_lines(bundle: Path, found: Verification) -> str:
-    """The verdict first, then each thing that was altered."""
-    lines = [f"{bundle}: {'ALTERED' if found.wrong else 'unaltered'}"]
-    lines += [f"  {one}" for one in found.wrong]
-    if not found.wrong:
+def verification_text(bundle: Path, verified: Verification) -> str:
+    """Return the verdict, then each thing that was altered."""
+    manifest = verified.manifest
+    lines = [f"{bundle}: {'ALTERED' if verified.wrong else 'unaltered'}", *(f"  {wrong}" for wrong in verified.wrong)]
+    if not verified.wrong:
         lines.append(
-            f"  {len(found.manifest.files)} files and {found.numbers} numbers of {len(found.manifest.runs)} runs are as they were"
+            f"  {len(manifest.files)} files and {verified.numbers} numbers of {len(manifest.runs)} runs are as they were"
         )
-    lines.append(f"  chain {found.manifest.chain}")
-    if found.signer:
-        trust = "" if found.is_trusted else "; --allowed-signers says whether that is someone you know"
-        lines.append(f"  signed: {found.signer}{trust}")
-    elif not found.is_signed:
-        lines.append("  not signed: its chain is worth what the place is worth where you have it from")
-    lines += [f"  note: {note}" for note in found.manifest.notes]
+    lines.append(f"  chain {manifest.chain}")
+    if verified.signer:
+        trust = "" if verified.is_trusted else "; --allowed-signers says whether that is someone you know"
+        lines.append(f"  signed: {verified.signer}{trust}")
+    elif not verified.is_signed:
+        lines.append("  not signed: the chain proves integrity only if you got it from a place that you trust")
+    lines += [f"  note: {note}" for note in manifest.notes]
     return "\n".join(lines)

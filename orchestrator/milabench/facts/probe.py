@@ -10,8 +10,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from milabench.devices.registry import ARCHS
 from milabench.errors import Unreachable
-from milabench.facts.model import ARCHS, Device, Node
+from milabench.facts.model import Device, Node
 
 AGENT = Path(__file__).resolve().parent.parent / "execute" / "agent" / "__main__.py"
 

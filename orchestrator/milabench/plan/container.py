@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from milabench.config.schema import BenchmarkConfig, ContainerConfig, SystemConfig
+from milabench.devices.registry import vendor_of
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Arch, Device
 from milabench.plan.context import NodeBenchmark
@@ -90,9 +91,9 @@ def containerize(
         if step.venv:
             env["APPTAINERENV_PREPEND_PATH"] = f"{step.venv}/bin"
         return replace(step, argv=words, env=env, container=container.image)
-    if arch == "cuda" and "CUDA_VISIBLE_DEVICES" in env:
-        # Inside there are only these, and they are counted from 0.
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(len(devices))))
+    vendor = vendor_of(arch)
+    env.update(vendor.container_environment(env, len(devices)))
+    ids = [str(device.details.get("visible_as") or device.uuid) for device in devices]
     names = sorted({*env, *_MARKERS, *_INHERITED} - {"PATH"})
     path = ":".join((f"{step.venv}/bin", *_PATH) if step.venv else _PATH)
     ours = [
@@ -109,7 +110,7 @@ def containerize(
     words = (
         *(container.engine, "run", "--rm", "--init", "--name=@container", "--label=milabench.marker=@marker"),
         *(word for word in ours if not _is_given(word, container.args)),
-        *_device_words(container.engine, arch, devices),
+        *vendor.container_options(container.engine, ids),
         *(f"--volume={_pair(mount)}" for mount in mounts),
         "--volume=@folder",
         f"--workdir={step.cwd}",
@@ -125,9 +126,8 @@ def containerize(
 
 def _apptainer(container: Container, step: Step, arch: Arch, mounts: Sequence[str], cache: str) -> tuple[str, ...]:
     """Return the words around a command. Apptainer has no daemon: what it starts are its children, with its environment."""
-    vendor = {"cuda": ("--nv",), "rocm": ("--rocm",)}.get(arch, ())
     return (
-        *("apptainer", "exec", *vendor),
+        *("apptainer", "exec", *vendor_of(arch).apptainer_options),
         *(f"--bind={_pair(mount)}" for mount in mounts),
         "--bind=@folder",
         f"--pwd={step.cwd}",
@@ -135,25 +135,6 @@ def _apptainer(container: Container, step: Step, arch: Arch, mounts: Sequence[st
         image_of(container.engine, container.image, cache).file,
         *step.argv,
     )
-
-
-def _device_words(engine: str, arch: Arch, devices: Sequence[Device]) -> tuple[str, ...]:
-    ids = [str(device.details.get("visible_as") or device.uuid) for device in devices]
-    match arch if ids else "cpu":
-        case "cuda" if engine == "docker":
-            # The value is a line of comma-separated values itself: without the quotes only the first device counts.
-            return (f'--gpus="device={",".join(ids)}"',)
-        case "cuda":
-            return tuple(f"--device=nvidia.com/gpu={device_id}" for device_id in ids)
-        case "rocm":
-            groups = "keep-groups" if engine == "podman" else "video"
-            return ("--device=/dev/kfd", "--device=/dev/dri", f"--group-add={groups}")
-        case "xpu":
-            return ("--device=/dev/dri",)
-        case "hpu":
-            return ("--runtime=habana", "--env=HABANA_VISIBLE_DEVICES=all")
-        case _:
-            return ()
 
 
 def _is_given(word: str, args: Sequence[str]) -> bool:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
+from milabench.devices.registry import vendor_of
 from milabench.facts.model import Device
 from milabench.plan.context import NodeBenchmark
 from milabench.plan.method import Placement
-from milabench.plan.system import VISIBLE_DEVICES
 
 # Names of variables whose values are kept out of every record.
 SECRET = re.compile(
@@ -75,14 +75,6 @@ def placed_environment(
         "MILABENCH_DEVICES_HELD": ",".join(device.uuid for device in placement.devices),
         "OMP_NUM_THREADS": str(max(1, threads)),
     }
-    variable = VISIBLE_DEVICES.get(arch)
-    if variable is not None:
-        # A slice of a device (MIG) has no number that the vendor's library knows.
-        indices = ",".join(
-            str(device.details.get("visible_as", device.index)) for device in visible or placement.devices
-        )
-        env[variable] = f"level_zero:{indices}" if arch == "xpu" else indices
-    if arch == "cuda":
-        # CUDA's own default order is by speed; ours is the order of the tools that people compare with.
-        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    return env
+    # A slice of a device (MIG) has no number that the vendor's library knows.
+    ids = [str(device.details.get("visible_as", device.index)) for device in visible or placement.devices]
+    return {**env, **vendor_of(arch).assigned_environment(ids)}

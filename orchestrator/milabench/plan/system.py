@@ -8,14 +8,6 @@ from dataclasses import replace
 from milabench.config.schema import GpuConfig, NodeConfig, SystemConfig
 from milabench.facts.model import Arch, Device, Node, SystemFacts
 
-VISIBLE_DEVICES = {
-    "cuda": "CUDA_VISIBLE_DEVICES",
-    "rocm": "ROCR_VISIBLE_DEVICES",
-    "xpu": "ONEAPI_DEVICE_SELECTOR",
-    "hpu": "HABANA_VISIBLE_MODULES",
-}
-COLLECTIVES = {"cuda": "nccl", "rocm": "rccl", "xpu": "ccl", "hpu": "hccl", "cpu": "gloo"}
-
 
 def system_facts(
     system: SystemConfig, local: Node, arch: Arch, reported: Mapping[str, Node] | None = None

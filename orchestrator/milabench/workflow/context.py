@@ -1,61 +1,85 @@
-"""Reads what every verb that knows a suite starts from: the suite, the system, this machine, the benchmarks' folders."""
+"""Reads what every use case that knows a suite starts from: the suite, the system, this machine, the benchmarks' folders."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, UsageError
+from milabench.workflow.options import Extent, SuiteOptions
 
 if TYPE_CHECKING:
-    from milabench.cli.options import SuiteOptions
-    from milabench.config.schema import BenchmarkConfig, Suite
+    from milabench.config.schema import BenchmarkConfig, Suite, SystemConfig
     from milabench.facts.model import Node
     from milabench.plan.context import PlanContext, ResolvedBenchmark
     from milabench.plan.dirs import Dirs
     from milabench.plan.group import Instruments
+    from milabench.workflow.session import Session
 
 # The checkout: config/, benchmarks/, constraints/ and benchmate/ stand beside the package.
 ROOT = Path(__file__).resolve().parents[3]
 
 
+ALL_DEFAULTS = Extent()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandContext:
-    """The suite as read, the selected benchmarks with their folders, everything else a plan depends on, and this machine."""
+    """The suite as read, the selected benchmarks with their folders, all else that a plan depends on, and this machine.
 
+    `session` reports what is done with them and reaches the other machines.
+    """
+
+    session: Session
+    options: SuiteOptions
     suite: Suite
     suite_file: Path
     benches: tuple[ResolvedBenchmark, ...]
-    where: PlanContext
-    here: Node
+    plan_context: PlanContext
+    machine: Node
+
+    @property
+    def dirs(self) -> Dirs:
+        """The folders under the base, on this machine."""
+        return self.plan_context.dirs
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes of the system, this machine among them where it is one."""
+        return self.plan_context.facts.nodes
+
+    @property
+    def system(self) -> SystemConfig:
+        """The system as configured."""
+        return self.plan_context.system
 
 
 def base_folder(base: Path | None) -> Path:
-    """The folder that holds environments, data and runs: what was asked for, else `results` here."""
+    """Return the folder that holds environments, data and runs: the given one, else `results` here."""
     return (base or Path("results")).expanduser().resolve()
 
 
-def suite_file(asked: Path | None) -> Path:
-    """The suite to read: what was asked for, else config/standard.yaml, here or of the checkout."""
-    if asked is not None:
-        return asked
+def suite_file(config_file: Path | None) -> Path:
+    """Return the suite to read: the given one, else config/standard.yaml, here or of the checkout."""
+    if config_file is not None:
+        return config_file
     for folder in (Path.cwd(), ROOT):
-        if (found := folder / "config" / "standard.yaml").is_file():
-            return found
+        if (standard := folder / "config" / "standard.yaml").is_file():
+            return standard
     raise UsageError("no suite: give one with --config FILE or MILABENCH_CONFIG")
 
 
 def overrides(options: SuiteOptions) -> tuple[str, ...]:
-    """The overrides, `--arch` among them: what is said on the command line wins over the system file."""
+    """Return the overrides, `--arch` among them: the command line wins over the system file."""
     return (*options.overrides, *((f"system.arch={options.arch}",) if options.arch is not None else ()))
 
 
 def max_jobs(options: SuiteOptions) -> int:
-    """How many benchmarks one matrix may become."""
+    """Return how many variants a matrix may expand to."""
     from milabench.config.matrix import MAX_JOBS
 
     return options.max_jobs if options.max_jobs is not None else MAX_JOBS
@@ -67,7 +91,7 @@ _OWN_OPTIONS = ("MILABENCH_SIZER_SAVE",)
 
 
 def settings_overrides(environ: Mapping[str, str]) -> dict[str, str]:
-    """The overrides that environment variables stand for, by variable; they win over files, and lose to the command line."""
+    """Return the overrides that environment variables stand for, by variable; they win over files, the command line over them."""
     return {
         name: f"system.options.{group}.{name.removeprefix(prefix).lower()}={value}"
         for name, value in sorted(environ.items())
@@ -76,80 +100,75 @@ def settings_overrides(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def warn_user(text: str) -> None:
-    """Say something that the user may want to change."""
-    print(f"warning: {text}", file=sys.stderr)
-
-
 def read_context(
     options: SuiteOptions,
+    session: Session,
+    extent: Extent = ALL_DEFAULTS,
     *,
     run_name: str = "",
-    repeats: int | None = None,
-    profile: str | None = None,
     seed: int = 0,
     environ: Mapping[str, str] = os.environ,
-    warn: Callable[[str], None] = warn_user,
+    warn: bool = True,
 ) -> CommandContext:
-    """Read everything; ConfigError and NothingSelected say what is wrong with the input."""
+    """Read suite, system, this machine and, where `options` say so, the other nodes.
+
+    Of `extent` only `repeat` and `profile` matter. Raises ConfigError, NothingSelected and Unreachable.
+    """
     from milabench.facts.probe import this_machine
 
-    machine = this_machine()  # importing what reads the suite takes as long as its answer
-    from milabench.config.read import read_suite
-    from milabench.config.select import select
+    probe = this_machine()  # answers while the modules that read the suite are imported
     from milabench.plan.context import PlanContext
     from milabench.plan.placeholders import sizing_notes
     from milabench.plan.profile import PROFILES
     from milabench.plan.system import system_facts
     from milabench.workflow.scaling_files import read_sizer
 
-    local = machine.answer()
-    detected = local.devices[0].arch if local.devices else "cpu"
-    file = suite_file(options.config_file)
-    suite = read_suite(
-        [file],
-        system=options.system_file,
-        overrides=overrides(options),
-        env=environ,
-        detected_arch=detected,
-        declared=declared_options,
-        max_jobs=max_jobs(options),
-        settings=settings_overrides(environ),
-    )
-    for warning in suite.warnings:
-        warn(str(warning))
-    arch = suite.system.arch or detected
-    name = profile or suite.profile
-    if name not in PROFILES:
-        raise ConfigError(f"profile: no profile '{name}'; known: {', '.join(PROFILES)}")
-    asked: dict[str, Node] = {}
+    machine = probe.answer()
+    detected = machine.devices[0].arch if machine.devices else "cpu"
+    suite, selected = read_suite_only(options, environ, detected_arch=detected)
+    if warn:
+        for warning in suite.warnings:
+            session.warn(str(warning))
+    profile = extent.profile or suite.profile
+    if profile not in PROFILES:
+        raise ConfigError(f"profile: unknown profile '{profile}'; known: {', '.join(PROFILES)}")
+    remote: dict[str, Node] = {}
     if options.ask_nodes and suite.system.nodes:
-        from milabench.workflow.remote_nodes import ask_nodes
+        from milabench.workflow.node_query import ask_nodes
 
-        base = str(base_folder(options.base))
-        asked = ask_nodes(suite.system, local, base, accept_new=options.accept_new_host_keys)
-    facts = system_facts(suite.system, local, arch, asked)
-    where = PlanContext(
+        base, accept_new = str(base_folder(options.base)), options.accept_new_host_keys
+        remote = ask_nodes(suite.system, machine, base, session, accept_new=accept_new)
+    facts = system_facts(suite.system, machine, suite.system.arch or detected, remote)
+    plan_context = PlanContext(
         facts=facts,
         system=suite.system,
         dirs=suite_dirs(options, suite),
-        profile=PROFILES[name],
+        profile=PROFILES[profile],
         run_name=run_name,
-        repeats=repeats,
+        repeats=extent.repeat,
         seed=seed,
         current_env=sys.prefix if options.use_current_env else None,
         current_python=sys.executable if options.use_current_env else None,
         sizer=read_sizer(suite.system, facts),
         instruments=instruments(),
     )
-    benches = tuple(resolve_benchmark(bench, where.dirs) for bench in select(suite, options.select, options.exclude))
-    for note in sizing_notes(benches, where):
-        warn(note)
-    return CommandContext(suite=suite, suite_file=file, benches=benches, where=where, here=local)
+    benches = tuple(resolve_benchmark(bench, plan_context.dirs) for bench in selected)
+    if warn:
+        for note in sizing_notes(benches, plan_context):
+            session.warn(note)
+    return CommandContext(
+        session=session,
+        options=options,
+        suite=suite,
+        suite_file=suite_file(options.config_file),
+        benches=benches,
+        plan_context=plan_context,
+        machine=machine,
+    )
 
 
 def instruments() -> Instruments | None:
-    """What watches a command that has no environment: the instruments' sources in this checkout, if it is one."""
+    """Return what measures a command that has no environment: the instruments' sources in this checkout, if it is one."""
     from milabench.plan.group import Instruments
 
     folder = ROOT / "benchmate" / "src"
@@ -157,9 +176,9 @@ def instruments() -> Instruments | None:
 
 
 def read_suite_only(
-    options: SuiteOptions, environ: Mapping[str, str] = os.environ
+    options: SuiteOptions, environ: Mapping[str, str] = os.environ, *, detected_arch: str = "cpu"
 ) -> tuple[Suite, tuple[BenchmarkConfig, ...]]:
-    """The suite and what is selected of it, without asking the machine what it is."""
+    """Return the suite and what is selected of it, without asking the machine what it is."""
     from milabench.config.read import read_suite
     from milabench.config.select import select
 
@@ -168,7 +187,7 @@ def read_suite_only(
         system=options.system_file,
         overrides=overrides(options),
         env=environ,
-        detected_arch="cpu",
+        detected_arch=detected_arch,
         declared=declared_options,
         max_jobs=max_jobs(options),
         settings=settings_overrides(environ),
@@ -177,29 +196,31 @@ def read_suite_only(
 
 
 def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:
-    """The folders under the base, with those that the system file moves elsewhere."""
+    """Return the folders under the base, with those that the system file moves elsewhere."""
     from milabench.plan.dirs import dirs_under
 
     return dirs_under(str(base_folder(options.base)), suite.system.dirs)
 
 
 def declared_options(folder: Path) -> frozenset[str] | None:
-    """The extra suite keys that the benchmark in `folder` understands; None, unknown, while it is not fetched."""
-    from milabench.bench.load import load
+    """Return the extra suite keys that the benchmark in `folder` understands; None, unknown, while it is not fetched."""
+    from milabench.bench.load import load_benchfile
 
-    return frozenset(load(folder).options) if folder.is_dir() else None
+    return frozenset(load_benchfile(folder).options) if folder.is_dir() else None
 
 
 def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
-    """A selected benchmark with what its folder declares."""
-    from milabench.bench.load import load
+    """Return a selected benchmark with what its folder declares. Raises ConfigError."""
+    from milabench.bench.load import load_benchfile
     from milabench.plan.context import COMMAND, ResolvedBenchmark
 
     if isinstance(bench.definition, Path):
-        return ResolvedBenchmark(config=bench, folder=str(bench.definition), declared=load(bench.definition))
+        return ResolvedBenchmark(config=bench, folder=str(bench.definition), declared=load_benchfile(bench.definition))
     if bench.definition is None and bench.command:
         return ResolvedBenchmark(config=bench, folder=str(Path.cwd()), declared=COMMAND)
     if bench.definition is None:
         raise ConfigError(f"{bench.name}: has no definition; give the folder with its benchfile.py, or a command")
     folder = Path(dirs.code, bench.definition.folder)
-    return ResolvedBenchmark(config=bench, folder=str(folder), declared=load(folder) if folder.is_dir() else None)
+    return ResolvedBenchmark(
+        config=bench, folder=str(folder), declared=load_benchfile(folder) if folder.is_dir() else None
+    )

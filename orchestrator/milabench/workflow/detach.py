@@ -1,39 +1,37 @@
-"""What `--detach` does: the rest of a command goes on without its terminal, and what it says until then is told there."""
+"""Continues a command without its terminal, which shows its messages until the run has begun."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 from milabench.errors import DONE, Unreachable
 from milabench.execute.detach import DetachedProcess, DetachHandover, fork_detached
-from milabench.workflow.remote_nodes import host_pool
+from milabench.workflow.session import Session
 
 
-def run_detached(verb: str, work: Callable[[DetachHandover], int]) -> int:
-    """The exit code of `work`, which is carried out without the terminal; in that, of what came before its run began."""
-    host_pool().close()  # connections to nodes, and the loop in which they live, can be those of one process only
-    side = fork_detached()
-    if isinstance(side, DetachHandover):
-        return work(side)
-    return report_detached(verb, side)
+def run_detached(verb: str, work: Callable[[DetachHandover], int], session: Session) -> int:
+    """Return the exit code of `work`, which runs without the terminal; in the terminal, 0 once its run has begun."""
+    session.close()  # connections to nodes, and the loop in which they live, can belong to one process only
+    process = fork_detached()
+    if isinstance(process, DetachHandover):
+        return work(process)
+    return report_detached(verb, process, session)
 
 
-def report_detached(verb: str, parted: DetachedProcess) -> int:
-    """Say that a run goes on, and what may be done with it; else how it ended. Raises Unreachable when it was killed."""
-    name = "" if parted.run is None else parted.run.name
-    match parted.code:
+def report_detached(verb: str, process: DetachedProcess, session: Session) -> int:
+    """Report that a run goes on, and what can be done with it; else how it ended. Raises Unreachable when it was killed."""
+    name = "" if process.run is None else process.run.name
+    match process.code:
         case None:
-            print(
-                f"{verb}: {name} goes on without this terminal: `milabench status` tells how far it is, `logs -f STEP` what"
-                " a step says, `resume` shows it to its end, `cancel` ends it",
-                file=sys.stderr,
+            session.info(
+                f"{verb}: {name} continues without this terminal: `milabench status` shows its progress, `logs -f STEP`"
+                " a step's output, `resume` shows it to its end, `cancel` ends it"
             )
             return DONE
         case code if code < 0:
-            began = f"it had begun {name}, with which `milabench resume` goes on" if name else "no run had begun"
+            began = f"`milabench resume` continues {name}" if name else "no run had begun"
             raise Unreachable(f"the process that left the terminal was killed by signal {-code}; {began}")
         case code:
-            if name:  # it was asked to end, and what it said of that is in its log
-                print(f"{verb}: {name} was ended; `milabench resume` goes on with it", file=sys.stderr)
+            if name:  # it was asked to end, and its messages are in its log
+                session.info(f"{verb}: {name} was ended; `milabench resume` continues it")
             return code

@@ -1,4 +1,4 @@
-"""What a plan will take by the runs that are recorded below its base, and what a budget leaves of it."""
+"""Estimates what a plan will take, from the runs below its base, and cuts it to a budget."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from milabench.plan.model import Step
 from milabench.report.labels import duration, replicates_text
 from milabench.workflow.planning import PlannedRequest, plan_request
 
-LATEST = 20  # runs that are looked at
-NAMED = 6
+LATEST = 20  # runs that are read
+NAMED = 6  # names that are listed
 
 
-def estimate_plan(decision: PlannedRequest) -> PlanEstimate:
-    """What the plan will take, by the latest runs below its base."""
-    base = Path(decision.request.inputs.where.dirs.base)
+def estimate_plan(planned: PlannedRequest) -> PlanEstimate:
+    """Return what the plan will take, by the latest runs below its base."""
+    base = Path(planned.request.context.dirs.base)
     groups: dict[str, list[tuple[Step, ...]]] = {}
-    for group in decision.plan.groups():
+    for group in planned.plan.groups():
         groups.setdefault(group[0].bench, []).append(group)
     wanted = [
-        PlannedBenchmark(bench=bench, replicates=len(found), steps=[step.to_json() for step in found[0]])
-        for bench, found in groups.items()
+        PlannedBenchmark(bench=bench, replicates=len(own), steps=[step.to_json() for step in own[0]])
+        for bench, own in groups.items()
     ]
     return estimate_durations(wanted, islice(recent_runs(base), LATEST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetedPlan:
-    """A decision within its budget, what it will take, and how often each benchmark is run where the budget decides that."""
+    """A planned request within its budget, its estimate, and how often each benchmark is run where the budget decides that."""
 
-    decision: PlannedRequest
+    planned: PlannedRequest
     estimate: PlanEstimate
     replicates: Mapping[str, Replicates] = field(default_factory=dict)
 
     @property
-    def said(self) -> list[str]:
-        """For a person: what it will take, and what was cut."""
-        aim = self.decision.request.aim
-        is_pilot = aim is not None and aim.precision is not None
+    def lines(self) -> list[str]:
+        """What it will take and what was cut, for a person."""
+        target = self.planned.request.target
+        is_pilot = target is not None and target.precision is not None
         cut = [
-            f"{name}: {replicates_text(each.to_json(), aim.to_json() if aim is not None else {})}"
-            for name, each in self.replicates.items()
-            if each.is_capped
+            f"{name}: {replicates_text(number.to_json(), target.to_json() if target is not None else {})}"
+            for name, number in self.replicates.items()
+            if number.is_capped
         ]
         return [_headline("estimate of the pilot" if is_pilot else "estimate", self.estimate), *cut]
 
 
-def _headline(what: str, found: PlanEstimate) -> str:
-    unknown = _names(found.unknown)
-    if not found.runs:
-        return f"{what}: unknown, for no run below this base has passed with {unknown}"
-    rest = f"; unknown: {unknown}" if found.unknown else ""
-    hours = f"{found.device_hours:.2g} device-hours"
-    return f"{what}: {duration(found.seconds)}, {hours}, by {_names(found.runs)}{rest}"
+def _headline(what: str, estimate: PlanEstimate) -> str:
+    unknown = _names(estimate.unknown)
+    if not estimate.runs:
+        return f"{what}: unknown; no run below this base has passed with {unknown}"
+    rest = f"; unknown: {unknown}" if estimate.unknown else ""
+    hours = f"{estimate.device_hours:.2g} device-hours"
+    return f"{what}: {duration(estimate.seconds)}, {hours}, by {_names(estimate.runs)}{rest}"
 
 
 def _names(names: Sequence[str]) -> str:
@@ -67,64 +67,66 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + more
 
 
-def estimate_lines(found: PlanEstimate) -> list[str]:
-    """The estimate, benchmark by benchmark, each with where it comes from."""
+def estimate_lines(estimate: PlanEstimate) -> list[str]:
+    """Return the estimate, benchmark by benchmark, each with where it comes from."""
     lines = []
-    for each in found.benches:
-        if each.known is None:
-            lines.append(f"  {each.bench}: {each.replicates} x unknown")
+    for bench in estimate.benches:
+        head, known = f"  {bench.bench}: {bench.replicates} x", bench.known
+        if known is None:
+            lines.append(f"{head} unknown")
             continue
-        known = each.known
         source = "the same steps" if known.is_same else "the same benchmark, other steps"
         median = f"median of {known.n}, " if known.n > 1 else ""
-        lines.append(f"  {each.bench}: {each.replicates} x {known.seconds:.3g} s ({median}{source} in {known.run})")
+        lines.append(f"{head} {known.seconds:.3g} s ({median}{source} in {known.run})")
     return lines
 
 
-def apply_budget(decision: PlannedRequest) -> BudgetedPlan:
-    """The decision within its budget, where no pilot has yet to say what one replicate takes.
+def apply_budget(planned: PlannedRequest) -> BudgetedPlan:
+    """Return the plan with as many replicates as its budget allows; a pilot is only checked against it.
 
-    Raises UsageError when the budget does not reach for one replicate of each, or for a pilot; or when nobody knows.
+    Raises UsageError for a budget that is too small for one replicate of each benchmark, or for the pilot; or when no
+    earlier run tells how long one takes.
     """
-    found = estimate_plan(decision)
-    aim = decision.request.aim
-    if aim is None or aim.budget_s is None:
-        return BudgetedPlan(decision=decision, estimate=found)
-    budget = f"--budget: {duration(aim.budget_s)} do not reach"
-    if aim.precision is not None:
-        if found.seconds > aim.budget_s:
+    estimate = estimate_plan(planned)
+    target = planned.request.target
+    if target is None or target.budget_s is None:
+        return BudgetedPlan(planned=planned, estimate=estimate)
+    budget = f"--budget: {duration(target.budget_s)} is not enough"
+    if target.precision is not None:
+        if estimate.seconds > target.budget_s:
             raise UsageError(
-                f"{budget} for the pilot of five, about {duration(found.seconds)} by {_names(found.runs)}; give more, "
+                f"{budget} for the pilot of five, about {duration(estimate.seconds)} by {_names(estimate.runs)}; give more, "
                 "select less, or say how often with --repeat"
             )
-        return BudgetedPlan(decision=decision, estimate=found)
-    if found.unknown:
+        return BudgetedPlan(planned=planned, estimate=estimate)
+    if estimate.unknown:
         raise UsageError(
-            f"--budget: no earlier run tells how long {_names(found.unknown)} takes; run it once without, or give "
+            f"--budget: no earlier run tells how long {_names(estimate.unknown)} takes; run it once without, or give "
             "--precision, whose pilot finds out"
         )
-    wanted, seconds = _by_name(decision, found)
-    planned = within(wanted, seconds, aim.budget_s)
-    if not all(planned.values()):
+    wanted, seconds = _by_name(planned, estimate)
+    affordable = within(wanted, seconds, target.budget_s)
+    if not all(affordable.values()):
         raise UsageError(
-            f"{budget} for one replicate of each, about {duration(sum(seconds.values()))} by {_names(found.runs)}; give "
+            f"{budget} for one replicate of each, about {duration(sum(seconds.values()))} by {_names(estimate.runs)}; give "
             "more, or select less"
         )
-    replicates = {name: Replicates(wanted=wanted[name], planned=n) for name, n in planned.items()}
-    if planned != wanted:
-        decision = plan_request(decision.request.repeated(decision.request.inputs.where.repeats, planned))
-        found = estimate_plan(decision)
-    return BudgetedPlan(decision=decision, estimate=found, replicates=replicates)
+    replicates = {name: Replicates(wanted=wanted[name], planned=n) for name, n in affordable.items()}
+    if affordable != wanted:
+        repeats = planned.request.context.plan_context.repeats
+        planned = plan_request(planned.request.repeated(repeats, affordable))
+        estimate = estimate_plan(planned)
+    return BudgetedPlan(planned=planned, estimate=estimate, replicates=replicates)
 
 
-def _by_name(decision: PlannedRequest, found: PlanEstimate) -> tuple[dict[str, int], dict[str, float]]:
-    """Replicates and the seconds of one, by the name that the suite has: the two sides of a pair together."""
-    names = {step.bench: str(step.config["name"]) for step in decision.plan.steps}
+def _by_name(planned: PlannedRequest, estimate: PlanEstimate) -> tuple[dict[str, int], dict[str, float]]:
+    """Return replicates and seconds of one, by the name in the suite: the two sides of a pair count together."""
+    names = {step.bench: str(step.config["name"]) for step in planned.plan.steps}
     wanted: dict[str, int] = {}
     seconds: dict[str, float] = {}
-    for each in found.benches:
-        if each.known is not None:
-            name = names[each.bench]
-            wanted[name] = each.replicates
-            seconds[name] = seconds.get(name, 0.0) + each.known.seconds
+    for bench in estimate.benches:
+        if bench.known is not None:
+            name = names[bench.bench]
+            wanted[name] = bench.replicates
+            seconds[name] = seconds.get(name, 0.0) + bench.known.seconds
     return wanted, seconds

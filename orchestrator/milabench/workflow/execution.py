@@ -1,4 +1,4 @@
-"""Carries a plan out and records it: run directory, agents, display, outcomes; shared by run, resume and prepare."""
+"""Executes a plan and records it: run directory, agents, display, outcomes; shared by run, resume, prepare and size."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from milabench import __version__
-from milabench.display.selection import Display, choose_display
+from milabench.display.selection import Display
 from milabench.errors import RecordError, Unreachable
 from milabench.events.fanout import Fanout
 from milabench.events.model import Config, Line, Meta
@@ -43,9 +42,11 @@ from milabench.execute.run_lock import Orchestrator, hold_run, this_orchestrator
 from milabench.execute.ssh import Address
 from milabench.plan.environ import without_secrets
 from milabench.plan.model import Plan, Step
+from milabench.version import __version__
 from milabench.workflow.context import CommandContext
-from milabench.workflow.live_checks import LiveChecks, import_readers_aside
-from milabench.workflow.remote_nodes import host_pool, node_addresses
+from milabench.workflow.live_checks import LiveChecks, import_readers_in_background
+from milabench.workflow.node_query import node_addresses
+from milabench.workflow.options import RetryPolicy
 
 if TYPE_CHECKING:
     from milabench.execute.detach import DetachHandover
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDescription:
-    """What a run directory tells beside the plan: the name, what the environments were made from, the suite as resolved.
+    """What a run directory holds beside the plan: the name, what the environments were made from, the suite as resolved.
 
-    `phase` is that of the plan unless given; only runs of the phase `run` are reported when no run is named. `told` are
+    `phase` is that of the plan unless given; only runs of the phase `run` are reported when no run is named. `manifest` are
     further entries of the manifest: what `resume` needs to decide the same plan again.
     """
 
@@ -64,91 +65,64 @@ class RunDescription:
     suite: Mapping[str, Any] = field(default_factory=dict)
     locks: Mapping[str, str] = field(default_factory=dict)
     packages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    told: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
-    """How hard is tried; see `execute.engine.Settings`. `made` and `passed` are what a resumed run has behind it.
-
-    `marks` are the files, by step, that say that it need not be done again.
-    """
-
-    wait: bool = False
-    max_retries: int = 0
-    max_failures: int | None = None
-    made: Mapping[str, int] = field(default_factory=dict)
-    passed: frozenset[str] = frozenset()
-    marks: Mapping[str, str] = field(default_factory=dict)
-
-
-Listen = Callable[[Progress], object]
+OnProgress = Callable[[Progress], object]
+NO_RETRIES = RetryPolicy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanExtension:
-    """A plan that goes on where another one ends, whose steps it begins with; what the manifest tells of that, and a person."""
+    """A longer plan, which begins with the steps of the executed one; what the manifest holds of it, and messages on it."""
 
     plan: Plan
-    told: Mapping[str, Any] = field(default_factory=dict)
-    said: tuple[str, ...] = ()
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    messages: tuple[str, ...] = ()
 
 
-# Asked with the run directory when all has ended, until it answers None; see `execute.engine.Settings.more`.
-More = Callable[[Path], PlanExtension | None]
+# Called with the run directory when all steps have ended, until it returns None; see `execute.engine.ExecutionSettings.more`.
+ExtendPlan = Callable[[Path], PlanExtension | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutedPlan:
-    """A plan that was carried out and recorded."""
+    """A plan that was executed, and the run directory that it was recorded in."""
 
     path: Path
-    done: ExecutionResult
+    result: ExecutionResult
 
 
 def execute_plan(
     plan: Plan,
-    inputs: CommandContext,
-    recording: RunDescription,
+    context: CommandContext,
+    description: RunDescription,
     *,
-    display: str,
-    wait: bool = False,
-    effort: RetryPolicy | None = None,
-    listen: Listen | None = None,
-    more: More | None = None,
-    tether: DetachHandover | None = None,
+    retry: RetryPolicy = NO_RETRIES,
+    extend: ExtendPlan | None = None,
+    handover: DetachHandover | None = None,
 ) -> ExecutedPlan:
-    """Carry out the plan on this machine in a new run directory; `listen` is told what happens, beside the display.
+    """Execute the plan in a new run directory.
 
-    `more` decides, by what was recorded, how the run goes on after it; `tether` is what still ties us to a terminal that we
-    left. Raises RecordError and Unreachable before anything is started, RecordError also when what `more` decided cannot
-    be recorded.
+    `extend` decides, by what was recorded, how the run goes on after the plan; `handover` tells the terminal that we left
+    when the run has begun. Raises RecordError and Unreachable before anything is started, RecordError also when the
+    extension cannot be recorded.
     """
-    named = stems(plan.steps)
-    plan = with_stems(plan, named)
-    writer = create_run(Path(inputs.where.dirs.base), recording.name, datetime.now())
-    who = this_orchestrator(new_marker(writer.path), detached=tether is not None)
+    files = stems(plan.steps)
+    plan = with_stems(plan, files)
+    writer = create_run(Path(context.dirs.base), description.name, datetime.now())
+    orchestrator = this_orchestrator(new_marker(writer.path), detached=handover is not None)
     try:
         # Held from before there is a plan until the journal says that its run began: an interrupt in between would leave a
         # run that nothing can go on with.
-        with interrupts().held(), hold_run(writer.path, who):
-            _write_manifest(writer, plan, inputs, recording, named)
-            effort = effort or RetryPolicy(wait=wait)
+        with interrupts().held(), hold_run(writer.path, orchestrator):
+            _write_manifest(writer, plan, context, description, files)
             return continue_plan(
-                plan,
-                inputs,
-                recording,
-                writer,
-                who,
-                display=display,
-                effort=effort,
-                listen=listen,
-                more=more,
-                tether=tether,
+                plan, context, description, writer, orchestrator, retry=retry, extend=extend, handover=handover
             )
     except Unreachable:
-        # Nothing was started: a run that never was must not be the latest one. In that of a detached one stands why.
-        if tether is None or tether.is_held:
+        # Nothing was started: such a run must not be the latest one. That of a detached one holds the reason.
+        if handover is None or handover.is_held:
             shutil.rmtree(writer.path, ignore_errors=True)
         raise
     finally:
@@ -157,71 +131,70 @@ def execute_plan(
 
 def continue_plan(
     plan: Plan,
-    inputs: CommandContext,
-    recording: RunDescription,
+    context: CommandContext,
+    description: RunDescription,
     writer: RunWriter,
-    who: Orchestrator,
+    orchestrator: Orchestrator,
     *,
-    display: str,
-    effort: RetryPolicy,
-    listen: Listen | None = None,
-    more: More | None = None,
+    retry: RetryPolicy,
+    extend: ExtendPlan | None = None,
     whole: Plan | None = None,
-    tether: DetachHandover | None = None,
+    handover: DetachHandover | None = None,
 ) -> ExecutedPlan:
-    """Carry out the steps of a plan, or those that are left of the `whole` one, in a run directory that is ours."""
-    if tether is not None:
-        tether.hold(writer.path)
-    with interrupts().held(), contextlib.closing(choose_display(display, sys.stderr)) as shown:
-        _journal(writer, [{"run": "started", **who.to_json(), **_nodes_entry(plan, inputs)}])
-        sinks: dict[str, Listen] = {"display": lambda progress: _show(shown, progress)}
-        if listen is not None:
-            sinks["listener"] = listen
-        if tether is not None:
-            # The first that happens: devices are ours, or waited for. Until then whoever sits there is told what is wrong.
-            sinks["tether"] = lambda _: tether.let_go(writer.path)
-        checks = LiveChecks(plan, writer.path, shown.on_message)
+    """Execute a plan, or what remains of the `whole` one, in a run directory that we hold."""
+    if handover is not None:
+        handover.hold(writer.path)
+    session = context.session
+    with interrupts().held(), contextlib.closing(session.reporter.open_display()) as display:
+        _journal(writer, [{"run": "started", **orchestrator.to_json(), **_nodes_entry(plan, context)}])
+        sinks: dict[str, OnProgress] = {"display": lambda progress: _show(display, progress)}
+        if handover is not None:
+            # The first that happens: devices are ours, or waited for. Until then the terminal reads what is wrong.
+            sinks["handover"] = lambda _: handover.let_go(writer.path)
+        checks = LiveChecks(plan, writer.path, display.on_message)
         if plan.phase == "run":
             sinks["checks"] = checks.on_progress
-        shown.on_plan(plan)
+        display.on_plan(plan)
 
-        def grow() -> Plan | None:
-            beyond = None if more is None else _grown(writer, more, shown.on_message)
-            if beyond is not None:
-                checks.on_plan(beyond)
-                shown.on_plan(replace(plan, steps=(*plan.steps, *beyond.steps), skipped=()))
-            return beyond
+        def more() -> Plan | None:
+            added = None if extend is None else _extended(writer, extend, display.on_message)
+            if added is not None:
+                checks.on_plan(added)
+                display.on_plan(replace(plan, steps=(*plan.steps, *added.steps), skipped=()))
+            return added
 
-        progress = Fanout(sinks, warn=print_warning)
-        by = host_pool()
-        machines = [by.machine(address) for address in addresses_used(whole or plan, inputs)]
+        progress = Fanout(sinks, warn=session.warn)
+        hosts = [session.hosts.machine(address) for address in addresses_used(whole or plan, context)]
 
         def work() -> Coroutine[Any, Any, ExecutionResult]:
-            return _engine(plan, inputs, recording, writer, who, progress, effort, whole or plan, machines, grow)
+            return _execute(
+                plan, context, description, writer, orchestrator, progress, retry, whole or plan, hosts, more
+            )
 
-        return ExecutedPlan(path=writer.path, done=by.run(work) if machines else run_deferring_signals(work))
+        result = session.hosts.run(work) if hosts else run_deferring_signals(work)
+        return ExecutedPlan(path=writer.path, result=result)
 
 
-def with_stems(plan: Plan, named: Mapping[str, str]) -> Plan:
-    """The plan whose steps know the names of their files."""
-    return replace(plan, steps=tuple(replace(step, stem=named[step.id]) for step in plan.steps))
+def with_stems(plan: Plan, files: Mapping[str, str]) -> Plan:
+    """Return the plan with the file name of each step's records."""
+    return replace(plan, steps=tuple(replace(step, stem=files[step.id]) for step in plan.steps))
 
 
 def new_marker(path: Path) -> str:
-    """What the processes of one orchestrator carry: unlike any other's, and by its beginning the run's."""
+    """Return a new mark for the processes of one orchestrator; it begins with the run's name."""
     return f"{path.name}-{secrets.token_hex(4)}"
 
 
-async def _engine(
+async def _execute(
     plan: Plan,
-    inputs: CommandContext,
-    recording: RunDescription,
+    context: CommandContext,
+    description: RunDescription,
     writer: RunWriter,
-    who: Orchestrator,
-    progress: Listen,
-    effort: RetryPolicy,
+    orchestrator: Orchestrator,
+    progress: OnProgress,
+    retry: RetryPolicy,
     whole: Plan,
-    machines: Sequence[RemoteHost],
+    hosts: Sequence[RemoteHost],
     more: Callable[[], Plan | None],
 ) -> ExecutionResult:
     """Start the agents, execute, and end the agents whatever happened; the devices of the `whole` plan are held."""
@@ -229,30 +202,30 @@ async def _engine(
     locks = Path(os.environ["MILABENCH_LOCK_DIR"]) if "MILABENCH_LOCK_DIR" in os.environ else None
     used = {step.node for step in whole.steps}
     nodes = {
-        node.name: local_node(who.marker, name=node.name, locks=locks)
-        for node in inputs.where.facts.nodes
-        if node.local and (node.name in used or len(inputs.where.facts.nodes) == 1)
+        node.name: local_node(orchestrator.marker, name=node.name, locks=locks)
+        for node in context.nodes
+        if node.local and (node.name in used or len(context.nodes) == 1)
     }
-    nodes |= {machine.name: remote_node(machine, who.marker) for machine in machines}
+    nodes |= {host.name: remote_node(host, orchestrator.marker) for host in hosts}
     settings = ExecutionSettings(
         values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
         makedirs=_folders,
-        marks=lambda step: (effort.marks[step.id],) if step.id in effort.marks else (),
-        locks=_device_locks(whole, inputs) if plan.phase == "run" else {},
-        wait=effort.wait,
-        preamble=lambda step: _preamble(step, inputs, recording),
-        made=effort.made,
-        passed=effort.passed,
-        max_retries=effort.max_retries,
-        max_failures=effort.max_failures,
+        marks=lambda step: (retry.markers[step.id],) if step.id in retry.markers else (),
+        locks=_device_locks(whole, context) if plan.phase == "run" else {},
+        wait=retry.wait,
+        preamble=lambda step: _preamble(step, context, description),
+        made=retry.attempts,
+        passed=retry.passed,
+        max_retries=retry.max_retries,
+        max_failures=retry.max_failures,
         more=more,
         lacks=lambda step, stem: missing_metrics(step.config, writer.path / f"{stem}.data"),
     )
     try:
-        opening = asyncio.gather(*map(_opened, nodes.values()))
-        await asyncio.sleep(0)  # this machine's agent is a process now, and takes its time to begin
+        opening = asyncio.gather(*map(_open, nodes.values()))
+        await asyncio.sleep(0)  # this machine's agent is a process now, which starts while the imports below go on
         if plan.phase == "run":
-            import_readers_aside()
+            import_readers_in_background()
         await opening
         return await execute(plan, nodes, writer, progress, settings)
     finally:
@@ -260,9 +233,9 @@ async def _engine(
 
 
 def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
-    """Which of the numbers that a step's configuration looks for in its output are not there; empty when all are.
+    """Return which of the metrics that a step's configuration extracts from its output are absent; empty when none are.
 
-    Records that cannot be read are not told of: whoever writes them does.
+    Records that cannot be read are reported by their writer, not here.
     """
     if not config.get("metrics"):
         return ""
@@ -274,49 +247,44 @@ def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
         for event in read_batches(records, ""):
             if isinstance(event, Line):
                 fold.observe(event.text, event.pipe)
-        return "; ".join(one.problem for one in fold.series() if one.problem)
+        return "; ".join(series.problem for series in fold.series() if series.problem)
     return ""
 
 
-async def _opened(node: AgentNode) -> None:
-    """Starts a node's agent with those of all others; what keeps it from starting is said by its first step."""
+async def _open(node: AgentNode) -> None:
+    """Start a node's agent; what keeps it from starting becomes the outcome of its first step."""
     with contextlib.suppress(Unreachable):
         await node.open()
 
 
-def addresses_used(plan: Plan, inputs: CommandContext) -> tuple[Address, ...]:
-    """How the other nodes of a plan are reached."""
+def addresses_used(plan: Plan, context: CommandContext) -> tuple[Address, ...]:
+    """Return how the other nodes of a plan are reached."""
     used = {step.node for step in plan.steps}
-    found = node_addresses(inputs.where.system, inputs.here)
-    return tuple(address for name, address in found.items() if name in used)
+    addresses = node_addresses(context.system, context.machine)
+    return tuple(address for name, address in addresses.items() if name in used)
 
 
-def _nodes_entry(plan: Plan, inputs: CommandContext) -> dict[str, Any]:
-    """What the journal keeps of the other nodes, so that what a dead orchestrator left there can be found."""
-    used = addresses_used(plan, inputs)
+def _nodes_entry(plan: Plan, context: CommandContext) -> dict[str, Any]:
+    """Return what the journal keeps of the other nodes, so that processes left by a crash can be found there."""
+    used = addresses_used(plan, context)
     return {"nodes": [asdict(address) for address in used]} if used else {}
 
 
-def print_warning(text: str) -> None:
-    """Say something beside the display that failed."""
-    print(f"warning: {text}", file=sys.stderr)
-
-
-def _show(shown: Display, progress: Progress) -> None:
+def _show(display: Display, progress: Progress) -> None:
     match progress:
         case Started():
-            shown.on_start(progress.step)
+            display.on_start(progress.step)
         case Frame():
             if progress.kind == "obs" and progress.last:
-                shown.on_progress(progress.step, progress.last)
+                display.on_progress(progress.step, progress.last)
             elif progress.kind == "line":
-                shown.on_line(progress.step, progress.payload)
+                display.on_line(progress.step, progress.payload)
         case Ended():
-            shown.on_end(progress.step, outcome_name(progress.outcome), failure_reason(progress.outcome))
+            display.on_end(progress.step, outcome_name(progress.outcome), failure_reason(progress.outcome))
         case Waiting():
-            shown.on_message(f"waiting: {'; '.join(holder_text(holder) for holder in progress.holders)}")
+            display.on_message(f"waiting: {'; '.join(holder_text(holder) for holder in progress.holders)}")
         case Notice():
-            shown.on_message(progress.text)
+            display.on_message(progress.text)
         case ServerReady() | BarrierEvent():
             pass
         case _:
@@ -324,7 +292,7 @@ def _show(shown: Display, progress: Progress) -> None:
 
 
 def failure_reason(outcome: Outcome) -> str:
-    """Why a step did not pass, in one line; empty when it did."""
+    """Return why a step did not pass, in one line; empty when it did."""
     match outcome:
         case Failed():
             return f"{outcome.why}: {outcome.detail}"
@@ -335,15 +303,15 @@ def failure_reason(outcome: Outcome) -> str:
 
 
 def _folders(step: Step) -> tuple[str, ...]:
-    """The folders that a step expects to exist."""
+    """Return the folders that a step expects to exist."""
     names = ("MILABENCH_DIR_DATA", "MILABENCH_DIR_CACHE", "MILABENCH_DIR_EXTRA")
     return tuple(dict.fromkeys([step.cwd, *(step.env[name] for name in names if name in step.env)]))
 
 
-def _device_locks(plan: Plan, inputs: CommandContext) -> dict[str, Sequence[str]]:
-    """The names of the locks of the devices that are measured on, per node; slots of a processor share one lock."""
+def _device_locks(plan: Plan, context: CommandContext) -> dict[str, Sequence[str]]:
+    """Return the locks of the devices that are measured on, by node; slots of a processor share one lock."""
     locks: dict[str, Sequence[str]] = {}
-    for node in inputs.where.facts.nodes:
+    for node in context.nodes:
         used = {device for step in plan.steps if step.node == node.name for device in step.devices}
         names = {
             f"cpu-{node.hostname}" if device.arch == "cpu" else f"{device.arch}-{device.uuid}"
@@ -355,9 +323,9 @@ def _device_locks(plan: Plan, inputs: CommandContext) -> dict[str, Sequence[str]
     return locks
 
 
-def _preamble(step: Step, inputs: CommandContext, recording: RunDescription) -> bytes:
-    """The records that open a step: its resolved configuration, then machine and software."""
-    node = next(node for node in inputs.where.facts.nodes if node.name == step.node)
+def _preamble(step: Step, context: CommandContext, description: RunDescription) -> bytes:
+    """Return the records that open a step: its resolved configuration, then machine and software."""
+    node = next(node for node in context.nodes if node.name == step.node)
     meta = {
         "version": __version__,
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -368,66 +336,59 @@ def _preamble(step: Step, inputs: CommandContext, recording: RunDescription) -> 
         "hostname": node.hostname,
         "python": platform.python_version(),
         "accelerators": [
-            {"index": each.index, "uuid": each.uuid, "name": each.name, "memory_MiB": each.memory_mib, **each.details}
-            for each in node.devices
-            if each.arch != "cpu"
+            {"index": dev.index, "uuid": dev.uuid, "name": dev.name, "memory_MiB": dev.memory_mib, **dev.details}
+            for dev in node.devices
+            if dev.arch != "cpu"
         ],
         "lost_accelerators": list(node.details.get("lost") or ()),
-        "packages": dict(recording.packages.get(step.venv, {})),
+        "packages": dict(description.packages.get(step.venv, {})),
     }
     return encode(Config(step=step.id, data=step.config)) + encode(Meta(step=step.id, data=meta))
 
 
 def _write_manifest(
-    writer: RunWriter, plan: Plan, inputs: CommandContext, recording: RunDescription, named: Mapping[str, str]
+    writer: RunWriter, plan: Plan, context: CommandContext, description: RunDescription, files: Mapping[str, str]
 ) -> None:
-    where = inputs.where
     manifest = {
-        "phase": recording.phase or plan.phase,
-        "name": recording.name,
+        "phase": description.phase or plan.phase,
+        "name": description.name,
         "created": datetime.now().astimezone().isoformat(timespec="seconds"),
         "version": __version__,
         "argv": ["milabench", *without_secrets(sys.argv[1:])],
         "cwd": str(Path.cwd()),
-        "suite": dict(recording.suite),
-        "suite_file": str(inputs.suite_file),
+        "suite": dict(description.suite),
+        "suite_file": str(context.suite_file),
         "system": dict(plan.system),
         "plan": plan.to_json(),
         "plan_hash": plan.hash,
-        "files": dict(named),
-        "seed": where.seed,
-        "profile": where.profile.name,
-        **({"costs": dict(inputs.suite.system.costs)} if inputs.suite.system.costs else {}),
-        **({"reference": inputs.suite.system.reference} if inputs.suite.system.reference else {}),
-        "locks": dict(recording.locks),
-        **recording.told,
+        "files": dict(files),
+        "seed": context.plan_context.seed,
+        "profile": context.plan_context.profile.name,
+        **({"costs": dict(context.suite.system.costs)} if context.suite.system.costs else {}),
+        **({"reference": context.suite.system.reference} if context.suite.system.reference else {}),
+        "locks": dict(description.locks),
+        **description.manifest,
     }
-    try:
-        writer.write_manifest(manifest)
-    except OSError as error:
-        raise RecordError(f"{writer.path}: cannot be written: {error.strerror}") from None
+    _record(writer, lambda: writer.write_manifest(manifest))
     _journal(writer, _planned(plan.steps))
 
 
-def _grown(writer: RunWriter, more: More, say: Callable[[str], object]) -> Plan | None:
-    """What is to be done beyond the plan in the manifest, which holds it from now on. Raises RecordError."""
-    grown = more(writer.path)
-    if grown is None:
+def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], object]) -> Plan | None:
+    """Return the added steps, which the manifest holds from now on; None when there are none. Raises RecordError."""
+    extension = extend(writer.path)
+    if extension is None:
         return None
     manifest = dict(open_run(writer.path).manifest)
     known = manifest["files"]
-    named = {**stems(grown.plan.steps), **known}
-    plan = with_stems(grown.plan, named)
-    beyond = tuple(step for step in plan.steps if step.id not in known)
-    told = {"plan": plan.to_json(), "plan_hash": plan.hash, "files": named, **grown.told}
-    try:
-        writer.write_manifest({**manifest, **told})
-    except OSError as error:
-        raise RecordError(f"{writer.path}: cannot be written: {error.strerror}") from None
-    _journal(writer, _planned(beyond))
-    for line in grown.said:
-        say(line)
-    return replace(plan, steps=beyond) if beyond else None
+    files = {**stems(extension.plan.steps), **known}
+    plan = with_stems(extension.plan, files)
+    added = tuple(step for step in plan.steps if step.id not in known)
+    changes = {"plan": plan.to_json(), "plan_hash": plan.hash, "files": files, **extension.manifest}
+    _record(writer, lambda: writer.write_manifest({**manifest, **changes}))
+    _journal(writer, _planned(added))
+    for message in extension.messages:
+        report(message)
+    return replace(plan, steps=added) if added else None
 
 
 def _planned(steps: Iterable[Step]) -> list[dict[str, Any]]:
@@ -435,7 +396,12 @@ def _planned(steps: Iterable[Step]) -> list[dict[str, Any]]:
 
 
 def _journal(writer: RunWriter, entries: Iterable[Mapping[str, Any]]) -> None:
+    _record(writer, lambda: writer.journal_all(entries))
+
+
+def _record(writer: RunWriter, write: Callable[[], object]) -> None:
+    """Write to the run directory. Raises RecordError."""
     try:
-        writer.journal_all(entries)
+        write()
     except OSError as error:
         raise RecordError(f"{writer.path}: cannot be written: {error.strerror}") from None

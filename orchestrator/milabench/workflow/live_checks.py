@@ -1,4 +1,4 @@
-"""Judges the steps of a run while it goes on, from their records."""
+"""Checks the steps of a run while it goes on, from their records."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ SWITCH_S = 0.0005
 
 
 class LiveChecks:
-    """Says what checks find as soon as a group of steps is over: from its records, while nothing is being measured."""
+    """Reports what the checks find as soon as a group of steps is over: from its records, while nothing is being measured."""
 
-    def __init__(self, plan: Plan, path: Path, say: Callable[[str], object]) -> None:
+    def __init__(self, plan: Plan, path: Path, report: Callable[[str], object]) -> None:
         self._groups: dict[str, tuple[str, ...]] = {}
         self._stems: dict[str, str] = {}
         self._checks: RunChecks | None = None
         self.on_plan(plan)
         self._path = path
-        self._say = say
+        self._report = report
         self._ended: dict[str, Ended] = {}
 
     def on_plan(self, plan: Plan) -> None:
-        """Learn which steps belong together, of the plan or of what is done beyond it."""
+        """Learn which steps belong together, of the plan or of its extension."""
         self._groups |= {step.id: tuple(other.id for other in group) for group in plan.groups() for step in group}
         self._stems |= {step.id: step.stem or step.id for step in plan.steps}
         self._checks = None  # the manifest has changed
@@ -51,9 +51,9 @@ class LiveChecks:
         for step in group:
             outcome = self._ended.pop(step).outcome
             if isinstance(outcome, Passed):
-                self._tell(step, outcome.attempt)
+                self._check(step, outcome.attempt)
 
-    def _tell(self, step: str, attempt: int) -> None:
+    def _check(self, step: str, attempt: int) -> None:
         from milabench.analysis.validity import tee
         from milabench.workflow.run_checks import checks_of
 
@@ -64,19 +64,19 @@ class LiveChecks:
             records = self._path / f"{attempt_stem(self._stems[step], attempt)}.data"
             for _ in tee(read_batches(records, step), checks):
                 pass
-            found = [check.verdict() for check in checks]
+            verdicts = [check.verdict() for check in checks]
         except RecordError:
-            return  # the end of the run says what became of its records
-        for one in found:
-            if one.verdict != "pass":
-                self._say(f"{step}: {one.check}: {one.verdict}: {one.message}")
+            return  # the summary at the end of the run reports unreadable records
+        for verdict in verdicts:
+            if verdict.verdict != "pass":
+                self._report(f"{step}: {verdict.check}: {verdict.verdict}: {verdict.message}")
 
 
-def import_readers_aside() -> None:
-    """Import what looks at the records once they are there, while something else is waited for.
+def import_readers_in_background() -> None:
+    """Import what reads the records later, in a thread, while the agents start.
 
-    After the last step somebody would wait for it, and while one is measured it would disturb.
+    After the last step a person would wait for it, and during a measurement it would disturb.
     """
-    # Whoever waits for the interpreter's lock gets it after this time, by default after 5 ms.
+    # A thread that waits for the interpreter's lock gets it after this time, by default after 5 ms: agents go first.
     sys.setswitchinterval(SWITCH_S)
     Thread(target=lambda: [importlib.import_module(name) for name in READERS]).start()

@@ -1,33 +1,40 @@
-"""What dead orchestrators left running, here and on other machines, as the journals of their runs prove."""
+"""Processes that crashed orchestrators left running, here and on other machines, as the journals of their runs prove."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from milabench.errors import Unreachable
 from milabench.events.rundir import Run
+from milabench.execute.agent_client import left_here, sweep_here
 from milabench.execute.host_pool import connect_all
+from milabench.execute.interrupts import run_deferring_signals
 from milabench.execute.remote_host import RemoteHost, node_marker
 from milabench.execute.run_lock import Orchestrator, orchestrator_of
 from milabench.execute.ssh import Address
-from milabench.workflow.remote_nodes import host_pool
+from milabench.workflow.run_lookup import all_runs
+from milabench.workflow.session import Session
 
 T = TypeVar("T")
 
-Marked = dict[Address, list[str]]
+Markers = dict[Address, list[str]]
 """The markers to look for on each machine."""
+Processes = list[tuple[int, str]]
+"""Pid and command of each."""
 
 
-def dead(run: Run) -> list[tuple[Orchestrator, tuple[Address, ...]]]:
-    """The orchestrators of a run that ran on this machine and live no more, each with the other machines that it used."""
-    found = []
+def dead_orchestrators(run: Run) -> list[tuple[Orchestrator, tuple[Address, ...]]]:
+    """Return the orchestrators of a run that ran on this machine and died, each with the other machines that it used."""
+    dead = []
     for entry in run.journal:
-        who = orchestrator_of(entry) if entry.get("run") == "started" else None
-        if who is not None and who.is_here and not who.is_alive:
-            found.append((who, _addresses(entry)))
-    return found
+        orchestrator = orchestrator_of(entry) if entry.get("run") == "started" else None
+        if orchestrator is not None and orchestrator.is_here and not orchestrator.is_alive:
+            dead.append((orchestrator, _addresses(entry)))
+    return dead
 
 
 def _addresses(entry: Mapping[str, Any]) -> tuple[Address, ...]:
@@ -37,43 +44,87 @@ def _addresses(entry: Mapping[str, Any]) -> tuple[Address, ...]:
         return ()
 
 
-def marked_here(found: Iterable[tuple[Orchestrator, Sequence[Address]]]) -> list[str]:
-    """The markers to look for on this machine: nothing outlives its restart."""
-    return [who.marker for who, _ in found if who.is_of_this_boot]
-
-
-def marked_there(found: Iterable[tuple[Orchestrator, Sequence[Address]]]) -> Marked:
-    """The markers to look for on other machines."""
-    markers: Marked = {}
-    for who, addresses in found:
+def remote_process_markers(dead: Iterable[tuple[Orchestrator, Sequence[Address]]]) -> Markers:
+    """Return the markers to look for on other machines."""
+    markers: Markers = {}
+    for orchestrator, addresses in dead:
         for address in addresses:
-            markers.setdefault(address, []).append(node_marker(who.marker, address.name))
+            markers.setdefault(address, []).append(node_marker(orchestrator.marker, address.name))
     return markers
 
 
-def left_there(marked: Marked) -> dict[Address, list[tuple[int, str]] | Unreachable]:
-    """Pid and command of what carries these markers there, or why that is not known."""
-    return _on_each(marked, lambda machine, markers: machine.left(*markers))
+def find_remote(markers: Markers, session: Session) -> dict[Address, Processes | Unreachable]:
+    """Return the processes that carry these markers on other machines, or why a machine cannot tell."""
+    return _on_each(markers, session, lambda host, own: host.left(*own))
 
 
-def sweep_there(marked: Marked) -> dict[Address, str | Unreachable]:
-    """End what carries these markers there; a line about each machine, or why it could not be done."""
-    return _on_each(marked, lambda machine, markers: machine.sweep(*markers))
+def kill_remote(markers: Markers, session: Session) -> dict[Address, str | Unreachable]:
+    """Kill the processes that carry these markers on other machines; return a line about each machine, or why it failed."""
+    return _on_each(markers, session, lambda host, own: host.sweep(*own))
 
 
-def _on_each(marked: Marked, do: Callable[[RemoteHost, Sequence[str]], Awaitable[T]]) -> dict[Address, T | Unreachable]:
-    async def one(machine: RemoteHost, markers: Sequence[str]) -> T | Unreachable:
+def _on_each(
+    markers: Markers, session: Session, do: Callable[[RemoteHost, Sequence[str]], Awaitable[T]]
+) -> dict[Address, T | Unreachable]:
+    async def on_host(host: RemoteHost, own: Sequence[str]) -> T | Unreachable:
         try:
-            return await do(machine, markers)
+            return await do(host, own)
         except Unreachable as error:
             return error
 
-    by = host_pool()
+    pool = session.hosts
 
     async def work() -> dict[Address, T | Unreachable]:
-        machines = {address: by.machine(address) for address in marked}
-        await connect_all(list(machines.values()))  # one that cannot be reached says so again, when it is asked
-        done = await asyncio.gather(*(one(machines[address], markers) for address, markers in marked.items()))
-        return dict(zip(marked, done, strict=True))
+        hosts = {address: pool.machine(address) for address in markers}
+        await connect_all(list(hosts.values()))  # one that cannot be reached raises again when it is asked
+        results = await asyncio.gather(*(on_host(hosts[address], own) for address, own in markers.items()))
+        return dict(zip(markers, results, strict=True))
 
-    return by.run(work) if marked else {}
+    return pool.run(work) if markers else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphans:
+    """Leftover processes of crashed runs, on this machine and on others; `unknown` are machines that do not answer."""
+
+    local: Processes
+    remote: Mapping[Address, Processes]
+    unknown: tuple[Unreachable, ...]
+    local_markers: tuple[str, ...]
+    remote_markers: Markers
+
+    @property
+    def count(self) -> int:
+        """How many processes there are."""
+        return len(self.local) + sum(map(len, self.remote.values()))
+
+
+def find_orphans(base: Path | None, session: Session, *, is_local_only: bool = False) -> Orphans:
+    """Return the leftover processes of the crashed runs below a base."""
+    dead = [orphan for handle in all_runs(base) for orphan in dead_orchestrators(handle.run)]
+    # Nothing outlives a restart of this machine.
+    local_markers = tuple(orchestrator.marker for orchestrator, _ in dead if orchestrator.is_of_this_boot)
+    markers = {} if is_local_only else remote_process_markers(dead)
+    answers = find_remote(markers, session)
+    return Orphans(
+        local=_find_local(local_markers),
+        remote={address: found for address, found in answers.items() if not isinstance(found, Unreachable) and found},
+        unknown=tuple(answer for answer in answers.values() if isinstance(answer, Unreachable)),
+        local_markers=local_markers,
+        remote_markers=markers,
+    )
+
+
+def _find_local(markers: Sequence[str]) -> Processes:
+    return run_deferring_signals(lambda: left_here(*markers)) if markers else []
+
+
+def kill_orphans(orphans: Orphans, session: Session) -> bool:
+    """Kill the processes, report it for each machine, and return whether all are gone."""
+    if orphans.local:
+        session.info(f"cleanup: {run_deferring_signals(lambda: sweep_here(*orphans.local_markers))}")
+    markers = {address: orphans.remote_markers[address] for address in orphans.remote}
+    for address, result in kill_remote(markers, session).items():
+        session.info(f"cleanup: {address.name}: {result}")
+    is_local_left = bool(orphans.local and _find_local(orphans.local_markers))
+    return not is_local_left and not any(find_remote(markers, session).values())

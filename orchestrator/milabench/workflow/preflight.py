@@ -1,13 +1,12 @@
-"""Whether the environments and the data that a plan needs are there, and which command makes what is missing."""
+"""Checks that the environments and the data of a plan exist, and names the command that makes what is missing."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from milabench.cli.options import SuiteOptions
 from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import installed_packages, is_fetched, is_linked, packages_of
 from milabench.plan.model import Plan
@@ -18,37 +17,38 @@ from milabench.workflow.environments import (
     images,
     require_files,
     sources,
-    warn_of_unknown_needs,
+    warn_of_unknown_requirements,
 )
+from milabench.workflow.options import SuiteOptions
 
 
-def missing_environments(inputs: CommandContext) -> tuple[str, ...]:
-    """The environments, programs and images that `milabench install` has yet to make, as a person names them."""
+def missing_environments(context: CommandContext) -> tuple[str, ...]:
+    """Return the environments, programs and images that `milabench install` has yet to make, as a person names them."""
     from milabench.workflow.remote_nodes import is_needed_here
 
-    if not is_needed_here(inputs):
+    if not is_needed_here(context):
         return ()
-    return (*_missing_here(inputs), *_missing_images(inputs))
+    return (*_missing_local(context), *_missing_images(context))
 
 
-def _missing_here(inputs: CommandContext) -> list[str]:
-    """The environments and programs among them."""
-    dirs = inputs.where.dirs
-    programs = dict.fromkeys(source for source in sources(inputs).values() if source is not None)
+def _missing_local(context: CommandContext) -> list[str]:
+    """Return the environments and programs that are missing on this machine."""
+    dirs = context.dirs
+    programs = dict.fromkeys(source for source in sources(context).values() if source is not None)
     missing = [f"code/{source.folder}" for source in programs if not is_fetched(dirs, source)]
-    if inputs.where.current_env is None:
-        missing += [f"venv/{venv.group}" for venv in decide_install(inputs).venvs if not is_linked(dirs, venv)]
+    if context.plan_context.current_env is None:
+        missing += [f"venv/{venv.group}" for venv in decide_install(context).venvs if not is_linked(dirs, venv)]
         return missing
-    require_files(inputs)
-    warn_of_unknown_needs(inputs)
+    require_files(context)
+    warn_of_unknown_requirements(context)
     if not _has_benchmate():
         missing.append(f"benchmate in {sys.prefix} (pip install {BENCHMATE})")
     return missing
 
 
-def _missing_images(inputs: CommandContext) -> list[str]:
-    """The images that this machine's engines do not have; whether another node's do, its steps will tell."""
-    wanted = images(inputs) if any(node.local for node in inputs.where.facts.nodes) else ()
+def _missing_images(context: CommandContext) -> list[str]:
+    """Return the images that this machine's engines do not have; on another node, its steps will fail without them."""
+    wanted = images(context) if any(node.local for node in context.nodes) else ()
     if not wanted:
         return []
     from milabench.execute.images import missing_images
@@ -62,49 +62,52 @@ def _has_benchmate() -> bool:
     return find_spec("benchmate") is not None
 
 
-def missing_preparations(inputs: CommandContext, plan: Plan, options: SuiteOptions) -> tuple[str, ...]:
-    """The benchmarks of the plan whose prepare.py has not passed with the arguments of this plan."""
+def missing_preparations(context: CommandContext, plan: Plan) -> tuple[str, ...]:
+    """Return the benchmarks of the plan whose prepare.py has not passed with the arguments of this plan."""
     from milabench.workflow.preparations import pending_preparations
 
-    return _named(pending_preparations(inputs, options), inputs, plan)
+    return _names(pending_preparations(context), context, plan)
 
 
-def _named(todo: Plan, inputs: CommandContext, plan: Plan) -> tuple[str, ...]:
-    """The preparations that are left to do and concern a plan, as a person names them."""
+def _names(pending: Plan, context: CommandContext, plan: Plan) -> tuple[str, ...]:
+    """Return the pending preparations that concern a plan, as a person names them."""
     wanted = {step.bench for step in plan.steps}
-    several = len(inputs.where.facts.nodes) > 1
+    several = len(context.nodes) > 1
     return tuple(
-        f"{step.bench} on {step.node}" if several else step.bench for step in todo.steps if step.bench in wanted
+        f"{step.bench} on {step.node}" if several else step.bench for step in pending.steps if step.bench in wanted
     )
 
 
-def require_installed(inputs: CommandContext, options: SuiteOptions) -> None:
-    """Raise EnvironmentFailed, with the command to give, unless every environment is there."""
-    if missing := missing_environments(inputs):
-        raise EnvironmentFailed(f"not installed: {', '.join(missing)}; run `{command_line('install', options)}`")
+def require_installed(context: CommandContext) -> None:
+    """Raise EnvironmentFailed, with the command to give, unless every environment exists."""
+    _require_none("not installed", missing_environments(context), "install", context)
 
 
-def require_ready(inputs: CommandContext, plan: Plan, options: SuiteOptions) -> None:
-    """Raise EnvironmentFailed, with the command to give, unless everything that the plan needs is there."""
-    from milabench.workflow.preparations import markers_elsewhere, preparation_steps, unprepared
+def _require_none(what: str, missing: Sequence[str], verb: str, context: CommandContext) -> None:
+    if missing:
+        raise EnvironmentFailed(f"{what}: {', '.join(missing)}; run `{command_line(verb, context.options)}`")
+
+
+def require_ready(context: CommandContext, plan: Plan) -> None:
+    """Raise EnvironmentFailed, with the command to give, unless everything that the plan needs exists on every node."""
+    from milabench.workflow.preparations import preparation_steps, remote_markers, unprepared
     from milabench.workflow.remote_nodes import interpreters, remote_paths_exist, require_healthy
 
-    require_healthy(inputs, options)
-    require_installed(inputs, options)
-    wanted = preparation_steps(inputs)
-    pythons, markers = interpreters(inputs, plan), markers_elsewhere(wanted, inputs, options)
-    found = remote_paths_exist(
-        inputs, options, {node: [*pythons.get(node, ()), *markers.get(node, ())] for node in {**pythons, **markers}}
+    require_healthy(context)
+    require_installed(context)
+    preparations = preparation_steps(context)
+    pythons, markers = interpreters(context, plan), remote_markers(preparations, context)
+    existing = remote_paths_exist(
+        context, {node: [*pythons.get(node, ()), *markers.get(node, ())] for node in {**pythons, **markers}}
     )
-    gone = [f"{path} on {node}" for node, paths in pythons.items() for path in paths if (node, path) not in found]
-    if gone:
-        raise EnvironmentFailed(f"not installed: {', '.join(gone)}; run `{command_line('install', options)}`")
-    if missing := _named(unprepared(inputs, wanted, found), inputs, plan):
-        raise EnvironmentFailed(f"not prepared: {', '.join(missing)}; run `{command_line('prepare', options)}`")
+    missing = [f"{path} on {node}" for node, paths in pythons.items() for path in paths if (node, path) not in existing]
+    _require_none("not installed", missing, "install", context)
+    pending = unprepared(context, preparations, existing)
+    _require_none("not prepared", _names(pending, context, plan), "prepare", context)
 
 
 def command_line(verb: str, options: SuiteOptions) -> str:
-    """The command that does `verb` for the same suite, base and selection."""
+    """Return the command that does `verb` for the same suite, base and selection."""
     words = ["milabench", verb]
     for flag, value in (
         ("--config", options.config_file),
@@ -124,13 +127,13 @@ def command_line(verb: str, options: SuiteOptions) -> str:
     return shlex.join(words)
 
 
-def environment_records(inputs: CommandContext) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
-    """What a run tells of its environments: `{group: sha256 of its locks}` and `{venv path: {package: version}}`."""
-    if inputs.where.current_env is not None:
-        return {}, {inputs.where.current_env: installed_packages()}
+def environment_records(context: CommandContext) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
+    """Return `{group: sha256 of its locks}` and `{venv path: {package: version}}`, for the records of a run."""
+    if context.plan_context.current_env is not None:
+        return {}, {context.plan_context.current_env: installed_packages()}
     locks: dict[str, str] = {}
     packages: dict[str, Mapping[str, str]] = {}
-    for venv in decide_install(inputs).venvs:
+    for venv in decide_install(context).venvs:
         locks[venv.group] = venv.digest
-        packages[str(Path(inputs.where.dirs.venv, venv.group))] = packages_of(Path(inputs.where.dirs.venv, venv.group))
+        packages[str(Path(context.dirs.venv, venv.group))] = packages_of(Path(context.dirs.venv, venv.group))
     return locks, packages

@@ -1,238 +1,142 @@
-"""What verbs do with the other machines of a system: ask what they are, give them benchmarks, see what is missing."""
+"""Works on the other machines of a system: sends them folders, finds which paths exist there."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
-
-import click
+from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, MilabenchError, Unreachable
 from milabench.execute.file_sync import RemoteFiles
-from milabench.execute.host_pool import HostPool, HostReport, connect_all, query_all, remote_files_of
+from milabench.execute.host_pool import connect_all, remote_files_of
 from milabench.execute.remote_host import RemoteHost
-from milabench.execute.ssh import Address
-from milabench.facts.compare import NodeFinding, compare_nodes
+from milabench.facts.compare import compare_nodes
 from milabench.facts.model import Node
-from milabench.facts.probe import parse_facts
 from milabench.plan.context import dirs_at, folder_on
-from milabench.plan.system import is_local
+from milabench.workflow.context import CommandContext
+from milabench.workflow.node_query import node_addresses
 
 if TYPE_CHECKING:
-    from milabench.cli.options import SuiteOptions
-    from milabench.config.schema import SystemConfig
     from milabench.plan.model import Plan
-    from milabench.workflow.context import CommandContext
 
 OnNode = Callable[[Node, RemoteFiles, RemoteHost], Awaitable[None]]
 
 
-def host_pool() -> HostPool:
-    """The machines that this command reaches: whatever it does with one goes over one connection, ended with the command."""
-    context = click.get_current_context(silent=True)
-    if context is None:  # called by a program, which ends with it
-        return HostPool()
-    root = context.find_root()
-    if _REACH not in root.meta:
-        root.meta[_REACH] = made = HostPool()
-        root.call_on_close(made.close)
-    return cast(HostPool, root.meta[_REACH])
-
-
-_REACH = "milabench.workflow.remote_nodes"
-
-
-def node_addresses(system: SystemConfig, local: Node, *, accept_new: bool = False) -> dict[str, Address]:
-    """How the nodes that are not this machine are reached, by name."""
-    return {
-        entry.name: Address(
-            name=entry.name,
-            host=entry.ip,
-            port=entry.port,
-            user=entry.user,
-            key=system.sshkey,
-            known_hosts=system.known_hosts,
-            transport=system.transport,
-            proxy_jump=entry.proxy_jump,
-            python=entry.python,
-            accept_new=accept_new,
-        )
-        for entry in system.nodes
-        if not is_local(entry, local, alone=len(system.nodes) == 1)
-    }
-
-
-def query_nodes(system: SystemConfig, local: Node, base: str, *, accept_new: bool = False) -> dict[str, HostReport]:
-    """What every other node says of itself, or why it says nothing; all are asked at the same time."""
-    wanted = node_addresses(system, local, accept_new=accept_new)
-    bases = {entry.name: entry.base or base for entry in system.nodes}
-
-    by = host_pool()
-
-    async def ask() -> dict[str, HostReport]:
-        machines, why = await connect_all([by.machine(address) for address in wanted.values()])
-        told = await query_all(machines, bases, Path(base))
-        return {name: told[name] if name in told else HostReport(why=why[name]) for name in wanted}
-
-    return by.run(ask) if wanted else {}
-
-
-def node_of(name: str, told: HostReport) -> Node:
-    """What a machine said of itself, as a node."""
-    made = parse_facts(told.facts, name=name)
-    details = {**made.details, "behind_s": round(told.behind_s, 3)}
-    return replace(made, local=False, storage=told.storage, details=details)
-
-
-def ask_nodes(system: SystemConfig, local: Node, base: str, *, accept_new: bool = False) -> dict[str, Node]:
-    """The other nodes as they say they are. Raises Unreachable with a line for each that does not answer."""
-    told = query_nodes(system, local, base, accept_new=accept_new)
-    if why := [said.why for said in told.values() if said.why]:
-        raise Unreachable("\nerror: ".join(why))
-    return {name: node_of(name, said) for name, said in told.items()}
-
-
-def remote_nodes(inputs: CommandContext) -> tuple[Node, ...]:
-    """The nodes that are not this machine."""
-    return tuple(node for node in inputs.where.facts.nodes if not node.local)
+def remote_nodes(context: CommandContext) -> tuple[Node, ...]:
+    """Return the nodes that are not this machine."""
+    return tuple(node for node in context.nodes if not node.local)
 
 
 def first_of_storages(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """One node for each file system."""
-    found: dict[str, Node] = {}
+    """Return one node for each file system."""
+    first: dict[str, Node] = {}
     for node in nodes:
-        found.setdefault(node.storage, node)
-    return tuple(found.values())
+        first.setdefault(node.storage, node)
+    return tuple(first.values())
 
 
-def require_healthy(inputs: CommandContext, options: SuiteOptions) -> None:
-    """Raise Unreachable with everything on the nodes that is in the way of a run, unless it is to be ignored."""
-    if not remote_nodes(inputs):
+def require_healthy(context: CommandContext) -> None:
+    """Raise Unreachable with everything on the nodes that prevents a run, unless the options say to ignore it."""
+    if not remote_nodes(context):
         return
-    bad = [each for each in compare_nodes(inputs.where.facts.nodes, base=inputs.where.dirs.base) if each.state == "bad"]
-    if not bad:
-        return
-    if options.ignore_node_checks:
-        for each in bad:
-            print(f"warning: {each}", file=sys.stderr)
-        return
-    told = "\nerror: ".join(map(str, bad))
-    raise Unreachable(f"{told}\n       run all the same with --ignore-node-checks")
+    bad = [finding for finding in compare_nodes(context.nodes, base=context.dirs.base) if finding.state == "bad"]
+    if context.options.ignore_node_checks:
+        for finding in bad:
+            context.session.warn(str(finding))
+    elif bad:
+        lines = "\nerror: ".join(map(str, bad))
+        raise Unreachable(f"{lines}\n       run all the same with --ignore-node-checks")
 
 
-def is_needed_here(inputs: CommandContext) -> bool:
-    """Whether environments and data are made on this machine: for itself, or for a node that shares its file system."""
-    return any(not node.storage for node in inputs.where.facts.nodes)
+def is_needed_here(context: CommandContext) -> bool:
+    """Return whether environments and data are needed on this machine: for itself, or for a node that shares its files."""
+    return any(not node.storage for node in context.nodes)
 
 
-def on_nodes(inputs: CommandContext, options: SuiteOptions, do: OnNode, nodes: Sequence[Node] | None = None) -> None:
-    """Do something on these nodes at the same time: one of each file system, unless given. Raises what `do` raises, together."""
-    nodes = first_of_storages(remote_nodes(inputs)) if nodes is None else nodes
+def on_nodes(context: CommandContext, do: OnNode, nodes: Sequence[Node] | None = None) -> None:
+    """Call `do` for these nodes at the same time: one of each file system, unless given. Raises what `do` raises, together."""
+    nodes = first_of_storages(remote_nodes(context)) if nodes is None else nodes
     if not nodes:
         return
-    wanted = node_addresses(inputs.where.system, inputs.here, accept_new=options.accept_new_host_keys)
-
-    by = host_pool()
+    addresses = node_addresses(context.system, context.machine, accept_new=context.options.accept_new_host_keys)
+    pool = context.session.hosts
 
     async def work() -> list[MilabenchError]:
-        machines, why = await connect_all([by.machine(wanted[node.name]) for node in nodes])
-        async with remote_files_of(list(machines.values())) as (desks, closed):
-            able = [node for node in nodes if node.name in desks]
-            made = (do(node, desks[node.name], machines[node.name]) for node in able)
-            done = await asyncio.gather(*made, return_exceptions=True)
-        for each in done:
-            if isinstance(each, BaseException) and not isinstance(each, MilabenchError):
-                raise each
+        hosts, why = await connect_all([pool.machine(addresses[node.name]) for node in nodes])
+        async with remote_files_of(list(hosts.values())) as (files, closed):
+            reached = [node for node in nodes if node.name in files]
+            calls = (do(node, files[node.name], hosts[node.name]) for node in reached)
+            results = await asyncio.gather(*calls, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, MilabenchError):
+                raise result
         lost = [Unreachable(text) for text in (*why.values(), *closed.values())]
-        return [*lost, *(each for each in done if isinstance(each, MilabenchError))]
+        return [*lost, *(result for result in results if isinstance(result, MilabenchError))]
 
-    if failed := by.run(work):
-        raise type(failed[0])("\nerror: ".join(map(str, failed)))
+    if errors := pool.run(work):
+        raise type(errors[0])("\nerror: ".join(map(str, errors)))
 
 
 def remote_paths_exist(
-    inputs: CommandContext, options: SuiteOptions, wanted: Mapping[str, Sequence[str]], *, give: bool = True
+    context: CommandContext, wanted: Mapping[str, Sequence[str]], *, upload: bool = True
 ) -> set[tuple[str, str]]:
-    """Which of the paths `wanted` on each node exist, as (node, path); `give`: every node gets the benchmarks' folders first.
+    """Return which of the paths `wanted` on each node exist, as (node, path).
 
-    Raises Unreachable.
+    `upload`: every file system gets the benchmarks' folders first. Raises Unreachable.
     """
-    found: set[tuple[str, str]] = set()
-    nodes = remote_nodes(inputs)
-    givers = {node.name for node in first_of_storages(nodes)} if give else set()
+    existing: set[tuple[str, str]] = set()
+    nodes = remote_nodes(context)
+    receivers = {node.name for node in first_of_storages(nodes)} if upload else set()
 
-    async def look(node: Node, desk: RemoteFiles, _: RemoteHost) -> None:
-        if node.name in givers:
-            await upload_definitions(inputs, node, desk)
+    async def look(node: Node, files: RemoteFiles, _: RemoteHost) -> None:
+        if node.name in receivers:
+            await upload_definitions(context, node, files)
         paths = wanted.get(node.name, ())
-        there = await desk.look(paths) if paths else ()
-        found.update((node.name, path) for path, is_there in zip(paths, there, strict=True) if is_there)
+        exist = await files.look(paths) if paths else ()
+        existing.update((node.name, path) for path, does in zip(paths, exist, strict=True) if does)
 
-    on_nodes(inputs, options, look, [node for node in nodes if node.name in givers or wanted.get(node.name)])
-    return found
+    on_nodes(context, look, [node for node in nodes if node.name in receivers or wanted.get(node.name)])
+    return existing
 
 
-async def upload_definitions(inputs: CommandContext, node: Node, desk: RemoteFiles) -> None:
-    """Give a node the folders of the selected benchmarks. Raises Unreachable, ConfigError for two that would be one there."""
-    given: dict[str, str] = {}
-    for bench in inputs.benches:
-        folder = folder_on(node, bench, inputs.where)
-        if folder == bench.folder or not isinstance(bench.config.definition, Path):
+async def upload_definitions(context: CommandContext, node: Node, files: RemoteFiles) -> None:
+    """Send a node the folders of the selected benchmarks. Raises Unreachable, ConfigError for two of one remote name."""
+    folders: dict[str, str] = {}
+    for bench in context.benches:
+        remote = folder_on(node, bench, context.plan_context)
+        if remote == bench.folder or not isinstance(bench.config.definition, Path):
             continue
-        if given.setdefault(folder, bench.folder) != bench.folder:
-            what = f"{bench.folder} and {given[folder]} would be one folder on {node.name}"
-            raise ConfigError(f"{bench.config.name}: {what}: {folder}; rename one of them")
-    for place, folder in given.items():
-        await desk.send(Path(folder), place)
+        if folders.setdefault(remote, bench.folder) != bench.folder:
+            what = f"{bench.folder} and {folders[remote]} would be one folder on {node.name}"
+            raise ConfigError(f"{bench.config.name}: {what}: {remote}; rename one of them")
+    for remote, folder in folders.items():
+        await files.send(Path(folder), remote)
 
 
-def copy_folders(inputs: CommandContext, options: SuiteOptions) -> None:
-    """Copy the folders that `system.sync` names, data and cache, to every other file system; what else is there stays.
+def copy_folders(context: CommandContext) -> None:
+    """Copy the folders that `system.sync` names, data and cache, to every other file system; extra files there stay.
 
     Raises Unreachable.
     """
-    here = inputs.where.dirs
-    wanted = [
-        name for name in ("data", "cache") if name in inputs.where.system.sync and Path(getattr(here, name)).is_dir()
-    ]
+    local = {name: Path(getattr(context.dirs, name)) for name in ("data", "cache") if name in context.system.sync}
 
-    async def copy(node: Node, desk: RemoteFiles, _: RemoteHost) -> None:
-        for name in wanted if node.storage else ():
-            there = getattr(dirs_at(inputs.where, node), name)
-            await desk.send(Path(getattr(here, name)), there, keep=True, thorough=False)
+    async def copy(node: Node, files: RemoteFiles, _: RemoteHost) -> None:
+        dirs = dirs_at(context.plan_context, node)
+        for name, folder in local.items() if node.storage else ():
+            if folder.is_dir():
+                await files.send(folder, getattr(dirs, name), keep=True, thorough=False)
 
-    if wanted:
-        on_nodes(inputs, options, copy)
+    if any(folder.is_dir() for folder in local.values()):
+        on_nodes(context, copy)
 
 
-def interpreters(inputs: CommandContext, plan: Plan) -> dict[str, list[str]]:
-    """The interpreters that the plan needs on other nodes; of each file system one node is asked."""
-    nodes = {node.name: node for node in remote_nodes(inputs)}
-    first = {node.storage: node.name for node in reversed(list(nodes.values()))}
-    wanted: dict[str, list[str]] = {}
+def interpreters(context: CommandContext, plan: Plan) -> dict[str, list[str]]:
+    """Return the interpreters that the plan needs on other nodes, by one node of each file system."""
+    nodes = {node.name: node for node in remote_nodes(context)}
+    first = {node.storage: node.name for node in first_of_storages(list(nodes.values()))}
+    wanted: dict[str, dict[str, None]] = {}
     for step in plan.steps:
         if step.node in nodes and step.venv:
-            paths = wanted.setdefault(first[nodes[step.node].storage], [])
-            if f"{step.venv}/bin/python" not in paths:
-                paths.append(f"{step.venv}/bin/python")
-    return wanted
-
-
-def findings_of(
-    system: SystemConfig, told: Mapping[str, HostReport], local: Node | None, base: str
-) -> list[NodeFinding]:
-    """What can be said of nodes that were asked, those that said nothing among them."""
-    nodes = ([local] if local is not None else []) + [
-        node_of(name, said) for name, said in told.items() if not said.why
-    ]
-    silent = [
-        NodeFinding(node=name, what="reach", state="bad", says=said.why.removeprefix(f"{name}: "))
-        for name, said in told.items()
-        if said.why
-    ]
-    bases = {entry.name: entry.base for entry in system.nodes}
-    return [*silent, *compare_nodes(nodes, base=base, bases=bases)]
+            wanted.setdefault(first[nodes[step.node].storage], {})[f"{step.venv}/bin/python"] = None
+    return {node: list(paths) for node, paths in wanted.items()}

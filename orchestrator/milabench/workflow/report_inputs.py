@@ -1,4 +1,4 @@
-"""What a reader brings to runs that were made before: weights, amounts of work, costs, the run that scores are relative to."""
+"""Reads what a report adds to recorded runs: weights, amounts of work, costs, the run that scores are relative to."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from milabench.errors import ConfigError, NothingSelected, RecordError, UsageError
-
-if TYPE_CHECKING:
-    from milabench.analysis.summary import Summary
-    from milabench.analysis.traces import Tracing
-    from milabench.events.rundir import Run
+from milabench.analysis.summary import Summary
+from milabench.analysis.summary_io import summary_from_json
+from milabench.analysis.traces import Tracing
+from milabench.config.source_map import SourceLocation, plain
+from milabench.config.yaml_reader import decode_text, parse_document
+from milabench.errors import ConfigError, RecordError, UsageError
+from milabench.events.rundir import Run, find_run
+from milabench.events.wire import parse_object
+from milabench.workflow.files import read_file
+from milabench.workflow.results import require_measured
+from milabench.workflow.summaries import summary_of
 
 _COSTS = ("price", "currency", "years", "power_W", "pue", "electricity")
 
@@ -37,106 +42,92 @@ class ReportSource:
 
 
 def read_profile(path: Path | None) -> WeightProfile:
-    """A YAML file of `benchmark: weight`, or of `weights:` and `work:`, each such a mapping.
+    """Read a YAML file of `benchmark: weight`, or of `weights:` and `work:`, each such a mapping.
 
     Raises ConfigError where it is not that, or weighs nothing.
     """
     if path is None:
         return WeightProfile()
-    told = _mapping(path)
-    if told.keys() <= {"weights", "work"} and all(isinstance(value, dict) for value in told.values()):
-        weights = _numbers(path, told["weights"], "weights.") if "weights" in told else None
-        work = _numbers(path, told["work"], "work.") if "work" in told else None
+    values = _mapping(path)
+    if values.keys() <= {"weights", "work"} and all(isinstance(value, dict) for value in values.values()):
+        weights = _numbers(path, values["weights"], "weights.") if "weights" in values else None
+        work = _numbers(path, values["work"], "work.") if "work" in values else None
     else:
-        weights, work = _numbers(path, told, ""), None
+        weights, work = _numbers(path, values, ""), None
     if weights is not None and not any(weights.values()):
         raise ConfigError(f"{path}: no weight is above zero; give at least one benchmark a weight")
     return WeightProfile(weights=weights, work=work)
 
 
 def read_costs(path: Path | None, systems: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """The costs of each system, from a YAML file of them for all, or of `system: {price: ...}`. Raises ConfigError."""
+    """Read the costs of each system from a YAML file, the same for all or `system: {price: ...}`. Raises ConfigError."""
     if path is None:
         return {}
-    told = _mapping(path)
-    if all(isinstance(value, dict) for value in told.values()):
-        for name in told:
+    values = _mapping(path)
+    if all(isinstance(value, dict) for value in values.values()):
+        for name in values:
             if name not in systems:
                 raise ConfigError(f"{path}: {name}: no such system is compared; they are {', '.join(systems)}")
-        return {str(name): _costs(path, value, f"{name}.") for name, value in told.items()}
-    return dict.fromkeys(systems, _costs(path, told, ""))
+        return {str(name): _costs(path, value, f"{name}.") for name, value in values.items()}
+    return dict.fromkeys(systems, _costs(path, values, ""))
 
 
 def find_report_source(
     base: Path, name: str, validations: str | None = None, tracing: Tracing | None = None
 ) -> ReportSource:
-    """A run by path or name, or the file of a JSON report of one; `tracing` draws the run where its records are read.
+    """Return a run by path or name, or the JSON report of one; `tracing` draws the run where its records are read.
 
     Raises NothingSelected or RecordError.
     """
-    from milabench.events.rundir import find_run
-    from milabench.workflow.summaries import summary_of
-
     path = Path(name)
     if path.is_file():
-        return _report(path)
+        return _json_report(path)
     run = find_run(base, name)
-    if run.phase != "run":
-        raise NothingSelected(f"{run.path}: is the record of an {run.phase}, in which nothing was measured")
+    require_measured(run)
     course = None if tracing is None else tracing.course(run)
     return ReportSource(name=run.name, summary=summary_of(run, validations, course), manifest=run.manifest, run=run)
 
 
-def known_names(benches: Mapping[str, Any], profile: WeightProfile) -> None:
-    """Raises UsageError when a profile names no benchmark of the runs at all: it is for another suite."""
-    for what, told in (("weights", profile.weights), ("work", profile.work)):
-        if told and not told.keys() & benches.keys():
+def require_known_names(profile: WeightProfile, summaries: Sequence[Summary]) -> None:
+    """Raise UsageError when a profile names no benchmark of the runs at all: it is for another suite."""
+    benches = {bench.bench for summary in summaries for bench in summary.benchmarks}
+    for what, values in (("weights", profile.weights), ("work", profile.work)):
+        if values and not values.keys() & benches:
             raise UsageError(
                 f"--weights: its {what} name none of the benchmarks here: {', '.join(sorted(benches)[:8])}"
             )
 
 
-def _report(path: Path) -> ReportSource:
-    from milabench.analysis.summary_io import summary_from_json
-    from milabench.events.wire import parse_object
-
+def _json_report(path: Path) -> ReportSource:
+    content = read_file(path, RecordError)
     try:
-        summary = summary_from_json(parse_object(path.read_bytes()))
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        summary = summary_from_json(parse_object(content))
     except (ValueError, RecordError) as error:
         raise RecordError(f"{path}: {error}; give a run, or what `milabench report --json` wrote of one") from None
     return ReportSource(name=summary.run or path.stem, summary=summary, manifest={})
 
 
 def _mapping(path: Path) -> dict[str, Any]:
-    from milabench.config.source_map import SourceLocation, plain
-    from milabench.config.yaml_reader import decode_text, parse_document
-
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
-    told = plain(parse_document(decode_text(content, str(path)), SourceLocation(str(path), str(path.parent))).root)
-    if not isinstance(told, dict) or not told:
-        raise ConfigError(
-            f"{path}: expected `name: number` lines, found {'nothing' if not told else type(told).__name__}"
-        )
-    return told
+    text = decode_text(read_file(path), str(path))
+    values = plain(parse_document(text, SourceLocation(str(path), str(path.parent))).root)
+    if not isinstance(values, dict) or not values:
+        kind = type(values).__name__ if values else "nothing"
+        raise ConfigError(f"{path}: expected `name: number` lines, found {kind}")
+    return values
 
 
-def _numbers(path: Path, told: Mapping[str, Any], within: str) -> dict[str, float]:
-    for name, value in told.items():
+def _numbers(path: Path, values: Mapping[str, Any], within: str) -> dict[str, float]:
+    for name, value in values.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not math.isfinite(value) or value < 0:
             raise ConfigError(f"{path}: {within}{name}: expected a number, 0 or more, got {value!r}")
-    return {str(name): float(value) for name, value in told.items()}
+    return {str(name): float(value) for name, value in values.items()}
 
 
-def _costs(path: Path, told: Mapping[str, Any], within: str) -> Mapping[str, Any]:
-    for name, value in told.items():
+def _costs(path: Path, values: Mapping[str, Any], within: str) -> Mapping[str, Any]:
+    for name, value in values.items():
         if name not in _COSTS:
             raise ConfigError(f"{path}: {within}{name}: unknown key; known are {', '.join(_COSTS)}")
         if name != "currency" and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
             raise ConfigError(f"{path}: {within}{name}: expected a number above 0, got {value!r}")
-    return told
+    return values

@@ -1,4 +1,4 @@
-"""The runs that the verbs about runs speak of, and whether each is still going."""
+"""Finds runs by name or path, with their status and whoever executes them at this moment."""
 
 from __future__ import annotations
 
@@ -14,38 +14,43 @@ from milabench.workflow.context import base_folder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHandle:
-    """A run, how far it is, and who carries it out at this moment."""
+    """A run, its status, and the orchestrator that executes it at this moment."""
 
     run: Run
-    standing: RunStatus
+    status: RunStatus
     holder: Orchestrator | None
 
     @property
     def state(self) -> str:
-        """`running`; the verdict; or `cut off` when it has neither an orchestrator nor an end."""
+        """`running`; the verdict; or `cut off`, in JSON, when it has neither an orchestrator nor an end."""
         if self.holder is not None:
             return "running"
-        return self.standing.verdict or ("cut off" if self.run.journal else "not recorded")
+        return self.status.verdict or ("cut off" if self.run.journal else "not recorded")
+
+    @property
+    def state_text(self) -> str:
+        """The state for a person."""
+        return "incomplete" if self.state == "cut off" else self.state
 
     @property
     def is_detached(self) -> bool:
-        """Whether it is carried out without a terminal at this moment."""
+        """Whether it is executed without a terminal at this moment."""
         return self.holder is not None and self.holder.detached
 
 
 def run_handle(run: Run) -> RunHandle:
-    """A run with what can be said of it."""
-    return RunHandle(run=run, standing=run_status(run), holder=holder_of(run.path))
+    """Return a run with its status."""
+    return RunHandle(run=run, status=run_status(run), holder=holder_of(run.path))
 
 
 def resolve_run(base: Path | None, name: str | None) -> RunHandle:
-    """The run of this name or path, else the latest. Raises NothingSelected and RecordError."""
+    """Return the run of this name or path, else the latest. Raises NothingSelected and RecordError."""
     folder = base_folder(base)
     return run_handle(find_run(folder, name) if name is not None else latest_run(folder))
 
 
 def all_runs(base: Path | None) -> list[RunHandle]:
-    """Every run directory below a base, oldest first, also those that were cut off before anything was recorded."""
+    """Return every run below a base, oldest first, also those that crashed before anything was recorded."""
     folder = base_folder(base) / "runs"
     try:
         paths = [path for path in folder.iterdir() if path.is_dir()]
@@ -53,27 +58,27 @@ def all_runs(base: Path | None) -> list[RunHandle]:
         return []
     except OSError as error:
         raise RecordError(f"{folder}: cannot be read: {error.strerror}") from None
-    found = []
+    handles = []
     for path in paths:
         try:
-            found.append(run_handle(open_run(path)))
+            handles.append(run_handle(open_run(path)))
         except RecordError:
-            continue  # somebody's folder, or a run that began no further
-    return sorted(found, key=lambda each: (each.standing.began or 0.0, each.run.name))
+            continue  # another folder, or a run that crashed before its manifest
+    return sorted(handles, key=lambda handle: (handle.status.began or 0.0, handle.run.name))
 
 
 def active_run(base: Path | None) -> RunHandle:
-    """The one run below a base that is going on. Raises NothingSelected."""
-    found = [each for each in all_runs(base) if each.holder is not None]
-    if not found:
-        raise NothingSelected(f"{base_folder(base) / 'runs'}: no run is going on here")
-    if len(found) > 1:
-        raise NothingSelected(f"several runs are going on: {', '.join(each.run.name for each in found)}; name one")
-    return found[0]
+    """Return the only active run below a base. Raises NothingSelected."""
+    active = [handle for handle in all_runs(base) if handle.holder is not None]
+    if not active:
+        raise NothingSelected(f"{base_folder(base) / 'runs'}: no active run")
+    if len(active) > 1:
+        raise NothingSelected(f"several active runs: {', '.join(handle.run.name for handle in active)}; name one")
+    return active[0]
 
 
 def find_step(run: Run, name: str) -> str:
-    """The step of a run with this id, file name, or benchmark's name when that has only one. Raises NothingSelected."""
+    """Return the step of this id, file name, or benchmark's name when that has only one. Raises NothingSelected."""
     if name in run.files:
         return name
     near = [step for step, stem in run.files.items() if stem == name or step.startswith(f"{name}.")]
@@ -81,5 +86,5 @@ def find_step(run: Run, name: str) -> str:
         return near[0]
     known = near or list(run.files)
     more = f" and {len(known) - 8} more" if len(known) > 8 else ""
-    what = "several steps are" if near else "no step is"
-    raise NothingSelected(f"{run.name}: {what} called '{name}'; there are {', '.join(known[:8])}{more}")
+    what = "ambiguous" if near else "unknown"
+    raise NothingSelected(f"{run.name}: {what} step '{name}'; known: {', '.join(known[:8])}{more}")

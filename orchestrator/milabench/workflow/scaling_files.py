@@ -1,4 +1,4 @@
-"""The files of observed batch sizes: finding the one of a device, reading it, and adding what a run observed."""
+"""The files of observed batch sizes: find the one of a device, read it, and add what a run observed."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ from milabench.plan.sizing import (
     sizer_options,
 )
 
-ROOT = Path(__file__).resolve().parents[3]
+_CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
-    """What the system asks of the sizer, with the observations made on such devices where those decide."""
+    """Return the system's sizer, with the observations on such devices where those decide. Raises ConfigError."""
     given = system.options.get("sizer")
     options = sizer_options(given, system.origin.where)
     if not options.needs_observations:
         return Sizer(options=options)
-    asked = given.get("config") if isinstance(given, Mapping) else None
-    path = Path(str(asked)).expanduser() if asked is not None else scaling_file(facts)
-    if asked is not None and not path.is_file():
+    file = given.get("config") if isinstance(given, Mapping) else None
+    path = Path(str(file)).expanduser() if file is not None else scaling_file(facts)
+    if file is not None and not path.is_file():
         raise ConfigError(f"system.options.sizer.config: {path}: no such file")
     return Sizer(options=options, observations=read_scaling(path).observations, source=display_path(path))
 
 
 def scaling_file(facts: SystemFacts) -> Path:
-    """`config/scaling/<device>.yaml`, here or of the checkout; the one of the checkout where neither is there."""
+    """Return `config/scaling/<device>.yaml`, here or of the checkout; that of the checkout where neither exists."""
     devices = facts.main.devices
     name = f"{device_slug(devices[0].name if devices else facts.arch)}.yaml"
     here = Path.cwd() / "config" / "scaling" / name
-    return here if here.is_file() else ROOT / "config" / "scaling" / name
+    return here if here.is_file() else _CHECKOUT / "config" / "scaling" / name
 
 
 def display_path(path: Path) -> str:
-    """The path as a person would type it from here."""
+    """Return the path as a person would type it from here."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def read_scaling(path: Path) -> Scaling:
-    """The file, nothing observed where it is not there. Raises ConfigError when it cannot be understood."""
+    """Read the file; where it does not exist, nothing is observed. Raises ConfigError when it cannot be understood."""
     try:
         return parse_scaling(path.read_bytes(), display_path(path))
     except FileNotFoundError:
@@ -62,11 +62,11 @@ def read_scaling(path: Path) -> Scaling:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def save_observations(path: Path, more: Mapping[str, Sequence[Observation]]) -> None:
-    """Add observations to the file, which is replaced at once, never half written. Raises ConfigError and RecordError."""
+def save_observations(path: Path, observations: Mapping[str, Sequence[Observation]]) -> None:
+    """Add observations to the file, which is replaced atomically. Raises ConfigError and RecordError."""
     if path.exists() and not path.is_file():
-        raise ConfigError(f"{path}: is no file; observations are saved in one, which is replaced")
-    text = scaling_text(read_scaling(path), more)
+        raise ConfigError(f"{path}: is not a file; give the name of one, which will be replaced")
+    text = scaling_text(read_scaling(path), observations)
     path = path.resolve()  # a link stays one
     temporary: str | None = None
     try:
@@ -88,25 +88,25 @@ def save_observations(path: Path, more: Mapping[str, Sequence[Observation]]) -> 
 
 
 def observed_batch_sizes(run: Path, plan: Plan) -> dict[str, tuple[Observation, ...]]:
-    """Of each benchmark that has a batch size to choose: the size, the highest peak, the mean rate of what passed."""
+    """Return, by benchmark with a batch size to choose: the size, the highest memory peak, the mean rate of passed steps."""
     from milabench.analysis.steps import StepResult, planned_steps, step_result
     from milabench.events.rundir import open_run
 
     recorded = open_run(run)
     sizes = {step.id: step.config["batch_size"] for step in plan.steps if "batch_size" in step.config}
-    found: dict[tuple[str, int], list[StepResult]] = {}
+    by_size: dict[tuple[str, int], list[StepResult]] = {}
     for planned in planned_steps(recorded):
         if planned.id in sizes and (result := step_result(recorded, planned)).outcome == "passed":
-            found.setdefault((planned.bench, sizes[planned.id]), []).append(result)
-    made: dict[str, list[Observation]] = {}
-    for (bench, size), results in found.items():
-        peaks = [peak for one in results if (peak := one.measured.memory_peak_mib) is not None]
-        rates = [one.measured.throughput.value for one in results if one.measured.throughput is not None]
-        made.setdefault(bench, []).append(
+            by_size.setdefault((planned.bench, sizes[planned.id]), []).append(result)
+    observations: dict[str, list[Observation]] = {}
+    for (bench, size), results in by_size.items():
+        peaks = [peak for result in results if (peak := result.measured.memory_peak_mib) is not None]
+        rates = [result.measured.throughput.value for result in results if result.measured.throughput is not None]
+        observations.setdefault(bench, []).append(
             Observation(
                 batch_size=size,
                 memory_mib=max(peaks, default=None),
                 rate=math.fsum(rates) / len(rates) if rates else None,
             )
         )
-    return {bench: tuple(observations) for bench, observations in made.items()}
+    return {bench: tuple(own) for bench, own in observations.items()}

@@ -1,4 +1,4 @@
-"""The summary of a run: the one kept beside its records while it is still made of them, else a new one, which is kept."""
+"""The summary of a run: read from beside its records while those are unchanged, else computed and stored there."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from milabench.analysis.summary import Summary
     from milabench.events.rundir import Run
 
-# Raised whenever a summary of the same records would say something else: summaries of before are then made again.
+# Incremented whenever the same records would give another summary: stored ones are then computed again.
 ANALYSIS = 2
 _ENDINGS = (".data", ".stdout", ".stderr")
 _NAMES = ("manifest.json", "journal.jsonl")
 
 
 def summary_of(run: Run, validations: str | None = None, course: CourseOf | None = None) -> Summary:
-    """What a run came to. `validations` are the checks that are asked for, which a kept summary does not have.
+    """Return the summary of a run. `validations` are checks other than the run's own, which no stored summary has.
 
     Where the records are read, `course` sees them, too.
 
@@ -34,21 +34,21 @@ def summary_of(run: Run, validations: str | None = None, course: CourseOf | None
 
     if validations is not None:
         return summarise(run, checks_of(run, validations), course)
-    kept = _kept(run)
-    if kept is not None:
-        return kept
+    stored = _stored(run)
+    if stored is not None:
+        return stored
     before = stat_digest(run.path)
     summary = summarise(run, checks_of(run), course)
-    # A run that goes on changes, and that of another program is not ours to write into.
+    # An active run changes, and the run of another program is not ours to write into.
     if run.is_ended and run.manifest and run.journal:
         store_summary(run, summary, before)
     return summary
 
 
 def store_summary(run: Run, summary: Summary, stat: str) -> None:
-    """Write the summary beside the records that it was made of; where that cannot be, it is made anew every time.
+    """Write the summary beside its records; where that fails, it is computed every time.
 
-    `stat` is the digest of before they were read.
+    `stat` is the digest of the files before they were read.
     """
     from milabench.events.rundir import RunWriter
 
@@ -59,12 +59,12 @@ def store_summary(run: Run, summary: Summary, stat: str) -> None:
 
 
 def summary_sources(path: Path, stat: str) -> dict[str, Any]:
-    """What tells whether a summary is still that of the records: by their sizes and times, else by their contents."""
+    """Return what tells whether a stored summary is up to date: digests of sizes and times, and of contents."""
     return {"analysis": ANALYSIS, "stat": stat, "content": content_digest(path)}
 
 
 def stat_digest(path: Path) -> str:
-    """A digest of names, sizes and times of the files that a summary is made of."""
+    """Return a digest of names, sizes and times of the files that a summary is computed from."""
     lines = []
     for entry in _files(path):
         status = entry.stat()
@@ -73,17 +73,17 @@ def stat_digest(path: Path) -> str:
 
 
 def content_digest(path: Path) -> str:
-    """A digest of the names and contents of the same files: a copy or a checkout has other times and the same contents."""
+    """Return a digest of the names and contents of the same files: a copy has other times and the same contents."""
     whole = hashlib.sha256()
-    for entry in sorted(_files(path), key=lambda each: each.name):
+    for entry in sorted(_files(path), key=lambda entry: entry.name):
         with Path(entry.path).open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         whole.update(f"{entry.name}\0{content}\n".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
 
 
-def _kept(run: Run) -> Summary | None:
-    """The summary beside the records, if it is theirs; None where there is none, or one of other records or another version."""
+def _stored(run: Run) -> Summary | None:
+    """Return the stored summary; None where there is none, or one of other records or another version."""
     import msgspec
 
     from milabench.analysis.summary_io import summary_from_json
@@ -92,19 +92,19 @@ def _kept(run: Run) -> Summary | None:
     if not run.is_ended:
         return None
     try:
-        told = msgspec.json.decode((run.path / SUMMARY).read_bytes(), type=dict[str, Any])
-        made = told.get("made_of")
-        if not isinstance(made, dict) or made.get("analysis") != ANALYSIS:
+        value = msgspec.json.decode((run.path / SUMMARY).read_bytes(), type=dict[str, Any])
+        sources = value.get("made_of")
+        if not isinstance(sources, dict) or sources.get("analysis") != ANALYSIS:
             return None
-        if made.get("stat") != stat_digest(run.path) and made.get("content") != content_digest(run.path):
+        if sources.get("stat") != stat_digest(run.path) and sources.get("content") != content_digest(run.path):
             return None
-        return _at(run, summary_from_json(told, run.manifest))
+        return _relocated(run, summary_from_json(value, run.manifest))
     except (OSError, ValueError, msgspec.MsgspecError, RecordError):
         return None
 
 
-def _at(run: Run, summary: Summary) -> Summary:
-    """The summary with its logs where the run lies now, under the name that it has now."""
+def _relocated(run: Run, summary: Summary) -> Summary:
+    """Return the summary with its logs where the run lies now, under the name that it has now."""
     from dataclasses import replace
 
     def moved(log: str | None) -> str | None:
@@ -113,10 +113,10 @@ def _at(run: Run, summary: Summary) -> Summary:
     benches = tuple(
         replace(
             bench,
-            failures=tuple(replace(one, log=moved(one.log)) for one in bench.failures),
+            failures=tuple(replace(failure, log=moved(failure.log)) for failure in bench.failures),
             flaky=tuple(
-                replace(one, others=tuple(replace(each, log=moved(each.log)) for each in one.others))
-                for one in bench.flaky
+                replace(flaky, others=tuple(replace(failure, log=moved(failure.log)) for failure in flaky.others))
+                for flaky in bench.flaky
             ),
         )
         for bench in summary.benchmarks

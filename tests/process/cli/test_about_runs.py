@@ -38,7 +38,7 @@ def going(environ: dict[str, str], folder: Path, line: str = "sleep 3600") -> It
 def test_runs_are_listed_with_their_verdicts(
     milabench: Callable[..., Said], environ: dict[str, str], tmp_path: Path
 ) -> None:
-    assert "nothing was run here" in milabench("runs").err
+    assert "no runs" in milabench("runs").err
     assert milabench("run", *suite(tmp_path, a="echo fine"), "--run-name", "good").code == 0
     assert milabench("run", *suite(tmp_path, b=once(tmp_path, "seen")), "--run-name", "bad").code == 1
     with going(environ, tmp_path) as process:
@@ -50,7 +50,7 @@ def test_runs_are_listed_with_their_verdicts(
         ("cut off", {"missing": 1}, ["long"]),
     ]
     text = milabench("runs").out
-    assert [line.split()[2] for line in text.splitlines()[2:]] == ["passed", "failed", "cut"]
+    assert [line.split()[2] for line in text.splitlines()[2:]] == ["passed", "failed", "incomplete"]
 
 
 def test_status_says_who_runs_what_and_afterwards_how_it_ended(
@@ -76,7 +76,7 @@ def test_cancel_ends_the_run_that_is_going_on_and_waits_for_it(
         assert process.wait(CEILING_S) == 130
     (run,) = runs(environ["MILABENCH_BASE"])
     said = milabench("cancel", run.name)
-    assert (said.code, "is not going on (interrupted)" in said.err) == (0, True)
+    assert (said.code, "is not active (interrupted)" in said.err) == (0, True)
 
 
 def test_cancel_now_does_not_wait_for_those_that_do_not_heed(
@@ -110,7 +110,7 @@ def test_a_pid_that_is_somebody_elses_by_now_is_not_signalled(
     with started(["sleep", "3600"]) as other:
         lock.write_text(json.dumps({**json.loads(lock.read_text()), "pid": other.pid}))
         said = milabench("cancel", str(run))
-        assert (said.code, "is not going on (cut off)" in said.err) == (0, True)
+        assert (said.code, "is not active (incomplete)" in said.err) == (0, True)
         assert other.poll() is None
         other.kill()
 
@@ -124,7 +124,7 @@ def test_logs_show_what_a_step_said_also_of_an_earlier_attempt(
     assert milabench("logs", "shaky.0", "--attempt", "1").out == "not yet\n"
     said = milabench("logs", "nobody")
     assert said.code == 3
-    assert "no step is called 'nobody'; there are" in said.err
+    assert "unknown step 'nobody'; known:" in said.err
 
 
 def test_logs_are_followed_until_the_step_ends(
@@ -191,7 +191,7 @@ def test_cleanup_ends_what_a_dead_run_left_and_only_that(
             process.wait(CEILING_S)
             said = milabench("cleanup")
             assert said.code == 1
-            assert "--yes ends them" in said.err
+            assert "--yes kills them" in said.err
             assert f"{agent}  " in said.out
             said = milabench("cleanup", "--yes")
             assert (said.code, "processes were ended" in said.err) == (0, True)

@@ -64,7 +64,7 @@ def test_only_what_did_not_pass_is_run_with_failed(
     assert milabench("run", *here, "--failed", first.name).code == 0
     said = milabench("run", *here, "--failed", second.name)
     assert said.code == 3
-    assert "everything in it has passed" in said.err
+    assert "every step has passed" in said.err
 
 
 def test_a_failed_step_comes_with_why_its_log_and_a_line_that_reruns_it_from_anywhere(

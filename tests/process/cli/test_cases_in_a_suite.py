@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 BENCHFILE = """
-    from milabench.bench.api import Benchmark
+    from milabench import Benchmark
 
     benchmark = Benchmark(script="main.py", voirfile=None, prepare=None)
 """

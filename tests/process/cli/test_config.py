@@ -118,7 +118,7 @@ def test_check_passes_what_is_in_order(milabench: Milabench) -> None:
     suites = ("imaginary.yaml", "two_nodes_of_8.yaml", "multirun.yaml", "odd.yaml", "sized.yaml")
     said = milabench("config", "check", "config", *(f"tests/suite/{name}" for name in suites))
     assert (said.code, said.out) == (0, "")
-    assert said.err.endswith("files are in order\n")
+    assert said.err.endswith("files are valid\n")
 
 
 def test_more_jobs_can_be_allowed(milabench: Milabench, tmp_path: Path) -> None:

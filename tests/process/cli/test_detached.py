@@ -39,7 +39,7 @@ def waiting(folder: Path, then: str = "true") -> str:
 def detached(milabench: Callable[..., Said], environ: dict[str, str], *argv: str, **more: str) -> Iterator[int]:
     """The process that carries out a run of the given options; it has gone when this is over."""
     said = milabench(*argv, **more)
-    assert (said.code, "goes on without this terminal" in said.err) == (0, True), said.err
+    assert (said.code, "continues without this terminal" in said.err) == (0, True), said.err
     (run,) = runs(environ["MILABENCH_BASE"])
     pid = int(json.loads((run / "orchestrator.lock").read_text())["pid"])
     try:
@@ -58,7 +58,7 @@ def watching(environ: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], I
     )
     assert process.stderr is not None
     try:
-        assert "is carried out by" in process.stderr.readline()
+        assert "is executed by" in process.stderr.readline()
         while "long.0: started" not in (line := process.stderr.readline()):
             assert line
         yield process, process.stderr
@@ -109,13 +109,16 @@ def test_resume_shows_a_detached_run_and_ends_as_it_does_and_ctrl_c_leaves_only_
         with watching(environ) as (process, words):
             process.send_signal(signal.SIGINT)
             assert process.wait(CEILING_S) == 130
-            assert "goes on; `milabench resume` shows it again, `milabench cancel` on elsewhere ends" in words.read()
+            assert (
+                "is still running; `milabench resume` shows it again, `milabench cancel` on elsewhere ends"
+                in words.read()
+            )
         assert "running, detached" in milabench("runs").out
         with watching(environ) as (process, words):
             (tmp_path / "go").touch()
             assert process.wait(CEILING_S) == 1
             said = words.read()
-    assert "long.0: failed: exit: exit code 3" in said
+    assert "long.0: failed: exit: exited with code 3" in said
     assert "run: 1 failed; records in" in said
 
 
@@ -128,7 +131,7 @@ def test_a_detached_orchestrator_that_is_killed_is_swept_after_and_gone_on_with(
         (tmp_path / "go").touch()
         assert process.wait(CEILING_S) == 0
         said = words.read()
-    assert "was gone before the run's end" in said
+    assert "died before the run's end" in said
     assert "0 of 1 steps have passed, 1 to run" in said
     (run,) = runs(environ["MILABENCH_BASE"])
     assert ends(run)[-1][::2] == ("long.0", "passed")
@@ -151,7 +154,7 @@ def test_what_was_cut_off_is_gone_on_with_without_a_terminal(
     (tmp_path / "go").touch()
     said = milabench("resume", "--detach")
     assert (said.code, "0 of 1 steps have passed, 1 to run" in said.err) == (0, True)
-    assert "goes on without this terminal" in said.err
+    assert "continues without this terminal" in said.err
     (run,) = runs(environ["MILABENCH_BASE"])
     until(lambda: ends(run)[-1][::2] == ("long.0", "passed"), "the step")
     until(lambda: not carrying(environ), "the end of what it started")

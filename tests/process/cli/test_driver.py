@@ -143,7 +143,7 @@ def test_a_metrics_policy_goes_with_any_command(driver: Callable[..., Said], her
     assert said.code == 0, said.err
     assert result(here)["p3.bs32.speed"] == pytest.approx(KNOWN["average"])
     assert "warning: --data-set imagenet: nothing is downloaded" in said.err
-    assert "for 2 GPUs asked for" in said.err
+    assert "2 GPUs were requested" in said.err
     alone = driver("--task-name", TASK)
     assert alone.code == 2
     assert "it has metrics only, and no command_to_execute" in alone.err

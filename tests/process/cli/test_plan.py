@@ -89,7 +89,8 @@ def test_diff_shows_what_an_override_changes(milabench: Milabench, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("content", "what"), [(None, "cannot be read"), ("{", "is no JSON"), ("{}", "is no plan"), ("[1]", "is no plan")]
+    ("content", "what"),
+    [(None, "cannot be read"), ("{", "is not JSON"), ("{}", "is not a plan"), ("[1]", "is not a plan")],
 )
 def test_a_file_that_is_no_plan_is_one_line(
     milabench: Milabench, tmp_path: Path, content: str | None, what: str

@@ -157,8 +157,8 @@ def put_back_to_the_end_of_the_pilot(run: Path) -> None:
     ("options", "said"),
     [
         (("--precision", "1%", "--repeat", "3"), "leave out --repeat"),
-        (("--precision", "1"), "'1' is no precision; give a percentage such as 1%"),
-        (("--precision", "1%", "--budget", "90"), "'90' is no length of time; give 90s"),
+        (("--precision", "1"), "'1' is not a precision; give a percentage such as 1%"),
+        (("--precision", "1%", "--budget", "90"), "'90' is not a duration; give 90s"),
         (("--budget", "1h"), "no earlier run tells how long a takes"),
         (("--ab", "a.yaml", "b.yaml"), "leave out --config"),
     ],
@@ -178,7 +178,7 @@ def test_a_plan_says_what_it_will_take_and_from_which_run_it_knows(
     here = suite(tmp_path, nap="sleep 0.3", never="exit 1")
     said = milabench("run", *here)
     assert said.code == 1
-    assert "estimate: unknown, for no run below this base has passed with" in said.err
+    assert "estimate: unknown; no run below this base has passed with" in said.err
     told = json.loads(milabench("plan", "run", *here, "--repeat", "20", "--json").out)["estimate"]
     nap = next(each for each in told["benchmarks"] if each["bench"] == "nap")
     assert (nap["run"], nap["replicates"], nap["same_steps"]) == (only_run(environ).name, 20, True)
@@ -206,7 +206,7 @@ def test_a_budget_alone_trims_by_earlier_runs_and_refuses_what_does_not_fit(
     assert manifest(run)["replicates"]["nap"]["wanted"] == 9
     said = milabench("run", *here, "--budget", "0.1s")
     assert said.code == 2
-    assert "--budget: 0.1 s do not reach for one replicate of each" in said.err
+    assert "--budget: 0.1 s is not enough for one replicate of each" in said.err
 
 
 def sides(folder: Path, *, rate_b: float = 80.0, **more: str) -> tuple[str, ...]:

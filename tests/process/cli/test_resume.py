@@ -209,9 +209,9 @@ def test_a_step_that_left_only_a_file_is_tried_under_a_new_name(
     [
         ({}, 6, "is no run directory"),
         ({"manifest.json": '{"schema": 2}'}, 6, "has schema 2"),
-        ({"manifest.json": '{"schema": 1, "phase": "run", "files": {"a": "a"}}'}, 6, "cannot go on"),
-        ({"manifest.json": '{"schema": 1, "phase": "prepare"}'}, 2, "`milabench prepare` goes on where it stopped"),
-        ({"a.data": ""}, 6, "the manifest is not there"),
+        ({"manifest.json": '{"schema": 1, "phase": "run", "files": {"a": "a"}}'}, 6, "cannot resume"),
+        ({"manifest.json": '{"schema": 1, "phase": "prepare"}'}, 2, "`milabench prepare` continues it"),
+        ({"a.data": ""}, 6, "the manifest is missing"),
     ],
 )
 def test_what_is_no_run_to_go_on_with(

@@ -89,7 +89,7 @@ def test_the_three_verbs_say_the_same_of_files_that_are_not_there(
         path.unlink()
     suite = ("--use-current-env", "--config", str(folder / "suite.yaml"), "-s", "bare.install_variant=unpinned")
     warning = (
-        f"warning: bare: has no requirements.in, so that only benchmate is looked for in {sys.prefix}; "
+        f"warning: bare: has no requirements.in, so only benchmate is looked for in {sys.prefix}; "
         "write requirements.in, empty where nothing is needed\n"
     )
     for verb in ("install", "prepare", "run"):

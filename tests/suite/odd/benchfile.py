@@ -1,5 +1,5 @@
 """A program that behaves as its first argument says."""
 
-from milabench.bench.api import Benchmark
+from milabench import Benchmark
 
 benchmark = Benchmark(script="main.py", voirfile=None)

@@ -1,5 +1,5 @@
 """A rank that says who it is."""
 
-from milabench.bench.api import Benchmark
+from milabench import Benchmark
 
 benchmark = Benchmark(script="main.py", voirfile=None, prepare=None)

@@ -1,5 +1,5 @@
 """A program with a largest batch size."""
 
-from milabench.bench.api import Benchmark
+from milabench import Benchmark
 
 benchmark = Benchmark(script="main.py", voirfile=None, prepare=None)

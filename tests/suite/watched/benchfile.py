@@ -1,5 +1,5 @@
 """A measured program beside which a monitor runs."""
 
-from milabench.bench.api import Benchmark
+from milabench import Benchmark
 
 benchmark = Benchmark(script="main.py", voirfile=None, prepare=None)

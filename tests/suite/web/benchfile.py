@@ -1,5 +1,5 @@
 """A web server and its client."""
 
-from milabench.bench.api import Benchmark
+from milabench import Benchmark
 
 benchmark = Benchmark(script="main.py", voirfile=None, prepare=None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from milabench.analysis.cases import cases_of, differing
-from milabench.analysis.compare import Comparison, System, compare
+from milabench.analysis.compare import Comparison, System, compare_systems
 from milabench.analysis.measure import measure
 from milabench.analysis.summary import BenchSummary, Summary, summarise
 from milabench.events.model import Data
@@ -40,7 +40,7 @@ def only(found: Summary) -> BenchSummary:
 
 def compared(base: Path, ours: list[Recorded], theirs: list[Recorded]) -> Comparison:
     a, b = summary(base, ours, "a"), summary(base, theirs, "b")
-    return compare([System(name="a", summary=a), System(name="b", summary=b)])
+    return compare_systems([System(name="a", summary=a), System(name="b", summary=b)])
 
 
 @pytest.mark.parametrize(

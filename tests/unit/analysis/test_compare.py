@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from milabench.analysis.ab import AB, Pair
-from milabench.analysis.compare import Comparison, Contrast, System, compare
+from milabench.analysis.compare import Comparison, Contrast, System, compare_systems
 from milabench.analysis.jobmix import Costs, costs_of
 from milabench.analysis.measure import Throughput, Totals
 from milabench.analysis.pairs import paired_ratio
@@ -83,7 +83,9 @@ def only(comparison: Comparison) -> Contrast:
 
 
 def between(level: float, shape: Sequence[float] = STEADY, **more: Any) -> Contrast:
-    return only(compare([system("a", bench(shape=shape)), system("b", bench(level=level, shape=shape))], **more))
+    return only(
+        compare_systems([system("a", bench(shape=shape)), system("b", bench(level=level, shape=shape))], **more)
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,22 +126,24 @@ def test_numbers_without_any_spread_are_compared_and_said_to_be_so() -> None:
     found = between(102.0, (1.0, 1.0, 1.0))
     assert (found.verdict, found.note[:34]) == ("FASTER", "every launch gave the same number:")
     assert found.ci95 == pytest.approx((1.02, 1.02))
-    one_side = only(compare([system("a", bench()), system("b", bench(level=102, shape=(1.0, 1.0, 1.0)))]))
+    one_side = only(compare_systems([system("a", bench()), system("b", bench(level=102, shape=(1.0, 1.0, 1.0)))]))
     assert (one_side.note, one_side.freedom) == ("", pytest.approx(4.0))
 
 
 def test_where_less_is_better_a_smaller_value_is_faster() -> None:
     a, b = (bench(level=level, direction="lower", units="s") for level in (100.0, 50.0))
-    found = only(compare([system("a", a), system("b", b)]))
+    found = only(compare_systems([system("a", a), system("b", b)]))
     assert (found.ratio, found.verdict) == (pytest.approx(2.0), "FASTER")
     assert found.ci95 is not None and found.ci95[0] > 1.9
 
 
 def test_the_same_difference_is_not_claimed_among_many_that_are_none() -> None:
     shape = (1.0, 1.02, 0.98, 1.01, 0.99)
-    alone = compare([system("a", bench(shape=shape)), system("b", bench(level=104.5, shape=shape))])
+    alone = compare_systems([system("a", bench(shape=shape)), system("b", bench(level=104.5, shape=shape))])
     others = [bench(f"other{place}", shape=shape) for place in range(20)]
-    among = compare([system("a", bench(shape=shape), *others), system("b", bench(level=104.5, shape=shape), *others)])
+    among = compare_systems(
+        [system("a", bench(shape=shape), *others), system("b", bench(level=104.5, shape=shape), *others)]
+    )
     assert only(alone).verdict == "FASTER"
     (row,) = (row for row in among.rows if row.bench == "digits")
     assert row.contrasts[0] is not None
@@ -148,7 +152,7 @@ def test_the_same_difference_is_not_claimed_among_many_that_are_none() -> None:
 
 
 def test_several_systems_are_one_family_and_each_has_an_index() -> None:
-    found = compare([system(name, bench(level=level)) for name, level in (("a", 100), ("b", 110), ("c", 80))])
+    found = compare_systems([system(name, bench(level=level)) for name, level in (("a", 100), ("b", 110), ("c", 80))])
     assert [index.verdict for index in found.indices] == ["FASTER", "SLOWER"]
     assert found.sentence.count(";") >= 1 and "c is slower than a" in found.sentence
 
@@ -156,19 +160,19 @@ def test_several_systems_are_one_family_and_each_has_an_index() -> None:
 def test_the_index_is_a_weighted_geometric_mean_with_its_dependence_on_benchmarks_and_weights() -> None:
     a = system("a", bench("x", 100.0), bench("y", 10.0, weight=3.0))
     b = system("b", bench("x", 200.0), bench("y", 9.0, weight=3.0))
-    (index,) = compare([a, b]).indices
+    (index,) = compare_systems([a, b]).indices
     assert index.value == pytest.approx(math.exp((math.log(2) + 3 * math.log(0.9)) / 4))
     assert index.without == {"x": pytest.approx(0.9), "y": pytest.approx(2.0)}
     assert index.weights_within == pytest.approx((math.log(2) + 3 * math.log(0.9)) / (math.log(2) - 3 * math.log(0.9)))
     assert index.holds == "the ranking turns when weights change by more than 37 %"
     assert index.complete == (2, 2)
-    (alike,) = compare([a, system("b", bench("x", 200.0), bench("y", 19.0, weight=3.0))]).indices
+    (alike,) = compare_systems([a, system("b", bench("x", 200.0), bench("y", 19.0, weight=3.0))]).indices
     assert alike.holds == "the ranking holds whatever the weights"
 
 
 def test_weights_can_be_given_for_old_runs() -> None:
     a, b = (system(name, bench("x", 100.0), bench("y", level)) for name, level in (("a", 10.0), ("b", 20.0)))
-    (index,) = compare([a, b], weights={"x": 1.0}).indices
+    (index,) = compare_systems([a, b], weights={"x": 1.0}).indices
     assert (index.value, index.complete) == (pytest.approx(1.0), (1, 1))
 
 
@@ -176,7 +180,7 @@ def test_what_failed_is_excluded_and_told_first() -> None:
     failed = bench(
         outcome="failed", shape=(), failures=(Failure(step="digits.D0", why="exit", detail="ValueError", log=None),)
     )
-    found = compare([system("a", bench(), bench("y")), system("b", failed, bench("y"))])
+    found = compare_systems([system("a", bench(), bench("y")), system("b", failed, bench("y"))])
     assert found.excluded == (("digits", "b failed: exit: ValueError"),)
     assert found.indices[0].complete == (1, 2)
     assert [one.step for one in found.systems[1].failures] == ["digits.D0"]
@@ -184,14 +188,14 @@ def test_what_failed_is_excluded_and_told_first() -> None:
 
 
 def test_a_reference_that_lacks_half_of_the_benchmarks_leaves_the_others_and_says_so() -> None:
-    found = compare([system("a", bench("x")), system("b", bench("x"), bench("y"))])
+    found = compare_systems([system("a", bench("x")), system("b", bench("x"), bench("y"))])
     assert found.excluded == (("y", "a is not in this run"),)
     assert found.indices[0].complete == (1, 2)
     assert "the suites differ: 1 of 2 benchmarks are not in every run" in found.warnings
 
 
 def test_runs_with_nothing_in_common_have_no_index_and_a_sentence_that_says_it() -> None:
-    found = compare([system("a", bench("x")), system("b", bench("y"))])
+    found = compare_systems([system("a", bench("x")), system("b", bench("y"))])
     assert found.indices[0].value is None
     assert "nothing can be said of their speed" in found.sentence
     assert found.job_mix == ()
@@ -207,13 +211,15 @@ def test_runs_with_nothing_in_common_have_no_index_and_a_sentence_that_says_it()
     ],
 )
 def test_a_number_that_cannot_be_compared_is_left_out_with_its_reason(broken: BenchSummary, why: str) -> None:
-    found = compare([system("a", bench()), system("b", broken)])
+    found = compare_systems([system("a", bench()), system("b", broken)])
     assert found.rows[0].contrasts == (None,)
     assert why in found.excluded[0][1]
 
 
 def test_a_suspect_number_counts_and_is_marked() -> None:
-    found = compare([system("a", bench()), system("b", bench(level=110, validity="suspect", reasons=("short",)))])
+    found = compare_systems(
+        [system("a", bench()), system("b", bench(level=110, validity="suspect", reasons=("short",)))]
+    )
     assert (only(found).is_suspect, only(found).verdict) == (True, "FASTER")
     assert found.systems[1].suspects == (("digits", "suspect", ("short",)),)
     assert "some numbers suspect" in found.sentence
@@ -229,15 +235,15 @@ def noisy(bench: str, ratios: Sequence[float]) -> AB:
 
 def test_an_index_is_not_faster_by_less_than_the_noise_of_its_benchmarks() -> None:
     noise = noisy("digits", (0.97, 1.03, 0.98, 1.02, 1.0))
-    quiet = compare([system("a", bench()), system("b", bench(level=102.5))])
-    found = compare([system("a", bench(), ab=noise), system("b", bench(level=102.5))])
+    quiet = compare_systems([system("a", bench()), system("b", bench(level=102.5))])
+    found = compare_systems([system("a", bench(), ab=noise), system("b", bench(level=102.5))])
     assert (quiet.indices[0].margin, quiet.indices[0].verdict) == (0.01, "FASTER")
     assert found.rows[0].margin == pytest.approx(0.03244, abs=1e-5)
     assert found.indices[0].margin == pytest.approx(found.rows[0].margin)
     assert found.indices[0].verdict == only(found).verdict != "FASTER"
     # Two benchmarks, of weight 1 and 3, of which only the first is noisy: the weighted mean of their margins.
     others = [(bench(), bench("other", weight=3.0)), (bench(), bench("other", weight=3.0))]
-    both = compare([system("a", *others[0], ab=noise), system("b", *others[1])])
+    both = compare_systems([system("a", *others[0], ab=noise), system("b", *others[1])])
     assert math.log1p(both.indices[0].margin) == pytest.approx((math.log(1.03244) + 3 * math.log(1.01)) / 4, abs=1e-5)
 
 
@@ -255,23 +261,25 @@ def test_a_difference_that_may_be_that_of_the_devices_at_hand_says_so(tmp_path: 
     """Means of the logarithms of 0.98, 1, 1.02 and of 1.01, 1.03, 1.05; Welch at df 4: t = 2.776, s = 0.02, 0.0194."""
     launches = (1.0, 1.001, 0.999)
     a = machine(tmp_path, "a", (98.0, 100.0, 102.0), launches)
-    found = only(compare([a, machine(tmp_path, "b", (101.0, 103.0, 105.0), launches)]))
+    found = only(compare_systems([a, machine(tmp_path, "b", (101.0, 103.0, 105.0), launches)]))
     assert (found.verdict, found.ratio) == ("FASTER", pytest.approx(1.0301, abs=1e-4))
     assert found.ci95 == pytest.approx((1.0278, 1.0325), abs=2e-4)
     assert found.ci95_devices == pytest.approx((0.98497, 1.07710), abs=5e-5)
     assert found.note == "true of these devices; for others of their kinds the 95 % interval is [0.9850, 1.0771]"
-    far = only(compare([a, machine(tmp_path, "far", (131.0, 133.0, 135.0), launches)]))
+    far = only(compare_systems([a, machine(tmp_path, "far", (131.0, 133.0, 135.0), launches)]))
     assert (far.verdict, far.note) == ("FASTER", "")
 
 
 def test_two_devices_are_too_few_to_know_how_devices_differ(tmp_path: Path) -> None:
-    found = compare([machine(tmp_path, name, (98.0, 102.0)) for name in ("a", "b")])
+    found = compare_systems([machine(tmp_path, name, (98.0, 102.0)) for name in ("a", "b")])
     assert only(found).ci95_devices is None
     assert any("a: two devices: hardly anything is known" in warning for warning in found.warnings)
 
 
 def test_what_a_reader_must_know_first_is_told() -> None:
-    found = compare([system("a", bench(), is_ended=False, profile="quick"), system("b", bench(), version="3.0.0")])
+    found = compare_systems(
+        [system("a", bench(), is_ended=False, profile="quick"), system("b", bench(), version="3.0.0")]
+    )
     told = "\n".join(found.warnings)
     for said in ("a: the run was cut off, or is still going", "a: measured with the quick profile", "one device"):
         assert said in told
@@ -286,7 +294,7 @@ def test_whole_systems_are_compared_or_single_instances_and_more_devices_have_an
         instances=2,
         processes=tuple(replace(one, place=f"local/D{d}") for one in b.processes for d in range(2)),
     )
-    whole, single = (only(compare([system("a", a), system("b", b)], per=per)) for per in ("system", "instance"))
+    whole, single = (only(compare_systems([system("a", a), system("b", b)], per=per)) for per in ("system", "instance"))
     assert (whole.ratio, single.ratio) == (pytest.approx(1.8), pytest.approx(0.9))
     assert whole.efficiency == pytest.approx(1.8 / 4)
 
@@ -296,7 +304,7 @@ def test_a_job_mix_adds_up_time_energy_and_cost() -> None:
     cheap = costs_of({**told, "price": 43830.0})
     a = system("a", bench("x", 100.0), bench("y", 10.0), costs=costs_of(told))
     b = system("b", bench("x", 200.0), bench("y", 10.0), costs=cheap)
-    first, other = compare([a, b]).job_mix
+    first, other = compare_systems([a, b]).job_mix
     assert (first.time_h, other.time_h) == (pytest.approx(2.0), pytest.approx(1.5))
     assert (other.energy_kwh, other.energy_from) == (pytest.approx(1.5), "declared")
     # An hour is 2 EUR of the price, and 0.3 EUR of electricity; the price of the other is half.
@@ -308,7 +316,7 @@ def test_a_job_mix_adds_up_time_energy_and_cost() -> None:
 
 def test_declared_work_replaces_an_hour_of_the_first_system_and_unknown_costs_are_named() -> None:
     a, b = (system(name, bench("x", 100.0), bench("y", 10.0)) for name in ("a", "b"))
-    (first, _) = compare([a, b], work={"x": 360_000.0}).job_mix
+    (first, _) = compare_systems([a, b], work={"x": 360_000.0}).job_mix
     assert (first.time_h, first.cost) == (pytest.approx(1.0, rel=1e-4), None)
     assert first.missing == ("price", "years", "electricity", "power_W")
 
@@ -319,13 +327,13 @@ def test_measured_energy_comes_before_declared_power() -> None:
         for place, each in enumerate(STEADY)
     )
     a, b = (system(name, bench(metrics=energy), costs=costs_of({"power_W": 5.0})) for name in ("a", "b"))
-    mix = compare([a, b]).job_mix[0]
+    mix = compare_systems([a, b]).job_mix[0]
     assert (mix.energy_from, mix.energy_kwh) == ("measured", pytest.approx(2.0 * 360_000 / 3.6e6, rel=1e-4))
 
 
 def test_one_system_cannot_be_compared() -> None:
     with pytest.raises(ValueError):
-        compare([system("a", bench())])
+        compare_systems([system("a", bench())])
 
 
 def test_why_lists_what_concerns_a_changed_benchmark_before_the_rest() -> None:
@@ -344,7 +352,7 @@ def test_why_lists_what_concerns_a_changed_benchmark_before_the_rest() -> None:
     quiet = (1.0, 1.0001, 0.9999, 1.0, 1.0)
     a = system("a", bench(), bench("same", shape=quiet), manifest=manifest(64, 1, "x"), system=machine)
     b = system("b", bench(level=120), bench("same", shape=quiet), manifest=manifest(128, 2, "y"), system=newer)
-    found = system_differences([a, b], compare([a, b]))
+    found = system_differences([a, b], compare_systems([a, b]))
     assert [(one.area, one.name, one.values, one.benches) for one in found[:2]] == [
         ("benchmark", "argv.--batch-size", ("64", "128"), ("digits",)),
         ("environment", "lock file", ("x", "y"), ("digits", "same")),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.compare import System, compare
+from milabench.analysis.compare import System, compare_systems
 from milabench.analysis.logs import REDUCTIONS
 from milabench.analysis.summary import BenchSummary, Summary, summarise
 from milabench.analysis.traces import traces
@@ -108,7 +108,7 @@ def told(bench: BenchSummary, check: str) -> tuple[str, str]:
 
 def against(summary: Summary) -> None:
     systems = [System(name=name, summary=summary) for name in ("one", "two")]
-    assert "Infinity" not in as_json.render_comparison(compare(systems))
+    assert "Infinity" not in as_json.render_comparison(compare_systems(systems))
 
 
 @pytest.mark.slow

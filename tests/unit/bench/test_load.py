@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from milabench.bench.api import Benchmark, PyPI
-from milabench.bench.load import load
+from milabench import Benchmark, PyPI
+from milabench.bench.load import load_benchfile
 from milabench.errors import ConfigError
 
-IMPORT = "from milabench.bench.api import Benchmark, Git, PyPI\n"
+IMPORT = "from milabench import Benchmark, Git, PyPI\n"
 
 
 def benchfile(folder: Path, text: str) -> Path:
@@ -18,7 +18,7 @@ def benchfile(folder: Path, text: str) -> Path:
 
 def message(folder: Path) -> str:
     with pytest.raises(ConfigError) as caught:
-        load(folder)
+        load_benchfile(folder)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -27,12 +27,12 @@ def test_the_benchmark_of_the_file_comes_back(tmp_path: Path) -> None:
     source = f"PyPI('trl', '1.16.0', file='trl-1.16.0-py3-none-any.whl', sha256='{'0' * 64}')"
     benchfile(tmp_path, f"benchmark = Benchmark(source={source}, module='trl.scripts.sft')\n")
     expected = PyPI("trl", "1.16.0", file="trl-1.16.0-py3-none-any.whl", sha256="0" * 64)
-    assert load(tmp_path) == Benchmark(source=expected, module="trl.scripts.sft")
+    assert load_benchfile(tmp_path) == Benchmark(source=expected, module="trl.scripts.sft")
 
 
 def test_loading_leaves_no_bytecode_and_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     benchfile(tmp_path, "print('hello')\nbenchmark = Benchmark(script='main.py')\n")
-    load(tmp_path)
+    load_benchfile(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["benchfile.py"]
     assert capsys.readouterr().out == ""
 

@@ -1,4 +1,4 @@
-"""What people write for a precision and for a length of time."""
+"""What people write for a precision and for a duration."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def test_a_precision_is_a_percentage_or_a_fraction(text: str, fraction: float) -
 
 
 @pytest.mark.parametrize("text", ["1", "100%", "0", "-1%", "%", "none", "nan", "inf", "", "0.001%"])
-def test_what_is_no_precision_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no precision; give a percentage such as 1%"):
+def test_another_text_is_not_a_precision(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not a precision; give a percentage such as 1%"):
         fraction_of(CONTEXT, OPTION, text)
 
 
@@ -29,11 +29,11 @@ def test_a_budget_has_a_unit(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["90", "soon", "", "0s", "4 hours", "-3h", "1h30", "1e9s"])
-def test_what_is_no_length_of_time_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no length of time; give 90s"):
+def test_another_text_is_not_a_duration(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not a duration; give 90s"):
         seconds_of(CONTEXT, OPTION, text)
 
 
-def test_what_was_not_given_stays_out() -> None:
+def test_an_absent_option_stays_absent() -> None:
     assert fraction_of(CONTEXT, OPTION, None) is None
     assert seconds_of(CONTEXT, OPTION, None) is None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.analysis.compare import Comparison, System, compare
+from milabench.analysis.compare import Comparison, System, compare_systems
 from milabench.analysis.jobmix import costs_of
 from milabench.analysis.summary import summarise
 from milabench.analysis.system_diff import Difference, system_differences
@@ -54,7 +54,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, tuple[D
             system(Path("base"), "old", 1.0, fails=False, batch=64),
             system(Path("base"), "new", 1.5, fails=True, batch=128),
         ]
-        comparison = compare(systems)
+        comparison = compare_systems(systems)
         return comparison, system_differences(systems, comparison)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.analysis.compare import System, compare
+from milabench.analysis.compare import System, compare_systems
 from milabench.analysis.measure import Throughput
 from milabench.analysis.score import score
 from milabench.analysis.summary import BenchSummary, ReplicateResult, Summary, summarise
@@ -89,7 +89,7 @@ def parsed(page: str) -> Node:
 
 def compared(runs: Sequence[Run]) -> str:
     systems = [System(name=str(run.manifest["name"]), summary=summarise(run), manifest=run.manifest) for run in runs]
-    comparison = compare(systems)
+    comparison = compare_systems(systems)
     return html.render_comparison(comparison, system_differences(systems, comparison), [traces(run) for run in runs])
 
 
@@ -253,7 +253,7 @@ def test_one_launch_a_side_has_a_ratio_without_an_interval(tmp_path: Path) -> No
 
 def test_a_system_known_by_its_report_alone_is_said_to_have_no_series(runs: tuple[Run, Run]) -> None:
     systems = [System(name=str(run.manifest["name"]), summary=summarise(run)) for run in runs]
-    page = parsed(html.render_comparison(compare(systems), None, [traces(runs[0]), None]))
+    page = parsed(html.render_comparison(compare_systems(systems), None, [traces(runs[0]), None]))
     assert "Known by a report alone, without records to draw: new" in page.text
     assert "ask for it with --why" in page.text
 
@@ -311,7 +311,7 @@ def test_fifty_benchmarks_on_eight_devices_fit_in_two_megabytes() -> None:
 def test_a_hundred_systems_have_their_indices_and_the_worst_ratios() -> None:
     summary, _ = large(benches=50, devices=1, repeats=3)
     systems = [System(name=f"node-{place}", summary=summary) for place in range(100)]
-    page = html.render_comparison(compare(systems), None, [None] * 100)
+    page = html.render_comparison(compare_systems(systems), None, [None] * 100)
     assert len(page.encode()) < 2_000_000
     assert "2000 of 4950 ratios fit in the page" in page and "these are 100. Compare fewer" in page
 

@@ -1,4 +1,4 @@
-"""What a command says of the process that left its terminal, and where `--detach` makes no sense."""
+"""What `--detach` reports of the process that left its terminal, and where it makes no sense."""
 
 from __future__ import annotations
 
@@ -10,36 +10,51 @@ import pytest
 from milabench.errors import Unreachable
 from milabench.execute.detach import DetachedProcess
 from milabench.workflow.detach import report_detached
+from milabench.workflow.session import CollectingReporter, Session
 from tests.commands import Said
 
 RUN = Path("results/runs/run.2026-03-14_12-00-00")
 
 
-def test_a_run_that_goes_on_is_named_with_what_may_be_done(capsys: pytest.CaptureFixture[str]) -> None:
-    assert report_detached("run", DetachedProcess(run=RUN, code=None)) == 0
-    said = capsys.readouterr().err
-    assert said.startswith(f"run: {RUN.name} goes on without this terminal")
-    assert all(word in said for word in ("`milabench status`", "`logs -f STEP`", "`resume`", "`cancel`"))
+@pytest.fixture
+def reporter() -> CollectingReporter:
+    return CollectingReporter()
+
+
+@pytest.fixture
+def session(reporter: CollectingReporter) -> Session:
+    return Session(reporter)
+
+
+def test_a_run_that_continues_is_named_with_what_can_be_done(session: Session, reporter: CollectingReporter) -> None:
+    assert report_detached("run", DetachedProcess(run=RUN, code=None), session) == 0
+    [text] = reporter.texts("info")
+    assert text.startswith(f"run: {RUN.name} continues without this terminal")
+    assert all(word in text for word in ("`milabench status`", "`logs -f STEP`", "`resume`", "`cancel`"))
 
 
 @pytest.mark.parametrize("code", [0, 2, 5, 130])
-def test_what_ended_before_its_run_began_has_said_why(capsys: pytest.CaptureFixture[str], code: int) -> None:
-    assert report_detached("run", DetachedProcess(run=None, code=code)) == code
-    assert capsys.readouterr().err == ""
+def test_a_process_that_ended_before_its_run_began_has_reported_why(
+    session: Session, reporter: CollectingReporter, code: int
+) -> None:
+    assert report_detached("run", DetachedProcess(run=None, code=code), session) == code
+    assert reporter.messages == []
 
 
-def test_a_run_that_was_ended_as_it_began_can_be_gone_on_with(capsys: pytest.CaptureFixture[str]) -> None:
-    assert report_detached("run", DetachedProcess(run=RUN, code=130)) == 130
-    assert capsys.readouterr().err == f"run: {RUN.name} was ended; `milabench resume` goes on with it\n"
+def test_a_run_that_was_ended_as_it_began_can_be_resumed(session: Session, reporter: CollectingReporter) -> None:
+    assert report_detached("run", DetachedProcess(run=RUN, code=130), session) == 130
+    assert reporter.texts("info") == [f"run: {RUN.name} was ended; `milabench resume` continues it"]
 
 
-@pytest.mark.parametrize(("run", "rest"), [(None, "no run had begun"), (RUN, f"it had begun {RUN.name}")])
-def test_a_killed_one_is_said_to_be(run: Path | None, rest: str) -> None:
+@pytest.mark.parametrize(
+    ("run", "rest"), [(None, "no run had begun"), (RUN, f"`milabench resume` continues {RUN.name}")]
+)
+def test_a_killed_process_is_reported(session: Session, run: Path | None, rest: str) -> None:
     with pytest.raises(Unreachable, match=f"was killed by signal 9; {rest}"):
-        report_detached("run", DetachedProcess(run=run, code=-9))
+        report_detached("run", DetachedProcess(run=run, code=-9), session)
 
 
-def test_what_ends_at_once_leaves_no_terminal(milabench: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_cannot_be_detached(milabench: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
     said = milabench("run", "--detach", "--dry-run")
     assert (said.code, "--detach" in said.err) == (2, True)
     monkeypatch.setenv("MILABENCH_DETACH", "1")

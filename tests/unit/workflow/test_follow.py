@@ -1,4 +1,4 @@
-"""The view of a run that somebody else carries out, look by look."""
+"""The view of a run that another process executes, update by update."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from milabench.plan.model import Plan
 from milabench.workflow.follow import JournalClock, RunView
 
 
-class Told(Silent):
-    """What a display was told since it was asked last."""
+class RecordingDisplay(Silent):
+    """Keeps the calls since it was last asked."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[object, ...]] = []
+        self.calls: list[tuple[object, ...]] = []
 
     def on_plan(self, plan: Plan) -> None:
-        self.told.append(("plan", *(step.id for step in plan.steps)))
+        self.calls.append(("plan", *(step.id for step in plan.steps)))
 
     def on_start(self, step: str) -> None:
-        self.told.append(("start", step))
+        self.calls.append(("start", step))
 
     def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
-        self.told.append(("progress", step, dict(last)))
+        self.calls.append(("progress", step, dict(last)))
 
     def on_end(self, step: str, outcome: str, reason: str) -> None:
-        self.told.append(("end", step, outcome, reason))
+        self.calls.append(("end", step, outcome, reason))
 
     def since(self) -> list[tuple[object, ...]]:
-        told, self.told = self.told, []
-        return told
+        calls, self.calls = self.calls, []
+        return calls
 
 
 def record(**data: object) -> bytes:
@@ -45,8 +45,8 @@ def record(**data: object) -> bytes:
 def plan(*ids: str) -> dict[str, Any]:
     return {
         "phase": "run",
-        "plan": {"steps": [{"id": each, "bench": each} for each in ids]},
-        "files": {each: each for each in ids},
+        "plan": {"steps": [{"id": name, "bench": name} for name in ids]},
+        "files": {name: name for name in ids},
     }
 
 
@@ -66,33 +66,33 @@ def ended(step: str, outcome: str, attempt: int = 1, **more: str) -> dict[str, o
     return {"step": step, "attempt": attempt, "state": "ended", "outcome": outcome, **more}
 
 
-def test_each_look_tells_what_is_new(writer: RunWriter) -> None:
-    shown = Told()
-    view = RunView(open_run(writer.path), shown, JournalClock())
-    view.look()
-    assert shown.since() == [("plan", "a", "b")]
+def test_each_update_shows_what_is_new(writer: RunWriter) -> None:
+    display = RecordingDisplay()
+    view = RunView(open_run(writer.path), display, JournalClock())
+    view.update()
+    assert display.since() == [("plan", "a", "b")]
     writer.journal(started("a"))
     writer.append("a", record(task="train", progress=[1, 9]) + record(task="train", rate=2.0, units="items/s"))
     writer.append("a", record(task="train", rate=3.0, units="items/s") + b'{"event":"data","data":{"ra')
-    view.look()
+    view.update()
     latest = {"task": "train", "rate": 3.0, "units": "items/s", "progress": [1, 9]}
-    assert shown.since() == [("start", "a"), ("progress", "a", latest)]
-    view.look()
-    assert shown.since() == []
+    assert display.since() == [("start", "a"), ("progress", "a", latest)]
+    view.update()
+    assert display.since() == []
     writer.append("a", b'te":4.0}}\n')
     writer.journal(ended("a", "failed", why="exit", detail="exit code 3"))
-    view.look()
-    assert shown.since() == [("progress", "a", {"rate": 4.0}), ("end", "a", "failed", "exit: exit code 3")]
+    view.update()
+    assert display.since() == [("progress", "a", {"rate": 4.0}), ("end", "a", "failed", "exit: exit code 3")]
 
 
-def test_of_what_was_over_before_only_the_end_is_told_and_of_what_runs_where_it_is(writer: RunWriter) -> None:
+def test_of_an_ended_step_only_the_end_is_shown_and_of_a_running_one_its_progress(writer: RunWriter) -> None:
     for step in "ab":
         writer.journal(started(step))
         writer.append(step, b"x" * 100_000 + b"\n" + record(progress=[8, 9]))
     writer.journal(ended("a", "passed"))
-    shown = Told()
-    RunView(open_run(writer.path), shown, JournalClock()).look()
-    assert shown.since() == [
+    display = RecordingDisplay()
+    RunView(open_run(writer.path), display, JournalClock()).update()
+    assert display.since() == [
         ("plan", "a", "b"),
         ("start", "a"),
         ("start", "b"),
@@ -102,33 +102,33 @@ def test_of_what_was_over_before_only_the_end_is_told_and_of_what_runs_where_it_
 
 
 def test_a_later_attempt_is_followed_in_its_own_file(writer: RunWriter) -> None:
-    shown = Told()
-    view = RunView(open_run(writer.path), shown, JournalClock())
+    display = RecordingDisplay()
+    view = RunView(open_run(writer.path), display, JournalClock())
     writer.journal_all([started("a"), ended("a", "failed"), started("a", 2)])
     writer.append("a~2", record(progress=[1, 2]))
-    view.look()
-    assert shown.since()[-1] == ("progress", "a", {"progress": [1, 2]})
+    view.update()
+    assert display.since()[-1] == ("progress", "a", {"progress": [1, 2]})
 
 
-def test_a_plan_that_grew_is_told_again(writer: RunWriter) -> None:
-    shown = Told()
-    view = RunView(open_run(writer.path), shown, JournalClock())
-    view.look()
-    shown.since()
+def test_an_extended_plan_is_shown_again(writer: RunWriter) -> None:
+    display = RecordingDisplay()
+    view = RunView(open_run(writer.path), display, JournalClock())
+    view.update()
+    display.since()
     writer.write_manifest(plan("a", "b", "c", "d"))
     writer.journal_all([{"step": step, "attempt": 1, "state": "planned"} for step in "cd"])
-    view.look()
-    assert shown.since() == [("plan", "a", "b", "c", "d")]
+    view.update()
+    assert display.since() == [("plan", "a", "b", "c", "d")]
 
 
 def test_the_end_of_a_run_is_that_of_the_orchestrator_that_began_last(writer: RunWriter) -> None:
     view = RunView(open_run(writer.path), Silent(), JournalClock())
     writer.journal({"run": "ended", "verdict": "failed"})
     writer.journal({"run": "started", "marker": "second"})
-    view.look()
+    view.update()
     assert view.ended == "first"
     writer.journal({"run": "ended", "verdict": "passed"})
-    view.look()
+    view.update()
     assert view.ended == "second"
 
 

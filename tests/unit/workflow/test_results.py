@@ -70,9 +70,9 @@ def test_accept_writes_a_document(milabench: Milabench, base: Path, tmp_path: Pa
 
 def test_accept_says_what_it_lacks(milabench: Milabench, base: Path, tmp_path: Path) -> None:
     run(base, "new")
-    assert milabench("accept").err.startswith("error: --criteria: is missing")
+    assert milabench("accept").err.startswith("error: missing option --criteria FILE")
     assert milabench("accept", "--criteria", "no.yaml").err == (
-        "error: no.yaml: cannot be read: no such file or directory; is the path right?\n"
+        "error: no.yaml: cannot be read: no such file or directory; check the path\n"
     )
     (tmp_path / "a.yaml").write_text("benchmarks: {digits: {minimum: 1 x reference}}\n")
     said = milabench("accept", "--criteria", "a.yaml")
@@ -117,7 +117,7 @@ def test_another_file_is_no_baseline(milabench: Milabench, base: Path, tmp_path:
     run(base, "n0")
     (tmp_path / "b.json").write_text("[]")
     said = milabench("outliers", "n0", "--baseline", "b.json")
-    assert (said.code, said.err) == (6, "error: b.json: is no baseline: it is not a JSON object\n")
+    assert (said.code, said.err) == (6, "error: b.json: is not a baseline: it is not a JSON object\n")
 
 
 # ------------------------------------------------------------------------------------------------------------- bundle
@@ -232,10 +232,10 @@ def test_another_zip_is_no_bundle(milabench: Milabench, tmp_path: Path) -> None:
 def test_a_run_is_in_the_store_once(milabench: Milabench, base: Path) -> None:
     name = run(base, "a").path.name
     assert milabench("db", "add", "a").out == f"{name}: added\n"
-    assert milabench("db", "add", "a").out == f"{name}: was there already\n"
+    assert milabench("db", "add", "a").out == f"{name}: already in the store\n"
     with (base / "runs" / name / "digits.D0.data").open("ab") as file:
         file.write(b'{"event":"data","data":{"metric":"accuracy","value":0.5},"pipe":"data"}\n')
-    assert milabench("db", "add", "a").out == f"{name}: has changed: put in anew\n"
+    assert milabench("db", "add", "a").out == f"{name}: changed: replaced\n"
     assert json.loads(milabench("db", "query", "SELECT count(*) AS n FROM runs", "--json").out) == [{"n": 1}]
 
 
@@ -341,7 +341,7 @@ def test_export_writes_a_row_for_each_metric(milabench: Milabench, base: Path, t
     assert (first["bench"], first["metric"], first["value"], first["run_host"]) == ("digits", "rate", 800.0, "n0")
 
 
-# ---------------------------------------------------------------------------------------------------- while it is going
+# ---------------------------------------------------------------------------------------------------- while it is active
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_export_writes_a_row_for_each_metric(milabench: Milabench, base: Path, t
         ("export", "a", "-o", "x.parquet"),
     ],
 )
-def test_a_run_that_is_still_going_has_no_results_yet(
+def test_an_active_run_has_no_results_yet(
     milabench: Milabench, base: Path, tmp_path: Path, argv: tuple[str, ...]
 ) -> None:
     (tmp_path / "a.yaml").write_text("required: [digits]\n")
@@ -363,7 +363,7 @@ def test_a_run_that_is_still_going_has_no_results_yet(
         said = milabench(*argv)
     assert (said.code, said.out) == (6, "")
     assert re.fullmatch(
-        r"error: a\S+: is still going \(process \d+\); wait for its end, or end it with `milabench cancel a\S+`\n",
+        r"error: a\S+: is still running \(process \d+\); wait for its end, or end it with `milabench cancel a\S+`\n",
         said.err,
     )
     assert not (tmp_path / "x").exists()

@@ -1,6 +1,6 @@
 """A program that does not exist, in the source of a release: plans only."""
 
-from milabench.bench.api import Benchmark, Git
+from milabench import Benchmark, Git
 
 benchmark = Benchmark(
     source=Git("https://git.example/recipes.git", "0123456789abcdef0123456789abcdef01234567"),

@@ -1,5 +1,5 @@
 """A server and a client that do not exist: plans only."""
 
-from milabench.bench.api import Benchmark
+from milabench import Benchmark
 
 benchmark = Benchmark(script="serve.py", prepare=None, voirfile=None)

@@ -1,5 +1,5 @@
 """A program that does not exist: plans only."""
 
-from milabench.bench.api import Benchmark
+from milabench import Benchmark
 
 benchmark = Benchmark(script="main.py", prepare=None)

@@ -1,0 +1,35 @@
+"""Checks a run against acceptance criteria."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from milabench.acceptance.criteria import Criteria, parse_criteria
+from milabench.acceptance.evaluate import Acceptance, evaluate_criteria
+from milabench.errors import UsageError
+from milabench.workflow.context import base_folder
+from milabench.workflow.files import read_file
+from milabench.workflow.report_inputs import find_report_source
+from milabench.workflow.results import resolve_runs
+from milabench.workflow.summaries import summary_of
+
+
+def accept_run(name: str | None, base: Path | None, criteria_file: Path, reference: str | None = None) -> Acceptance:
+    """Return the verdict on a run, by default on the latest.
+
+    `reference` is the run, or JSON report of one, that `x reference` in the criteria means. Raises ConfigError for bad
+    criteria, UsageError for a missing reference, NothingSelected and RecordError.
+    """
+    criteria = read_criteria(criteria_file)
+    if criteria.is_relative and reference is None:
+        raise UsageError(f"{criteria_file}: asks for 'x reference': name that run with --reference")
+    return evaluate_criteria(
+        criteria,
+        summary_of(resolve_runs(base, [name] if name else [])[0]),
+        find_report_source(base_folder(base), reference).summary if reference is not None else None,
+    )
+
+
+def read_criteria(path: Path) -> Criteria:
+    """Read a criteria file. Raises ConfigError with everything that is wrong in it."""
+    return parse_criteria(read_file(path, hint="check the path"), str(path))

@@ -1,0 +1,55 @@
+"""Packs runs, with their numbers, reports and lock files, into a tamper-evident archive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from milabench.bundle.create import SUMMARY, RunParts, create_bundle
+from milabench.bundle.manifest import Manifest
+from milabench.events.rundir import Run
+from milabench.report import markdown
+from milabench.version import __version__
+from milabench.workflow.results import recompute_summary, resolve_runs
+from milabench.workflow.summaries import summary_of
+
+_COMPLETE = ".complete"
+_RENDERED = ".requirements.txt"
+
+
+def bundle_runs(output: Path, base: Path | None, names: Sequence[str], *, key: Path | None = None) -> Manifest:
+    """Write an archive of runs, signed with the SSH key `key`. Raises NothingSelected and RecordError."""
+    parts = [bundle_parts(run) for run in resolve_runs(base, names)]
+    return create_bundle(output, parts, version=__version__, key=key)
+
+
+def bundle_parts(run: Run) -> RunParts:
+    """Return a run with its numbers, its report, and the locks of its environments as far as those still exist."""
+    report = markdown.render([summary_of(run)])
+    locks, notes = locks_of(run)
+    return RunParts(
+        run=run,
+        computed={
+            SUMMARY: json.dumps(recompute_summary(run), indent=1, sort_keys=True) + "\n",
+            "report.md": report.replace(f"{run.path}/", ""),
+        },
+        locks=locks,
+        notes=notes,
+    )
+
+
+def locks_of(run: Run) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Return the lock files of a run's environments, as their store kept them, and a note for each that is gone."""
+    digests = run.manifest.get("locks")
+    store = run.path.parent.parent / "venv" / ".store"
+    locks: dict[str, bytes] = {}
+    notes = []
+    for group, digest in sorted(digests.items()) if isinstance(digests, dict) else ():
+        folder = store / f"{group}-{str(digest)[:16]}"
+        try:
+            locks[f"{group}/requirements.txt"] = (folder / _RENDERED).read_bytes()
+            locks[f"{group}/environment.json"] = (folder / _COMPLETE).read_bytes()
+        except OSError:
+            notes.append(f"{run.name}: the environment {group} ({str(digest)[:16]}) is gone: no lock file of it")
+    return locks, tuple(notes)

@@ -1,0 +1,50 @@
+"""Ends an active run in order, as Ctrl-C in its terminal would."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from milabench.errors import Unreachable
+from milabench.execute.run_lock import Orchestrator, wait_for_release
+from milabench.workflow.run_lookup import active_run, resolve_run
+from milabench.workflow.session import Session
+
+
+def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bool = False) -> None:
+    """Ask the orchestrator of a run, by default the only active one, to end, and wait for it; `now` kills its steps.
+
+    Raises NothingSelected, and Unreachable for a run of another host or user.
+    """
+    handle = resolve_run(base, name) if name is not None else active_run(base)
+    run, holder = handle.run, handle.holder
+    if holder is None:
+        session.info(f"cancel: {run.name} is not active ({handle.state_text}); there is nothing to cancel")
+        return
+    if not holder.is_here:
+        raise Unreachable(f"{run.name}: is executed on another host, by {holder}; run `milabench cancel` there")
+    if signal_process(holder, times=2 if now else 1):
+        session.info(f"cancel: {run.name}: asked {holder} to end; waiting for it")
+        wait_for_release(run.path)
+    session.info(f"cancel: {run.name} has ended; `milabench resume` continues it")
+
+
+def signal_process(orchestrator: Orchestrator, *, times: int) -> bool:
+    """Signal exactly this process; return whether it still existed. Raises Unreachable for another user's."""
+    try:
+        fd = os.pidfd_open(orchestrator.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        if not orchestrator.is_alive:  # checked after opening: from here on the descriptor stands for this process
+            return False
+        for _ in range(times):
+            signal.pidfd_send_signal(fd, signal.SIGTERM)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        raise Unreachable(f"{orchestrator}: belongs to another user; only they can end it") from None
+    finally:
+        os.close(fd)
+    return True

@@ -1,0 +1,109 @@
+"""Opens a shell, or runs one command, as a step of a benchmark would be started."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from milabench.errors import ConfigError, UsageError
+from milabench.execute.interrupts import interrupts
+from milabench.plan.model import Step
+from milabench.workflow.context import ROOT, read_context
+from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.planning import plan_single_suite
+from milabench.workflow.preflight import require_installed
+from milabench.workflow.session import Session
+
+OPS = ("python", "-m", "benchmate.ops")
+
+
+def open_shell(
+    options: SuiteOptions, bench: str, argv: tuple[str, ...], session: Session, environ: Mapping[str, str] = os.environ
+) -> int:
+    """Run a command, by default the user's shell, in a benchmark's environment; return its exit code.
+
+    Raises UsageError unless `bench` selects one benchmark, EnvironmentFailed unless it is installed.
+    """
+    options = replace(options, select=bench)
+    context = read_context(options, session, Extent(repeat=1))
+    if len(context.benches) != 1:
+        names = ", ".join(selected.config.name for selected in context.benches)
+        raise UsageError(f"dev works in one benchmark; '{bench}' selects {names}")
+    plan = plan_single_suite(context)
+    require_installed(context)
+    return enter(plan.steps[0], argv, session, environ)
+
+
+def run_ops(options: SuiteOptions, argv: tuple[str, ...], session: Session, environ: Mapping[str, str]) -> int:
+    """Run `python -m benchmate.ops` in the environment of the selected benchmarks; return its exit code."""
+    context = read_context(options, session, Extent(repeat=1))
+    require_installed(context)
+    # All selected benchmarks share one environment; relative paths are those of the user's folder.
+    step = replace(plan_single_suite(context).steps[0], cwd=str(Path.cwd()), argv=(*OPS, *argv))
+    return enter(step, step.argv, session, environ)
+
+
+def ops_suite_file() -> Path:
+    """Return the suite of operators. Raises ConfigError where only the package is installed."""
+    path = ROOT / "config" / "ops.yaml"
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file; name a suite that has operators with --suite FILE")
+    return path
+
+
+def enter(step: Step, argv: tuple[str, ...], session: Session, environ: Mapping[str, str]) -> int:
+    """Run the command, or the user's shell, as the step would be started; return the command's exit code.
+
+    There is no agent here: the sink is left unset, so that instruments print a table. Ctrl-C is for the command.
+    """
+    with tempfile.TemporaryDirectory(prefix="milabench-dev-") as scratch:
+        folder = Path(scratch)
+        config = folder / "config.json"
+        config.write_text(json.dumps(step.config, indent=1))
+        env = {
+            **environ,
+            **{
+                name: value.replace("@config", str(config)).replace("@path", environ.get("PATH", os.defpath))
+                for name, value in step.env.items()
+                if value != "@sink"
+            },
+            "MILABENCH_DEV": step.bench,
+        }
+        argv, shown = (tuple(_filled(word, step, folder) for word in words) for words in (argv, step.argv))
+        Path(step.cwd).mkdir(parents=True, exist_ok=True)
+        session.info(f"# {step.id}: run would execute, in {step.cwd}:\n{shlex.join(shown)}")
+        if not argv:
+            argv = (environ.get("SHELL") or "/bin/sh",)
+            session.info(f"# {argv[0]}; leave it with exit")
+        with interrupts().held():
+            try:
+                process = subprocess.Popen(argv, env=env, cwd=step.cwd)
+            except FileNotFoundError:
+                raise UsageError(f"{argv[0]}: no such command in {step.venv}/bin or on PATH") from None
+            except PermissionError:
+                raise UsageError(f"{argv[0]}: is not executable") from None
+            with interrupts().left_to(process.send_signal):
+                code = process.wait()
+    # As a shell does for a command ended by signal N: 128 + N.
+    return code if code >= 0 else 128 - code
+
+
+def _filled(word: str, step: Step, folder: Path) -> str:
+    """Return a word of a command with what an agent would fill in for the step's container."""
+    if step.container is None:
+        return word
+    head, at, name = word.rpartition("@")
+    values = {
+        "container": f"milabench-dev-{os.getpid()}",
+        "marker": "dev",
+        "user": f"{os.getuid()}:{os.getgid()}",
+        "userns": "keep-id" if os.getuid() else "host",
+        "folder": f"{folder}:{folder}",
+    }
+    return f"{head}{values[name]}" if at and name in values else word

@@ -1,0 +1,231 @@
+"""Installs what the selected benchmarks need: definitions, programs, environments, container images; here and on nodes."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from milabench.bench.api import Git, Source
+from milabench.config.definition import GitDefinition, PyPIDefinition
+from milabench.errors import EnvironmentFailed
+from milabench.execute.base_lock import hold_base
+from milabench.execute.file_sync import RemoteFiles
+from milabench.execute.inventory import is_fetched, is_linked, store_folder
+from milabench.execute.remote_host import RemoteHost
+from milabench.execute.sources import SourceBroken, fetch_sources, release, require_fetched
+from milabench.execute.venv import InstallOptions, InstallProgress, VenvBroken, find_uv, install_venvs
+from milabench.facts.model import Node
+from milabench.plan.context import dirs_at
+from milabench.plan.install import InstallPlan
+from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.environments import (
+    BENCHMATE,
+    decide_install,
+    images,
+    require_files,
+    requirements_of,
+    sources,
+    warn_of_unknown_requirements,
+)
+from milabench.workflow.options import SuiteOptions
+from milabench.workflow.remote_nodes import is_needed_here, on_nodes, remote_nodes, require_healthy
+from milabench.workflow.session import Session
+
+
+def install(
+    options: SuiteOptions, session: Session, *, force: bool = False, update: bool = False, jobs: int = 1
+) -> None:
+    """Install what is missing; with `force` everything, with `update` what is not pinned; `jobs` at a time.
+
+    Raises EnvironmentFailed with a line for each thing that failed, ConfigError and Unreachable.
+    """
+    context = read_context(options, session)
+    require_healthy(context)
+    if any(bench.declared is None for bench in context.benches):
+        fetch_definitions(context)
+        context = read_context(options, session)
+    install_images(context, refetch=force or update)
+    if options.use_current_env:
+        check_active_environment(context)
+        return
+    plan = decide_install(context)
+    # Environments that only other nodes use are made there, unless they are copied from here.
+    is_local = is_needed_here(context) or "venv" in context.system.sync
+    local = plan if is_local else replace(plan, venvs=())
+    if is_local or local.sources:
+        install_locally(local, context, force=force, update=update, jobs=jobs)
+    install_on_nodes(plan, context, force=force, update=update, jobs=jobs)
+
+
+def fetch_definitions(context: CommandContext) -> None:
+    """Fetch the benchmarks' folders that are missing. Raises EnvironmentFailed with a line for each that cannot be."""
+    environ = dict(os.environ)
+    wanted: list[Source] = []
+    for bench in context.benches:
+        match bench.config.definition:
+            case GitDefinition(url=url, rev=rev, branch=branch) if bench.declared is None:
+                wanted.append(Git(url, rev or branch or "HEAD"))
+            case PyPIDefinition(project=project, version=version) if bench.declared is None:
+                wanted.append(release(project, version, environ=environ))
+            case _:
+                pass
+    with hold_base(Path(context.dirs.base), "install", say=context.session.note):
+        report = progress_report(context.session)
+        require_fetched(fetch_sources(tuple(dict.fromkeys(wanted)), context.dirs, environ=environ, report=report))
+
+
+def progress_report(session: Session) -> Callable[[InstallProgress], None]:
+    """Return what reports each stage of an installation as a line; it is called from several threads."""
+
+    def report(progress: InstallProgress) -> None:
+        detail = f": {progress.detail}" if progress.detail else ""
+        session.info(f"  {progress.subject}: {progress.stage}{detail}")
+
+    return report
+
+
+def install_images(context: CommandContext, *, refetch: bool) -> None:
+    """Fetch the images of the selected benchmarks' containers on all nodes.
+
+    Raises EnvironmentFailed with a line for each that cannot be fetched, and Unreachable.
+    """
+    wanted = images(context)
+    if not wanted:
+        return
+
+    from milabench.execute.images import fetch_images, fetch_on_host
+
+    session = context.session
+    if any(node.local for node in context.nodes):
+        fetched = fetch_images(wanted, anew=refetch, say=lambda text: session.info(f"  {text}"))
+        session.info(f"install: {fetched} images fetched, {len(wanted)} present")
+
+    async def fetch(node: Node, _: RemoteFiles, host: RemoteHost) -> None:
+        await fetch_on_host(host, images(context, dirs_at(context.plan_context, node).cache), anew=refetch)
+
+    on_nodes(context, fetch, remote_nodes(context))
+
+
+def install_locally(plan: InstallPlan, context: CommandContext, *, force: bool, update: bool, jobs: int) -> None:
+    """Fetch and build what is missing on this machine. Raises EnvironmentFailed with a line for each thing that failed."""
+    dirs, session = context.dirs, context.session
+    is_complete = all(is_fetched(dirs, source) for source in plan.sources) and all(
+        is_linked(dirs, venv) for venv in plan.venvs
+    )
+    if is_complete and not (force or update):
+        session.info(f"install: nothing to do, {install_summary(plan)} are installed")
+        return
+    with hold_base(Path(dirs.base), "install", say=session.note):
+        began, environ, report = time.monotonic(), dict(os.environ), progress_report(session)
+        fetched = fetch_sources(plan.sources, dirs, environ=environ, report=report, jobs=jobs, force=force)
+        built = install_venvs(
+            plan.venvs,
+            dirs,
+            InstallOptions(benchmate=BENCHMATE, environ=environ, jobs=jobs, force=force, update=update),
+            report,
+        )
+    for venv in built:
+        for note in () if isinstance(venv, VenvBroken) else venv.notes:
+            session.note(f"{venv.group}: {note}")
+    broken = [str(result) for result in (*fetched, *built) if isinstance(result, SourceBroken | VenvBroken)]
+    if broken:
+        raise EnvironmentFailed("\nerror: ".join(broken))
+    new = sum(result.is_new for result in (*fetched, *built) if not isinstance(result, SourceBroken | VenvBroken))
+    session.info(f"install: {new} made, {install_summary(plan)} ready ({time.monotonic() - began:.0f} s)")
+    for skip in plan.skipped:
+        session.info(f"skipped: {skip.bench}: {skip.why}")
+
+
+def install_on_nodes(plan: InstallPlan, context: CommandContext, *, force: bool, update: bool, jobs: int) -> None:
+    """Install on one node of every other file system, on all at once. Raises EnvironmentFailed and Unreachable."""
+    if not remote_nodes(context):
+        return
+
+    from milabench.execute.remote_install import RemoteInstallJob, install_remotely
+
+    began = time.monotonic()
+    dirs, session = context.dirs, context.session
+    uv = find_uv(os.environ)
+
+    with tempfile.TemporaryDirectory(prefix="milabench-") as scratch:
+
+        async def install_node(node: Node, files: RemoteFiles, host: RemoteHost) -> None:
+            if not node.storage:
+                return
+            remote = dirs_at(context.plan_context, node)
+            for source in plan.sources:
+                await files.send(Path(dirs.code, source.folder), f"{remote.code}/{source.folder}")
+            if "venv" in context.system.sync:
+                if remote.venv != dirs.venv:
+                    what = f"an environment cannot be moved from {dirs.venv} to {remote.venv}"
+                    raise EnvironmentFailed(f"{node.name}: {what}; give both the same base, or leave out system.sync")
+                for venv in plan.venvs:
+                    await files.send(store_folder(dirs, venv), str(store_folder(remote, venv)), thorough=False)
+                    await files.link(f"{remote.venv}/{venv.group}", str(store_folder(remote, venv)))
+                return
+            benchmate = f"{remote.base}/definitions/benchmate"
+            await files.send(BENCHMATE, benchmate)
+            is_same_machine = node.details.get("machine") == platform.machine()
+            own_uv = Path(uv) if uv is not None and is_same_machine else None
+            job = RemoteInstallJob(
+                specs=plan.venvs,
+                dirs=remote,
+                benchmate=benchmate,
+                uv=f"{remote.cache}/install/uv" if own_uv else None,
+                jobs=jobs,
+                force=force,
+                update=update,
+            )
+            await install_remotely(host, files, job, Path(scratch), uv=own_uv, say=session.note)
+
+        on_nodes(context, install_node)
+    session.info(f"install: {install_summary(plan)} ready on every node ({time.monotonic() - began:.0f} s)")
+
+
+def install_summary(plan: InstallPlan) -> str:
+    """Return how much a plan installs."""
+    return f"{len(plan.venvs)} environments and {len(plan.sources)} programs"
+
+
+def check_active_environment(context: CommandContext) -> None:
+    """Check that the active interpreter has all that the selected benchmarks require; fetch their programs.
+
+    Raises EnvironmentFailed with everything that is missing.
+    """
+    from milabench.execute.current_env import check_current_env
+
+    session = context.session
+    require_files(context)
+    warn_of_unknown_requirements(context)
+    wanted = tuple(dict.fromkeys(source for source in sources(context).values() if source is not None))
+    fetched = fetch_sources(wanted, context.dirs, environ=dict(os.environ), report=progress_report(session))
+    problems = [str(result) for result in fetched if isinstance(result, SourceBroken)]
+    for bench in context.benches:
+        file = requirements_of(bench, context)
+        for lack in check_current_env([file] if file is not None else []):
+            package = BENCHMATE if lack.requirement == "benchmate" else f"'{lack.requirement}'"
+            problems.append(f"{bench.config.name}: {lack} in {sys.prefix} (pip install {package})")
+    if problems:
+        raise EnvironmentFailed("\nerror: ".join(problems))
+    session.info(f"install: {sys.prefix} has everything that {len(context.benches)} benchmarks need")
+
+
+def install_text(plan: InstallPlan) -> str:
+    """Return the plan for a person: each environment, program and image."""
+    lines = [f"install plan {plan.hash[:12]}: {len(plan.venvs)} environments, {len(plan.sources)} programs"]
+    for venv in plan.venvs:
+        hashed = "hash-checked" if venv.is_hashed else "not hash-checked"
+        lines.append(
+            f"venv/{venv.group} -> .store/{venv.folder}  python {venv.python}, {venv.variant}, "
+            f"{len(venv.lock.pins)} packages, {hashed}; for {', '.join(venv.benches)}"
+        )
+    lines += [f"code/{source.folder}" for source in plan.sources]
+    lines += [f"image {image.name} of {image.engine}" for image in plan.images]
+    lines += [f"skipped: {skip.bench}: {skip.why}" for skip in plan.skipped]
+    return "\n".join(lines) + "\n"

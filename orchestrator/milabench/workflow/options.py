@@ -1,0 +1,58 @@
+"""The options that several use cases share, as values: a command line fills them from its arguments, a program by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteOptions:
+    """Which suite and system, below which base, which benchmarks of it, in which environments; None: the default.
+
+    `ask_nodes`: ask the other nodes what they are, instead of believing the system file.
+    """
+
+    config_file: Path | None = None
+    system_file: Path | None = None
+    base: Path | None = None
+    overrides: tuple[str, ...] = ()
+    max_jobs: int | None = None
+    arch: str | None = None
+    select: str | None = None
+    exclude: str | None = None
+    use_current_env: bool = False
+    ask_nodes: bool = False
+    accept_new_host_keys: bool = False
+    ignore_node_checks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How much is measured: how often, how long, how precisely, within how many seconds, beside which other suite.
+
+    `precision` is the relative half-width of a 95% interval; `ab` are the two suites of an A/B run.
+    """
+
+    repeat: int | None = None
+    profile: str | None = None
+    precision: float | None = None
+    budget_s: float | None = None
+    ab: tuple[Path, Path] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How hard a plan is tried: whether to wait for devices, retries of a failed step, failures after which nothing starts.
+
+    `attempts` are those that a resumed run has behind it, by step, and `passed` its steps that have passed. `markers` are
+    the files, by step, that say that a step need not be done again.
+    """
+
+    wait: bool = False
+    max_retries: int = 0
+    max_failures: int | None = None
+    attempts: Mapping[str, int] = field(default_factory=dict)
+    passed: frozenset[str] = frozenset()
+    markers: Mapping[str, str] = field(default_factory=dict)

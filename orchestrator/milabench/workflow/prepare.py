@@ -1,0 +1,67 @@
+"""Runs each benchmark's prepare.py once, in its environment, with the arguments of the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
+from milabench.events.rundir import open_run
+from milabench.execute.api import Passed
+from milabench.execute.base_lock import hold_base
+from milabench.plan.model import Plan
+from milabench.plan.prepare import ALREADY
+from milabench.workflow.context import CommandContext
+from milabench.workflow.execution import RunDescription, execute_plan, failure_reason
+from milabench.workflow.options import RetryPolicy
+from milabench.workflow.preflight import environment_records, require_installed
+from milabench.workflow.preparations import pending_preparations, preparation_steps
+from milabench.workflow.remote_nodes import copy_folders, require_healthy
+
+TAIL_LINES = 15
+
+
+def prepare(context: CommandContext, *, force: bool = False) -> int:
+    """Prepare what has not been prepared, or with `force` all; return the exit code.
+
+    Raises EnvironmentFailed for preparations that fail, and Unreachable.
+    """
+    require_healthy(context)
+    require_installed(context)
+    copy_folders(context)
+    plan = pending_preparations(context, force=force, upload=True)
+    if not plan.steps:
+        done = sum(skip.why == ALREADY for skip in plan.skipped)
+        context.session.info(f"prepare: nothing to do, {done} benchmarks are prepared")
+        return DONE
+    with hold_base(Path(context.dirs.base), "prepare", say=context.session.note):
+        return execute_preparations(plan, context)
+
+
+def execute_preparations(plan: Plan, context: CommandContext) -> int:
+    """Execute the plan; leave a marker for each preparation that passes. Raises EnvironmentFailed for those that fail."""
+    locks, packages = environment_records(context)
+    description = RunDescription(name="prepare", locks=locks, packages=packages)
+    markers = {preparation.step.id: preparation.marker for preparation in preparation_steps(context)}
+    executed = execute_plan(plan, context, description, retry=RetryPolicy(wait=True, markers=markers))
+    outcomes = {step.id: executed.result.outcomes[step.id] for step in plan.steps}
+    failures = [
+        f"{step}: prepare failed: {failure_reason(outcome)}{log_tail(executed.path, step)}"
+        for step, outcome in outcomes.items()
+        if not isinstance(outcome, Passed)
+    ]
+    if executed.result.interrupted:
+        context.session.info("interrupted")
+        return INTERRUPTED
+    if failures:
+        raise EnvironmentFailed("\nerror: ".join(failures))
+    context.session.info(f"prepare: {len(plan.steps)} benchmarks prepared")
+    return DONE
+
+
+def log_tail(run: Path, step: str) -> str:
+    """Return the end of a step's output, and where all of it is."""
+    path = open_run(run).log(step)
+    if path is None:
+        return f" (no output; records in {run})"
+    lines = path.read_text(errors="backslashreplace").splitlines()
+    return "".join(f"\n  | {line}" for line in lines[-TAIL_LINES:]) + f"\n  (whole output: {path})"

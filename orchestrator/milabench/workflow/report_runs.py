@@ -1,0 +1,123 @@
+"""Renders reports on runs: from their records or from a results store, relative to a reference, with other weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
+from milabench.analysis.summary import Summary
+from milabench.analysis.traces import Tracing
+from milabench.errors import NothingSelected, RecordError, UsageError
+from milabench.events.rundir import Run, find_run, latest_run
+from milabench.report.registry import FORMATS
+from milabench.workflow.context import base_folder
+from milabench.workflow.report_inputs import find_report_source, read_profile, require_known_names
+from milabench.workflow.results_store import stored_summaries
+from milabench.workflow.session import Session
+from milabench.workflow.summaries import summary_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """What a report says of its runs, and relative to what.
+
+    `reference` is a run or the JSON report of one, by default what each run's system file names. `score` is `index` or
+    `compat`, the score of milabench 1.3. `store` is a results store that summaries are read from instead of records.
+    """
+
+    base: Path | None = None
+    reference: str | None = None
+    weights: Path | None = None
+    score: str = "index"
+    validations: str | None = None
+    store: str | None = None
+
+
+def render_report(names: Sequence[str], format_name: str, options: ReportOptions, session: Session) -> str:
+    """Return the report on the runs of these names or paths, by default on the latest, in a format.
+
+    Raises NothingSelected, RecordError, ConfigError for a bad weights file, UsageError for options that contradict one
+    another.
+    """
+    if options.reference is not None and options.score == "compat":
+        raise UsageError("--score compat is relative to no reference; leave out one of the two")
+    profile = read_profile(options.weights)
+    base = base_folder(options.base)
+    tracing = tracing_for(format_name)
+    runs: list[Run] = []
+    if options.store is not None:
+        require_no_records(format_name, options)
+        summaries = stored_summaries(options.store, names)
+    else:
+        runs = [find_run(base, name) for name in names] if names else [latest_run(base)]
+        courses = [None if tracing is None else tracing.course(run) for run in runs]
+        summaries = [summary_of(run, options.validations, course) for run, course in zip(runs, courses, strict=True)]
+    require_known_names(profile, summaries)
+    if profile.weights is not None:
+        summaries = [reweighted(summary, profile.weights) for summary in summaries]
+    if options.score == "compat":
+        summaries = [milabench13_summary(summary) for summary in summaries]
+    elif runs:
+        references = References(base, options.reference, session)
+        summaries = [references.applied(run, summary) for run, summary in zip(runs, summaries, strict=True)]
+    traces = None if tracing is None else [tracing.of(run) for run in runs]
+    return FORMATS[format_name].renderer.render(summaries, traces)
+
+
+def tracing_for(format_name: str, compared: int = 0) -> Tracing | None:
+    """Return what collects the runs' time series while their records are read; None where the format draws none.
+
+    `compared` is the number of systems of a comparison, of which only a few are drawn.
+    """
+    form = FORMATS[format_name]
+    if not form.draws or compared > form.most_drawn:
+        return None
+
+    return Tracing()
+
+
+def require_no_records(format_name: str, options: ReportOptions) -> None:
+    """Raise UsageError for what needs a run's records, which a results store does not have."""
+    needs_records = {
+        "--format html": FORMATS[format_name].draws,
+        "--reference": options.reference is not None,
+        "--validations": options.validations is not None,
+    }
+    given = [option for option, is_given in needs_records.items() if is_given]
+    if given:
+        raise UsageError(f"--from-db: the store has results only, and {given[0]} needs a run's records; leave one out")
+
+
+class References:
+    """Scores summaries relative to a run: the given one, else the one that each run's system file names."""
+
+    def __init__(self, base: Path, name: str | None, session: Session) -> None:
+        self._base = base
+        self._name = name
+        self._session = session
+        self._summaries: dict[str, Summary] = {}
+
+    def applied(self, run: Run, summary: Summary) -> Summary:
+        """Return the summary relative to its reference, or as it is without one.
+
+        Raises RecordError or NothingSelected when the given run cannot be read; a name in a system file, which may be of
+        another machine, is only warned of.
+        """
+        recorded = run.manifest.get("reference")
+        name = self._name or (recorded if isinstance(recorded, str) else None)
+        if not name:
+            return summary
+        try:
+            return relative_to(summary, self._summary(name))
+        except (NothingSelected, RecordError) as error:
+            if self._name is not None:
+                raise
+            self._session.warn(f"{run.name}: no reference: {error}")
+            return summary
+
+    def _summary(self, name: str) -> Summary:
+        if name not in self._summaries:
+            self._summaries[name] = find_report_source(self._base, name).summary
+        return self._summaries[name]

@@ -1,0 +1,96 @@
+"""The results of many runs in one store: add, query, read back, and how a benchmark's number went on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from milabench.analysis.summary import Summary
+from milabench.analysis.summary_io import summary_from_json
+from milabench.errors import NothingSelected
+from milabench.events.wire import parse_object
+from milabench.history.rows import Row
+from milabench.history.store import Store, open_store
+from milabench.history.trend import Trend, trends
+from milabench.workflow.context import base_folder
+from milabench.workflow.results import resolve_runs, run_rows
+
+STORE = "history.sqlite"
+# The numbers of a benchmark that have a trend, and their columns; all others are in the table of metrics.
+COLUMNS = {"rate": "perf", "memory_peak": "memory_peak_mib", "first_step": "first_step_s", "score": "score"}
+_UNITS = {"memory_peak": "MiB", "first_step": "s"}
+
+
+def store_location(base: Path | None, location: str | None) -> str:
+    """Return the path or address of the store: the given one, else in the base."""
+    return location or str(base_folder(base) / STORE)
+
+
+def add_runs(location: str, base: Path | None, names: Sequence[str]) -> tuple[list[tuple[str, str]], int]:
+    """Add runs: return each with `added`, `updated` or `known`, and how many runs the store has.
+
+    Raises NothingSelected and RecordError.
+    """
+    runs = resolve_runs(base, names)
+    with open_store(location, is_writing=True) as store:
+        return [(run.name, store.add(run_rows(run))) for run in runs], store.count()
+
+
+def query_store(location: str, sql: str) -> tuple[list[str], list[Row]]:
+    """Return the columns and rows of a query. Raises RecordError."""
+    with open_store(location, is_writing=False) as store:
+        return store.query(sql)
+
+
+def stored_summaries(location: str, names: Sequence[str]) -> list[Summary]:
+    """Return the stored summaries of runs of these names, the newest of each; without names of the newest run.
+
+    Raises NothingSelected when there is none.
+    """
+    _, rows = query_store(location, "SELECT name, summary FROM runs ORDER BY created DESC, name DESC")
+    summaries = []
+    for wanted in names or (None,):
+        text = next((text for name, text in rows if wanted is None or _is_called(name, wanted)), None)
+        if text is None:
+            known = ", ".join(name for name, _ in rows[:3])
+            newest = f"; the newest are {known}" if known else ""
+            raise NothingSelected(f"no run is called '{wanted}' in the results store{newest}")
+        summaries.append(summary_from_json(parse_object(text.encode())))
+    return summaries
+
+
+def _is_called(name: str, wanted: str) -> bool:
+    """Return whether a run is meant: `night` means `night.2026-03-01_12-00-00`, too."""
+    return wanted in (name, name.rpartition(".")[0])
+
+
+def benchmark_trends(location: str, bench: str, metric: str, *, last: int | None = None) -> list[Trend]:
+    """Return a benchmark's runs in the order of time, and where their level changed, for each system.
+
+    `last`: only the last runs of each. Raises NothingSelected when the store has none.
+    """
+    with open_store(location, is_writing=False) as store:
+        rows = history_rows(store, bench, metric)
+        if not rows:
+            _, names = store.query("SELECT DISTINCT bench FROM results ORDER BY bench LIMIT 20")
+            known = ", ".join(str(row[0]) for row in names) or "none"
+            raise NothingSelected(f"no run of '{bench}' with a {metric} is in the store; it has {known}")
+    return list(trends(bench, metric, rows, last=last))
+
+
+def history_rows(store: Store, bench: str, metric: str) -> list[dict[str, Any]]:
+    """Return a row for each run that has this number, as `trends` wants them."""
+    columns, rows = store.query(
+        f"SELECT runs.name AS run, runs.created AS created, runs.host AS host, runs.device AS device, "
+        f"results.{COLUMNS[metric]} AS value, results.units AS units, results.direction AS direction, "
+        f"results.ci95_low AS low, results.ci95_high AS high, results.validity AS validity, results.outcome AS outcome "
+        f"FROM results JOIN runs ON runs.run = results.run "
+        f"WHERE results.bench = ? AND results.{COLUMNS[metric]} IS NOT NULL",
+        (bench,),
+    )
+    own: dict[str, Any] = {}
+    if metric != "rate":  # interval, units and direction in the table are those of the rate
+        direction = "higher" if metric == "score" else "lower"
+        own = {"low": None, "high": None, "units": _UNITS.get(metric, ""), "direction": direction}
+    return [{**dict(zip(columns, row, strict=True)), **own} for row in rows]

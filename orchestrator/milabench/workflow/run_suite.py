@@ -1,0 +1,201 @@
+"""Runs what was requested, run by run: plan, check that everything is in place, execute, summarise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
+from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+
+if TYPE_CHECKING:
+    from milabench.events.rundir import Run
+    from milabench.execute.detach import DetachHandover
+    from milabench.plan.model import Plan
+    from milabench.workflow.estimate import BudgetedPlan
+    from milabench.workflow.execution import ExecutedPlan
+    from milabench.workflow.request import Request
+    from milabench.workflow.session import Session
+
+CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """How a suite is run, and which part of it.
+
+    `seed` is that of the order in which benchmarks run, by default the time. `failed` names a run of which only what did not
+    pass is run, empty: the latest. `validations` are the checks, `all`, `none` or `name,...`. `save_sizes` is a file that
+    the observed batch sizes are added to.
+    """
+
+    run_name: str = "run"
+    seed: int | None = None
+    failed: str | None = None
+    validations: str = "all"
+    save_sizes: Path | None = None
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRuns:
+    """The runs that one command makes, planned and checked; `stamp` is the time in the names of a multirun's runs."""
+
+    plans: tuple[BudgetedPlan, ...]
+    checks: tuple[str, ...]
+    stamp: str
+    settings: RunSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun:
+    """A run directory, and the exit code that the outcome of the run means."""
+
+    path: Path
+    exit_code: int
+
+
+def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session) -> PreparedRuns:
+    """Read, plan and check everything before the first run starts.
+
+    Raises what `expand_requests` and `prepare_request` raise.
+    """
+    from milabench.facts.probe import this_machine
+
+    this_machine()  # answers while the modules that read the suite are imported
+    from milabench.checks.registry import parse_checks
+    from milabench.workflow.request import expand_requests
+
+    now = int(time.time())
+    stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))
+    checks = tuple(parse_checks(settings.validations))
+    requests = expand_requests(
+        options,
+        extent,
+        session,
+        run_name=settings.run_name,
+        stamp=stamp,
+        seed=settings.seed if settings.seed is not None else now,
+        is_part=settings.failed is not None,
+    )
+    plans = tuple(prepare_request(request, settings.failed) for request in requests)
+    return PreparedRuns(plans=plans, checks=checks, stamp=stamp, settings=settings)
+
+
+def execute_runs(
+    prepared: PreparedRuns, session: Session, handover: DetachHandover | None = None
+) -> tuple[FinishedRun, ...]:
+    """Execute the runs one after the other, until one is interrupted."""
+    from milabench.workflow.adaptive_replicates import after_pilot
+    from milabench.workflow.execution import execute_plan
+    from milabench.workflow.planning import describe_run
+
+    finished = []
+    for budgeted in prepared.plans:
+        for line in budgeted.lines:
+            session.info(line)
+        planned = budgeted.planned
+        executed = execute_plan(
+            planned.plan,
+            planned.request.context,
+            describe_run(planned, stamp=prepared.stamp, validations=prepared.checks, replicates=budgeted.replicates),
+            retry=prepared.settings.retry,
+            extend=after_pilot(planned.request),
+            handover=handover,
+        )
+        if prepared.settings.save_sizes is not None:
+            from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
+
+            save_observations(prepared.settings.save_sizes, observed_batch_sizes(executed.path, planned.plan))
+        finished.append(FinishedRun(path=executed.path, exit_code=finish_run(executed, session)))
+        if finished[-1].exit_code == INTERRUPTED:
+            break
+    return tuple(finished)
+
+
+def prepare_request(request: Request, failed: str | None = None) -> BudgetedPlan:
+    """Return what will be run, all or what failed in a run, within its budget.
+
+    Raises EnvironmentFailed unless everything that it needs exists, UsageError when the budget is too small.
+    """
+    from milabench.workflow.estimate import apply_budget
+    from milabench.workflow.planning import plan_request, require_request_ready
+
+    planned = plan_request(request)
+    if failed is not None:
+        part = only_failed(planned.plan, failed, Path(request.context.dirs.base))
+        planned = replace(planned, plan=part, bundles=part.groups())
+    require_request_ready(request, planned.plan)
+    return apply_budget(planned)
+
+
+def finish_run(executed: ExecutedPlan, session: Session) -> int:
+    """Write the summary of a run, report how its steps ended, all attempts considered, and return the exit code."""
+    counts = write_summary(executed.path, session)
+    if counts:
+        report_counts(counts, executed.path, session)
+    if executed.result.is_cut:
+        session.info("run: interrupted; `milabench resume` continues it")
+    if executed.result.interrupted:
+        return INTERRUPTED
+    is_whole = bool(counts) and not any(counts[outcome] for outcome in CHANGE_THE_EXIT_CODE)
+    return DONE if is_whole and executed.result.all_passed else STEPS_FAILED
+
+
+def report_counts(counts: Mapping[str, int], path: Path, session: Session) -> None:
+    """Report how many steps of a run ended how, and where its records are."""
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    session.info(f"run: {outcomes}; records in {path}; `milabench report` shows them")
+
+
+def only_failed(plan: Plan, name: str, base: Path) -> Plan:
+    """Return the part of a plan that did not pass in a run of this name, or in the latest one. Raises NothingSelected."""
+    from milabench.events.rundir import find_run, latest_run
+    from milabench.plan.subset import restricted_plan
+
+    run = find_run(base, name) if name else latest_run(base)
+    failed = set(run.files) - passed_steps(run)
+    if not failed:
+        raise NothingSelected(f"{run.name}: every step has passed; nothing is left for --failed")
+    part = restricted_plan(plan, failed)
+    if not part.steps:
+        names = ", ".join(sorted(failed)[:5])
+        raise NothingSelected(f"{run.name}: none of its failed steps ({names}) is in this plan")
+    return part
+
+
+def passed_steps(run: Run) -> frozenset[str]:
+    """Return the steps of which an attempt has passed."""
+    from milabench.events.attempts import attempts
+
+    by_step = attempts(run.journal)
+    return frozenset(step for step in run.files if any(a.outcome == "passed" for a in by_step.get(step, ())))
+
+
+def write_summary(path: Path, session: Session) -> dict[str, int]:
+    """Write the summary of a run's records, and return how many steps ended how; nothing for unreadable records.
+
+    A summary that cannot be written is only warned of: it can be computed again at any time.
+    """
+    from milabench.analysis.summary import summarise
+    from milabench.events.rundir import RunWriter, open_run
+    from milabench.workflow.run_checks import checks_of
+    from milabench.workflow.summaries import stat_digest, summary_sources
+
+    try:
+        run, stat = open_run(path), stat_digest(path)
+        summary = summarise(run, checks_of(run))
+    except RecordError as error:
+        session.warn(str(error))
+        return {}
+    writer = RunWriter(path)
+    try:
+        writer.write_summary({**summary.to_json(), "made_of": summary_sources(path, stat)})
+    except OSError as error:
+        session.warn(f"{path}: the summary cannot be written: {error.strerror}")
+    finally:
+        writer.close()
+    return summary.counts

@@ -1,0 +1,134 @@
+"""Finds the largest batch size of a benchmark that fits, by running it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
+from milabench.execute.api import Failed, Passed
+from milabench.plan.sizing import Observation, largest_fitting
+from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.execution import RunDescription, execute_plan, failure_reason
+from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.planning import plan_single_suite, suite_values
+from milabench.workflow.preflight import environment_records, require_ready
+from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
+from milabench.workflow.session import Session
+
+_ONE_QUICK_LAUNCH = Extent(repeat=1, profile="quick")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeSearch:
+    """The sizes that were tried, with what was observed; None where one did not fit.
+
+    `failure` is the exit code of a search that could not go on, else 0.
+    """
+
+    bench: str
+    tried: Mapping[int, Observation | None]
+    failure: int = DONE
+
+    @property
+    def largest(self) -> int | None:
+        """The largest batch size that fits."""
+        return max((size for size, observation in self.tried.items() if observation is not None), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result for a program."""
+        tried = [
+            {"batch_size": size, "fits": observation is not None, **(observation.to_json() if observation else {})}
+            for size, observation in sorted(self.tried.items())
+        ]
+        return {"schema": 1, "bench": self.bench, "largest": self.largest, "tried": tried}
+
+
+class _SearchFailed(Exception):
+    """The search cannot go on; with this exit code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def find_batch_size(
+    options: SuiteOptions,
+    bench: str,
+    session: Session,
+    *,
+    least: int = 1,
+    most: int | None = None,
+    save: Path | None = None,
+    wait: bool = False,
+) -> SizeSearch:
+    """Search by doubling, then bisecting, between `least` and `most`; add what was observed to the file `save`.
+
+    Raises UsageError unless `bench` selects one benchmark that has a batch size to choose, and what a run raises.
+    """
+    if most is not None and most < least:
+        raise UsageError(f"--max {most} is less than --min {least}")
+    options = replace(options, select=bench)
+    context = read_context(options, session, _ONE_QUICK_LAUNCH)
+    if len(context.benches) != 1:
+        names = ", ".join(selected.config.name for selected in context.benches)
+        raise UsageError(f"size works on one benchmark; '{bench}' selects {names}")
+    plan = plan_single_suite(context)
+    sizes = {step.config["batch_size"] for step in plan.steps if "batch_size" in step.config}
+    if len(sizes) != 1:
+        raise UsageError(f"{bench}: has no batch size to choose; write it as auto_batch(N) in its argv")
+    require_ready(context, plan)
+    name = context.benches[0].config.name
+    multiple = context.plan_context.sizer.options.multiple or 1
+    search = largest_fitting(min(sizes), least=least, most=most, apart=multiple)
+    tried: dict[int, Observation | None] = {}
+    try:
+        size = next(search)
+        while True:
+            override = f"system.options.sizer.batch_size={size}"
+            sized = replace(options, overrides=(*options.overrides, override))
+            tried[size] = try_size(read_context(sized, session, _ONE_QUICK_LAUNCH, warn=False), size, wait=wait)
+            size = search.send(tried[size] is not None)
+    except StopIteration:
+        return SizeSearch(bench=name, tried=tried)
+    except _SearchFailed as end:
+        return SizeSearch(bench=name, tried=tried, failure=end.code)
+    finally:
+        if save is not None and (observed := [observation for observation in tried.values() if observation]):
+            save_observations(save, {name: observed})
+
+
+def try_size(context: CommandContext, size: int, *, wait: bool) -> Observation | None:
+    """Run the benchmark with this batch size: return what was observed, None where it does not fit.
+
+    Raises _SearchFailed for any other failure.
+    """
+    session = context.session
+    plan = plan_single_suite(context)
+    locks, packages = environment_records(context)
+    description = RunDescription(name="size", phase="size", suite=suite_values(context), locks=locks, packages=packages)
+    executed = execute_plan(plan, context, description, retry=RetryPolicy(wait=wait))
+    if executed.result.interrupted:
+        raise _SearchFailed(INTERRUPTED)
+    outcomes = executed.result.outcomes
+    if any(isinstance(outcome, Failed) and outcome.why == "out-of-memory" for outcome in outcomes.values()):
+        session.info(f"size: {size} does not fit")
+        return None
+    for step, outcome in outcomes.items():
+        if not isinstance(outcome, Passed):
+            reason = f"{failure_reason(outcome)}; records in {executed.path}"
+            session.error(f"{step}: failed with batch size {size}: {reason}")
+            raise _SearchFailed(STEPS_FAILED)
+    observations = [own for benches in observed_batch_sizes(executed.path, plan).values() for own in benches]
+    observation = observations[0] if observations else Observation(batch_size=size)
+    session.info(f"size: {size} fits{observation_text(observation)}")
+    return observation
+
+
+def observation_text(observation: Observation) -> str:
+    """Return memory and rate, each after a comma; empty where nothing was observed."""
+    parts = [f"{observation.memory_mib:.0f} MiB"] if observation.memory_mib is not None else []
+    parts += [f"{observation.rate:.4g}/s"] if observation.rate is not None else []
+    return "".join(f", {part}" for part in parts)

@@ -1,0 +1,69 @@
+"""Reads the output of a step from its records, also while it is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from milabench.errors import NothingSelected
+from milabench.events.attempts import attempts
+from milabench.events.model import End, Line
+from milabench.events.rundir import Run, open_run
+from milabench.events.tail import Appended
+from milabench.events.wire import decode
+from milabench.execute.run_lock import holder_of
+from milabench.workflow.run_lookup import find_step, resolve_run
+
+LOOK_EVERY_S = 0.3
+
+
+def step_output(
+    step: str, name: str | None, base: Path | None, *, attempt: int | None = None, follow: bool = False
+) -> Iterator[bytes]:
+    """Return the output of a step's attempt, by default the last one, in pieces; when followed, until the step ends.
+
+    Raises NothingSelected for an unknown run or step, and for an attempt without output.
+    """
+    run = resolve_run(base, name).run
+    step = find_step(run, step)
+    number = attempt if attempt is not None else last_attempt(run, step)
+    path = run.path / f"{run.stem(step, number)}.data"
+    if not follow and not path.exists():
+        raise NothingSelected(f"{run.name}: {step} has no output: there is no {path.name}")
+    return log_lines(path, run, step, number, follow=follow)
+
+
+def last_attempt(run: Run, step: str) -> int:
+    """Return the number of the attempt with the newest file."""
+    number = 1
+    while (run.path / f"{run.stem(step, number + 1)}.data").exists():
+        number += 1
+    return number
+
+
+def log_lines(path: Path, run: Run, step: str, attempt: int, *, follow: bool) -> Iterator[bytes]:
+    """Yield the text of the `line` records of a file; when followed, until the step has ended or nobody writes."""
+    records, is_over = Appended(path), False
+    while True:
+        # Before reading: what was written until then is read.
+        is_over = is_over or not follow or not is_active(run, step, attempt)
+        for line in records.lines():
+            try:
+                event = decode(line, step)
+            except ValueError:
+                continue
+            if isinstance(event, Line):
+                yield event.text.encode("utf-8", "surrogateescape")
+            is_over = is_over or isinstance(event, End)
+        if is_over:
+            return
+        time.sleep(LOOK_EVERY_S)
+
+
+def is_active(run: Run, step: str, attempt: int) -> bool:
+    """Return whether this attempt may still write: the run has an orchestrator, and the attempt has not ended."""
+    if holder_of(run.path) is None:
+        return False
+    by_step = attempts(open_run(run.path).journal)
+    return not any(tried.number == attempt and tried.outcome is not None for tried in by_step.get(step, ()))

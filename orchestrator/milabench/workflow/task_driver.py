@@ -1,0 +1,196 @@
+"""Runs a task of a .cfg file, any command, and extracts its metrics from what it prints."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from milabench.analysis.logs import LogFold, metrics_of
+from milabench.analysis.memory import MemoryFold, Usage
+from milabench.config.interpolate import escaped
+from milabench.config.read import read_tasks
+from milabench.config.schema import FILE_KEYS
+from milabench.config.tasks import WORKERS, ConfiguredTask, as_benchmark, edited, verbatim, workers_of
+from milabench.errors import DONE, INTERRUPTED, ConfigError, Problem, UsageError
+from milabench.events.model import Config, Line
+from milabench.events.rundir import open_run
+from milabench.workflow.context import base_folder
+from milabench.workflow.files import write_file
+from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
+from milabench.workflow.session import Session
+
+CONFIG = Path("task_config_template.cfg")
+RESULT = "dlbenchmark_result.json"
+FOREVER_S = 30 * 86400.0
+_KIB = 1024.0
+_USER_VARIABLES = ("PYTHONPATH", "OMP_NUM_THREADS")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """Which task of which file is run, and how it is changed; see the options of `milabench driver`.
+
+    `edits` replace options of the command by name: epochs, kvstore, dtype.
+    """
+
+    config_file: Path | None = None
+    task_name: str | None = None
+    metrics_policy: str | None = None
+    command_line: str | None = None
+    num_gpus: int | None = None
+    framework: str | None = None
+    metrics_suffix: str | None = None
+    edits: Mapping[str, Any] = field(default_factory=dict)
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    """How a task ended: the exit code, the run directory, and its metrics under their full names when it passed."""
+
+    exit_code: int
+    path: Path
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the metrics as the text of a file."""
+        return json.dumps(self.metrics, indent=4, allow_nan=False) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricName:
+    """What the names of the metrics are composed of: `[framework.]task.metric[.suffix]`."""
+
+    framework: str | None
+    task: str
+    suffix: str | None
+
+    def of(self, metric: str) -> str:
+        """Return the full name of a metric."""
+        return ".".join(part for part in (self.framework, self.task, metric, self.suffix) if part)
+
+
+def run_task(options: TaskOptions, result: Path, base: Path | None, session: Session, *, wait: bool) -> TaskResult:
+    """Run a task, and write its metrics to the file `result` and beside its records when it passes.
+
+    Raises UsageError and ConfigError for options and files that contradict themselves, RecordError.
+    """
+    section = options.metrics_policy or options.task_name
+    if section is None:
+        raise UsageError("no task: give --task-name T, or --metrics-policy SECTION with --command-to-execute CMD")
+    if (options.metrics_policy is None) != (options.command_line is None):
+        raise UsageError("--metrics-policy and --command-to-execute go together; give both, or only --task-name")
+    file = (options.config_file or CONFIG).absolute()
+    task = task_with_command(file, section, options)
+    name = MetricName(framework=options.framework, task=options.task_name or section, suffix=options.metrics_suffix)
+    result.unlink(missing_ok=True)  # so that the file never holds the metrics of another run
+    folder = base_folder(base)
+    suite = write_suite(folder, file, section, task, name=name.task, timeout_s=options.timeout_s or FOREVER_S)
+    prepared = prepare_runs(
+        SuiteOptions(config_file=suite, base=folder),
+        Extent(repeat=1),
+        RunSettings(run_name="driver", retry=RetryPolicy(wait=wait)),
+        session,
+    )
+    (run,) = execute_runs(prepared, session)
+    if run.exit_code != DONE:
+        if run.exit_code != INTERRUPTED:
+            report_failures(run.path, session)
+        return TaskResult(exit_code=run.exit_code, path=run.path)
+    finished = TaskResult(exit_code=DONE, path=run.path, metrics=metrics_of_run(run.path, task, name, session))
+    for path in (run.path / RESULT, result):
+        write_file(path, finished.to_json())
+    return finished
+
+
+def task_with_command(file: Path, section: str, options: TaskOptions) -> ConfiguredTask:
+    """Return the task with the command that will be run. Raises ConfigError for what is wrong with file or options."""
+    task = read_tasks(file).task(section)
+    if options.command_line is not None:
+        num_gpus = task.num_gpus if options.num_gpus is None else options.num_gpus
+        task = replace(task, command=options.command_line, num_gpus=num_gpus)
+    if not task.command:
+        what = "it has metrics only, and no command_to_execute"
+        hint = f"give --metrics-policy {section} --command-to-execute CMD"
+        raise ConfigError(Problem(where=task.where, path=task.name, what=what, hint=hint))
+    as_benchmark(task, workers_of(os.environ.get(WORKERS, "")))
+    return edited(task, num_gpus=options.num_gpus, **options.edits)
+
+
+def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, *, name: str, timeout_s: float) -> Path:
+    """Write a suite of this one task under the base, so that the run can be resumed; the same file for the same task."""
+    bench = re.sub(r"[^\w .+-]", "_", name).lstrip(".")
+    bench = bench if bench and not bench.startswith("_") and bench not in FILE_KEYS else f"driver.{bench}"
+    benchmark = {
+        "driver": escaped(str(file)),
+        "task": escaped(section),
+        "command": escaped(verbatim(task.command)),
+        "shell": True,
+        "cwd": escaped(str(Path.cwd())),
+        "max_duration": timeout_s,
+        # Set by the user for the command; a benchmark of a suite would not get them.
+        "env": {key: escaped(verbatim(os.environ[key])) for key in _USER_VARIABLES if key in os.environ},
+    }
+    text = json.dumps({bench: benchmark}, indent=1) + "\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    path = base / "driver" / f"{bench}-{digest}.yaml"
+    write_file(path, text)
+    return path
+
+
+def report_failures(path: Path, session: Session) -> None:
+    """Report why the task did not pass, and where its log is."""
+    try:
+        summary = json.loads((path / "summary.json").read_bytes())
+    except (OSError, ValueError):
+        return  # reported when it was written
+    for bench in summary["benchmarks"]:
+        for failure in bench["failures"]:
+            session.error(f"{failure['step']}: {failure['why']}: {failure['detail']}; {failure['log']}")
+
+
+def metrics_of_run(path: Path, task: ConfiguredTask, name: MetricName, session: Session) -> dict[str, float]:
+    """Return the metrics of a run, with its memory, under their full names; warn of what could not be read.
+
+    Processor memory is in KiB, device memory in MiB, as readers of the file expect.
+    """
+    run = open_run(path)
+    memory, log = MemoryFold(), LogFold(())
+    for event in (event for step in run.files for event in run.batches(step)):
+        match event:
+            case Line(text=text, pipe=pipe):
+                log.observe(text, pipe)
+            case Config(data=data):
+                log = LogFold(metrics_of(data))
+            case _:
+                memory.observe(event)
+    metrics = {series.metric.name: series.value for series in log.series() if series.value is not None}
+    metrics |= memory_metrics("cpu_memory_usage", memory.host, _KIB, mean_name="cpu_memory_usage")
+    if memory.host is None:
+        session.warn("cpu_memory_usage: the task ended before its memory was read")
+    if task.num_gpus:
+        devices = memory.devices(task.num_gpus)
+        metrics |= memory_metrics("gpu_memory_usage", devices, 1.0)
+        if devices is None:
+            session.warn(f"gpu_memory_usage: no device reported its memory; {task.num_gpus} GPUs were requested")
+        elif not memory.is_of_tree:
+            session.warn(
+                "gpu_memory_usage: devices do not report it by process here; the number is that of the whole device"
+            )
+    metrics["uptime_in_seconds"] = float(Path("/proc/uptime").read_text().split()[0])
+    return {name.of(metric): value for metric, value in metrics.items()}
+
+
+def memory_metrics(what: str, usage: Usage | None, unit: float, mean_name: str = "") -> dict[str, float]:
+    """Return mean, standard deviation and maximum of memory, in `unit`s of a MiB; nothing where none was read."""
+    if usage is None:
+        return {}
+    names = (mean_name or f"{what}_mean", f"{what}_std", f"{what}_max")
+    return dict(zip(names, (usage.mean * unit, usage.std * unit, usage.max * unit), strict=True))

@@ -1,0 +1,84 @@
+"""Runs the timing experiment as the benchmark that it is, and reads what a run of it found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from milabench.analysis.timing import TimingAudit, timing_audit
+from milabench.errors import ConfigError, RecordError
+from milabench.events.model import Data
+from milabench.events.replay import replay
+from milabench.events.rundir import find_run
+from milabench.workflow.context import ROOT, base_folder
+from milabench.workflow.install import install
+from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
+from milabench.workflow.session import Session
+
+BENCHMARK = "timing_audit"
+FACTORS = ("model", "batch", "warmup", "sync", "clock", "processes", "seed", "calls", "seconds", "threads")
+# What the program does by itself; the suite's own benchmark is a smaller one.
+DEFAULTS = {
+    "batch": "1,8",
+    "warmup": "0,50",
+    "sync": "none,each,end",
+    "processes": "5",
+    "seconds": "1",
+    "calls": "1000",
+}
+PROCESS_S = 300  # most that one process may take, as the program has it
+
+
+def run_audit(
+    factors: Mapping[str, Any],
+    base: Path | None,
+    session: Session,
+    *,
+    shuffle: bool = True,
+    use_current_env: bool = False,
+    wait: bool = False,
+) -> tuple[TimingAudit, int]:
+    """Install what the experiment needs, run it, and return what it found with the exit code of the run.
+
+    Raises what `install` and `run` raise.
+    """
+    options = SuiteOptions(
+        config_file=audit_suite_file(), select=BENCHMARK, base=base, use_current_env=use_current_env, ask_nodes=True
+    )
+    install(options, session)
+    settings = RunSettings(run_name="timing-audit", retry=RetryPolicy(wait=wait))
+    prepared = prepare_runs(
+        replace(options, overrides=tuple(audit_overrides(factors, shuffle))), Extent(), settings, session
+    )
+    (run,) = execute_runs(prepared, session)
+    return read_audit(str(run.path), base), run.exit_code
+
+
+def audit_overrides(factors: Mapping[str, Any], shuffle: bool) -> Iterator[str]:
+    """Return the overrides of the suite for these factors; others get the program's default, not the suite's smaller one."""
+    argv: dict[str, str | bool] = {f"--{name}": str(value) for name, value in {**DEFAULTS, **factors}.items()}
+    if not shuffle:
+        argv["--no-shuffle"] = True
+    yield f"{BENCHMARK}.argv={json.dumps(argv)}"
+    yield f"{BENCHMARK}.max_duration={PROCESS_S * 1000}"
+
+
+def audit_suite_file() -> Path:
+    """Return the suite that holds the experiment. Raises ConfigError where only the package is installed."""
+    path = ROOT / "config" / "small_systems.yaml"
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file; timing-audit measures with a checkout of the project, as `run` does")
+    return path
+
+
+def read_audit(name: str, base: Path | None) -> TimingAudit:
+    """Return what a run's records say. Raises RecordError when it is not an audit, NothingSelected when there is no run."""
+    run = find_run(base_folder(base), name)
+    audit = timing_audit(event.data for event in replay(run) if isinstance(event, Data) and "audit" in event.data)
+    if audit is None:
+        raise RecordError(f"{run.path}: no timing audit is recorded here; `milabench report {run.name}` shows what is")
+    return audit
