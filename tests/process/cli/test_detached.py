@@ -118,7 +118,7 @@ def test_resume_shows_a_detached_run_and_ends_as_it_does_and_ctrl_c_leaves_only_
             (tmp_path / "go").touch()
             assert process.wait(CEILING_S) == 1
             said = words.read()
-    assert "long.0: failed: exit: exit code 3" in said
+    assert "long.0: failed: exit: exited with code 3" in said
     assert "run: 1 failed; records in" in said
 
 
