@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from benchmate.devices import amd, amdsmi
+from benchmate.devices import amdsmi
 from benchmate.devices.api import DeviceLostError, DeviceProcess, Sample, Survey
+from benchmate.devices.command import CommandVendor
 from benchmate.devices.detect import open_vendor
 
 
@@ -130,16 +131,16 @@ def test_what_a_device_does_not_support_is_absent(smi: Smi) -> None:
 
 def test_counts_that_grow_between_two_looks_are_throttling(smi: Smi) -> None:
     now = [0.0]
-    rows, _ = amdsmi.module_rows(clock=lambda: now[0])
-    assert rows()[0].sample.throttle == ()
+    rows, _ = amdsmi.module_reader(clock=lambda: now[0])
+    assert rows()[0].throttle == ()
     smi.metrics["prochot_residency_acc"] += 1
-    assert rows()[0].sample.throttle == ("hw_slowdown",)
-    assert rows()[0].sample.throttle == ()
+    assert rows()[0].throttle == ("hw_slowdown",)
+    assert rows()[0].throttle == ()
 
 
 def test_slow_readings_are_asked_once_a_second(smi: Smi) -> None:
     now = [0.0]
-    rows, _ = amdsmi.module_rows(clock=lambda: now[0])
+    rows, _ = amdsmi.module_reader(clock=lambda: now[0])
     for now[0] in (0.0, 0.1, 0.5, 1.0):
         rows()
     assert smi.asked.count("amdsmi_get_gpu_process_list") == 2 * 2
@@ -148,8 +149,8 @@ def test_slow_readings_are_asked_once_a_second(smi: Smi) -> None:
 
 def test_a_device_that_answers_nothing_any_more_is_lost(smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    rows, close = amdsmi.module_rows(clock=lambda: now[0])
-    vendor = amd.CommandVendor("rocm", rows, clock=lambda: now[0], period_s=0.1, close=close)
+    rows, close = amdsmi.module_reader(clock=lambda: now[0])
+    vendor = CommandVendor("rocm", rows, clock=lambda: now[0], period_s=0.1, close=close)
     smi.lost = {1}
     now[0] = 1.0
     assert vendor.devices[0].sample().load == 0.64

@@ -30,14 +30,14 @@ def whys(agent) -> list[str]:
     return [fail["why"] for fail in agent.controls("fail")]
 
 
-def test_a_loader_that_yields_nothing_is_said_and_leaves_no_observation(agent, tmp_path):
+def test_an_empty_loader_is_reported_and_leaves_no_observation(agent, tmp_path):
     ran = run(agent, tmp_path, script().replace("range(1000)", "()"), ITERABLE)
     assert ran.code == 0  # that there is no data is the agent's to say, who knows whether there had to be some
     assert agent.entries() == []
     assert {"message": "train: a loader yielded nothing"} in agent.records("message")
 
 
-def test_a_batch_whose_size_cannot_be_told_says_how_to_give_it_once(agent, tmp_path):
+def test_a_batch_of_unknown_size_fails_the_step_once_with_a_hint(agent, tmp_path):
     ran = run(agent, tmp_path, script(), ITERABLE.replace(", batch_size=len", ""))
     assert (ran.code, whys(agent)) == (1, ["probe"])
     assert (
@@ -47,7 +47,7 @@ def test_a_batch_whose_size_cannot_be_told_says_how_to_give_it_once(agent, tmp_p
 
 
 @pytest.mark.parametrize("value", ["float('nan')", "float('-inf')"])
-def test_a_loss_that_is_not_finite_is_invalid_and_the_records_stay(agent, tmp_path, value):
+def test_a_nonfinite_loss_fails_the_step_as_invalid_and_keeps_its_records(agent, tmp_path, value):
     inside = f"benchmate.observe_loss({value} if step == 5 else 1.0)"
     ran = run(agent, tmp_path, "import benchmate\n" + script(inside=inside).replace("\n    ", "\n"), ITERABLE)
     assert (ran.code, whys(agent)) == (1, ["invalid"])
@@ -65,7 +65,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("name", sorted(ENDS))
-def test_however_the_script_ends_its_steps_so_far_are_recorded(agent, tmp_path, name):
+def test_steps_are_recorded_however_the_script_ends(agent, tmp_path, name):
     end, code = ENDS[name]
     ran = run(agent, tmp_path, script(inside=f"if step == 4: {end}"), ITERABLE)
     assert ran.code == code
@@ -133,7 +133,7 @@ def test_a_script_that_prints_binary_is_recorded(agent, tmp_path):
     assert agent.malformed == []
 
 
-def test_a_thread_that_raises_is_the_scripts_own_affair(agent, tmp_path):
+def test_an_exception_in_a_thread_of_the_script_does_not_fail_the_step(agent, tmp_path):
     inside = (
         "\n            if step == 2:\n                t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()"
     )
@@ -166,7 +166,7 @@ WORKERS = """
 
 @needs_torch
 @pytest.mark.parametrize("how", ["raise KeyError('bad sample')", "os._exit(1)"])
-def test_a_worker_that_fails_keeps_what_was_measured(agent, tmp_path, how):
+def test_observations_before_a_failed_worker_are_kept(agent, tmp_path, how):
     text = WORKERS.replace("FAILS_AT", "100").replace("HOW", how).replace("CONTEXT", "'fork'")
     config = {"measure": {"warmup_steps": 2, "warmup_s": 0, "window_steps": 50, "window_s": 0}}
     ran = run(agent, tmp_path, text, 'probes.dataloader(ov, units="samples/s")', config=config)
@@ -180,7 +180,7 @@ def test_a_worker_that_fails_keeps_what_was_measured(agent, tmp_path, how):
 
 @needs_torch
 @pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
-def test_workers_of_every_kind_record_nothing_of_their_own(agent, tmp_path, context):
+def test_workers_of_a_loader_record_nothing(agent, tmp_path, context):
     text = WORKERS.replace("FAILS_AT", "-1").replace("HOW", "pass").replace("CONTEXT", repr(context))
     config = {"measure": {"warmup_steps": 2, "warmup_s": 0, "window_steps": 5, "window_s": 0}}
     ran = run(agent, tmp_path, text, 'probes.dataloader(ov, units="samples/s")', config=config)

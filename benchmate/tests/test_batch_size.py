@@ -38,18 +38,18 @@ class Sample:
         [{"deep": (Tensor(8),)}],
     ],
 )
-def test_the_first_tensor_says_it(batch):
+def test_the_size_is_the_first_dimension_of_the_first_tensor(batch):
     guess = BatchSizeGuess()
     assert [guess.of(batch), guess.of(batch)] == [8, 8]
 
 
 @pytest.mark.parametrize("batch", [3, "text", ["a", "b"], {}, None, [Tensor()]])
-def test_what_cannot_be_told_says_how_to_give_it(batch):
+def test_a_batch_without_tensors_is_an_error_with_a_hint(batch):
     with pytest.raises(BatchSizeError, match="give batch_size="):
         BatchSizeGuess().of(batch)
 
 
-def test_a_number_a_key_and_a_function():
+def test_the_size_may_be_a_number_a_key_or_a_function():
     assert size_function(32) == (None, 32)
     assert size_function("ids")[0]({"ids": Tensor(5)}) == 5
     assert size_function("ids")[0]({"ids": "abc"}) == 3
@@ -62,7 +62,7 @@ def test_a_number_a_key_and_a_function():
         size_function(True)
 
 
-def test_batches_may_change_their_shape_and_their_kind():
+def test_batches_may_change_their_shape_and_type():
     guess = BatchSizeGuess()
     batches = [(Tensor(8), 1), (Tensor(3), 1), {"x": Tensor(5)}, ["name", Tensor(4)], (Tensor(2),)]
     assert [guess.of(batch) for batch in batches] == [8, 3, 5, 4, 2]

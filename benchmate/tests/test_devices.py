@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from benchmate.devices import amd, command, habana, intel, nvidia
+from benchmate.devices import command, nvidia
 from benchmate.devices.api import DeviceLostError, DeviceProcess, NotAvailableError, Sample, Survey, throttle_reasons
-from benchmate.devices.detect import chosen, open_vendor, visible
+from benchmate.devices.detect import open_vendor, visible
 from benchmate.devices.simulated import SimulatedVendor
+from benchmate.devices.vendors import amd, habana, intel
+from benchmate.devices.vendors.vendor import Reading
 
 
 class FakeNvml:
@@ -245,16 +247,23 @@ def test_the_inner_variable_counts_from_what_the_outer_one_left(nvml: Any) -> No
 
 def test_a_level_zero_selector_is_a_list_of_numbers(nvml: Any) -> None:
     nvml()
-    assert [device.index for device in chosen(nvidia.NvidiaVendor().devices, "level_zero:0,2")] == [0, 2]
+    env = {"ONEAPI_DEVICE_SELECTOR": "level_zero:0,2"}
+    assert [device.index for device in visible(nvidia.NvidiaVendor().devices, env, "xpu")] == [0, 2]
 
 
 # ------------------------------------------------------------------------------------------ command lines
 
 
+def read(reading: Reading) -> tuple[int, str, str, Sample, Survey]:
+    """A device as it is read from a tool."""
+    (device,) = command.CommandVendor("any", lambda: [reading]).devices
+    return device.index, device.uuid, device.name, device.sample(), device.survey()
+
+
 def test_gaudi_is_read_from_the_table_of_hl_smi() -> None:
-    (row,) = habana.rows("0, 01P0-HL2080A0-15, HL-225, 32768, 98304, 87, 412, 55\n")
-    assert row.sample == Sample(memory_used_mib=32768, memory_total_mib=98304, load=0.87, power_w=412)
-    assert (row.uuid, row.survey) == ("01P0-HL2080A0-15", Survey(temperature_c=55))
+    (reading,) = habana.parse_readings("0, 01P0-HL2080A0-15, HL-225, 32768, 98304, 87, 412, 55\n")
+    sample = Sample(memory_used_mib=32768, memory_total_mib=98304, load=0.87, power_w=412)
+    assert read(reading) == (0, "01P0-HL2080A0-15", "HL-225", sample, Survey(temperature_c=55))
 
 
 def test_intel_is_read_from_the_table_of_xpu_smi() -> None:
@@ -264,14 +273,14 @@ def test_intel_is_read_from_the_table_of_xpu_smi() -> None:
         "06:14:46.000,    1, 98.50, 301.25, 1550, 54.00, 9021.50, 1024.00\n"
         "06:14:46.000,    2, N/A, 110.00, 0,  , N/A, 26.00\n"
     )
-    first, second = intel.rows(
+    first, second = intel.parse_readings(
         table, {1: {"uuid": "u", "device_name": "Max 1550", "memory_physical_size_byte": "1048576"}}
     )
-    assert first.sample == Sample(
+    sample = Sample(
         memory_used_mib=1024, memory_total_mib=1, load=0.985, power_w=301.25, sm_clock_mhz=1550, energy_j=9021.5
     )
-    assert (first.index, first.uuid, first.name) == (1, "u", "Max 1550")
-    assert (second.sample.load, second.sample.energy_j, second.survey.temperature_c) == (None, None, None)
+    assert read(first) == (1, "u", "Max 1550", sample, Survey(temperature_c=54))
+    assert (second.load, second.energy_j, second.temperature_c) == (None, None, None)
 
 
 def test_amd_is_read_from_amd_smi() -> None:
@@ -285,8 +294,8 @@ def test_amd_is_read_from_amd_smi() -> None:
         "mem_usage": {"total_vram": {"value": 196592, "unit": "MB"}, "used_vram": {"value": 283, "unit": "MB"}},
         "energy": {"total_energy_consumption": {"value": 900.5, "unit": "J"}},
     }
-    row = amd.amd_smi_row(said, {"uuid": "88ff", "name": "MI300X"})
-    assert row.sample == Sample(
+    *_, sample, survey = read(amd.parse_amd_smi(said, {"uuid": "88ff", "name": "MI300X"}))
+    assert sample == Sample(
         memory_used_mib=283,
         memory_total_mib=196592,
         load=0.64,
@@ -296,7 +305,7 @@ def test_amd_is_read_from_amd_smi() -> None:
         throttle=(),
         energy_j=900.5,
     )
-    assert row.survey == Survey(temperature_c=48, ecc={"corrected": 1, "uncorrected": 0})
+    assert survey == Survey(temperature_c=48, ecc={"corrected": 1, "uncorrected": 0})
 
 
 def test_amd_is_read_from_rocm_smi_too() -> None:
@@ -309,20 +318,16 @@ def test_amd_is_read_from_rocm_smi_too() -> None:
         "Average Graphics Package Power (W)": "95.0",
         "Temperature (Sensor junction) (C)": "40.0",
     }
-    row = amd.rocm_smi_row(2, said)
-    assert row.sample == Sample(memory_used_mib=1024, memory_total_mib=65536, load=0.12, power_w=95)
-    assert (row.index, row.uuid, row.survey.temperature_c) == (2, "0xabc", 40)
+    sample = Sample(memory_used_mib=1024, memory_total_mib=65536, load=0.12, power_w=95)
+    assert read(amd.parse_rocm_smi(2, said)) == (2, "0xabc", "MI250", sample, Survey(temperature_c=40))
 
 
 def test_a_tool_is_asked_once_a_second_for_all_devices() -> None:
     now, asked = [0.0], []
 
-    def rows() -> list[command.Row]:
+    def rows() -> list[Reading]:
         asked.append(now[0])
-        return [
-            command.Row(index=index, uuid=str(index), name="x", sample=Sample(load=len(asked) / 10), survey=Survey())
-            for index in range(2)
-        ]
+        return [Reading(index, str(index), "x", load=len(asked) / 10) for index in range(2)]
 
     vendor = command.CommandVendor("hpu", rows, clock=lambda: now[0])
     assert [device.sample().load for device in vendor.devices] == [0.1, 0.1]
@@ -333,7 +338,7 @@ def test_a_tool_is_asked_once_a_second_for_all_devices() -> None:
 
 def test_a_device_that_the_tool_no_longer_lists_is_lost() -> None:
     now = [0.0]
-    row = command.Row(index=0, uuid="0", name="x", sample=Sample(load=0.5), survey=Survey())
+    row = Reading(0, "0", "x", load=0.5)
     vendor = command.CommandVendor("hpu", lambda: [row] if now[0] < 1 else [], clock=lambda: now[0])
     now[0] = 2.0
     with pytest.raises(DeviceLostError, match="does not list it"):

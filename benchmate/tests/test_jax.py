@@ -64,7 +64,7 @@ STEP = """
         'probes.calls(ov, "__main__.step", units="steps/s", when=lambda *_: "loader" in __import__("sys")._getframe(3).f_locals)',
     ],
 )
-def test_each_observation_is_the_step_and_not_its_enqueueing(agent, tmp_path, donated, probe):
+def test_an_observation_lasts_as_long_as_the_step_not_as_its_dispatch(agent, tmp_path, donated, probe):
     ran = run(agent, tmp_path, STEP.replace("DONATED", donated), probe, config=CONFIG)
     assert ran.code == 0, ran.stderr
     told = json.loads(ran.stdout)
@@ -78,7 +78,7 @@ def test_each_observation_is_the_step_and_not_its_enqueueing(agent, tmp_path, do
 
 
 @needs_jax
-def test_compiling_is_a_metric_of_its_own(agent, tmp_path):
+def test_compile_time_is_a_metric(agent, tmp_path):
     script = """
         import jax, benchmate
         f = jax.jit(lambda x: x * 2)
@@ -92,7 +92,7 @@ def test_compiling_is_a_metric_of_its_own(agent, tmp_path):
 
 
 @needs_jax
-def test_a_loss_on_the_device_is_not_waited_for(agent, tmp_path):
+def test_observing_a_loss_does_not_wait_for_the_device(agent, tmp_path):
     script = """
         import jax, jax.numpy as jnp, benchmate
         for batch in benchmate.observed([1.0] * 30, batch_size=1):
@@ -132,7 +132,7 @@ def jax(monkeypatch):
     return fake
 
 
-def test_the_lag_waits_for_the_step_two_before(jax):
+def test_dispatch_waits_for_the_step_two_before(jax):
     waited: list[int] = []
     lag = BoundedLag(2)
     for number in range(5):
@@ -151,7 +151,7 @@ def test_without_a_result_the_newest_small_array_stands_for_the_step(jax):
     assert waited == [0, 1]
 
 
-def test_what_was_donated_is_waited_for_through_what_came_of_it(jax):
+def test_for_a_donated_result_the_newest_array_is_waited_for(jax):
     waited: list[int] = []
     lag = BoundedLag(1)
     jax.live = [Array(waited, 7)]

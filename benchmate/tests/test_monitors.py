@@ -149,14 +149,14 @@ def test_readings_go_to_the_step_that_owns_the_device_and_those_of_the_host_to_t
     assert first.lines[0]["hello"]["role"] == "monitor"
 
 
-def test_when_the_first_step_is_over_the_next_one_is_told_of_the_host(watch: Any) -> None:
+def test_after_the_first_step_the_next_one_gets_the_readings_of_the_host(watch: Any) -> None:
     _, (first, second) = watch([0], [1], readings=[{"t": 0, "load": 1}])
     until(lambda: first.data("cpudata"))
     first.stop()
     until(lambda: second.data("cpudata"))
 
 
-def test_a_device_that_is_lost_is_said_once_and_nothing_else_stops(watch: Any) -> None:
+def test_a_lost_device_is_reported_once_and_stops_nothing_else(watch: Any) -> None:
     _, (step,) = watch([0], readings=[{"t": 0, "load": 1}, {"t": 0.3, "lost": "fell off the bus"}])
     until(lambda: any("lost" in sample for data in step.data("gpudata") for sample in data["gpudata"].values()))
     until(lambda: len(step.data("cpudata")) > 1)
@@ -164,13 +164,13 @@ def test_a_device_that_is_lost_is_said_once_and_nothing_else_stops(watch: Any) -
     assert said == "device 0: its sensors do not answer any more: fell off the bus"
 
 
-def test_what_devices_cannot_tell_is_one_message_for_all(watch: Any) -> None:
+def test_readings_that_no_device_gives_are_one_message(watch: Any) -> None:
     _, (step,) = watch([0, 1], readings=[{"t": 0, "load": 1, "memory_MiB": [1, 2], "throttle": 0}])
     until(lambda: len(step.data("cpudata")) > 1)
     assert step.messages() == ["device 0, 1: no reading of power: the script does not tell it"]
 
 
-def test_without_devices_the_host_is_still_read(watch: Any) -> None:
+def test_the_host_is_sampled_without_devices(watch: Any) -> None:
     monitor, (step,) = watch([0])
     until(lambda: step.data("process") and step.data("cpudata"))
     step.stop()
@@ -179,7 +179,7 @@ def test_without_devices_the_host_is_still_read(watch: Any) -> None:
     assert not step.data("gpudata")
 
 
-def test_a_script_that_cannot_be_read_is_a_message(watch: Any) -> None:
+def test_an_unreadable_device_script_is_a_message(watch: Any) -> None:
     _, (step,) = watch([0], words=("--simulated", "/nonexistent.json"))
     until(lambda: step.data("cpudata"))
     assert "devices cannot be read: /nonexistent.json" in step.messages()[0]
@@ -192,13 +192,13 @@ def test_a_monitor_ends_when_its_steps_have_gone(watch: Any) -> None:
     assert monitor.wait(CEILING_S) == 0
 
 
-def test_installed_packages_are_told_where_they_are_asked_for(watch: Any) -> None:
+def test_installed_packages_are_recorded_on_request(watch: Any) -> None:
     _, (step,) = watch([0], words=("--packages",))
     (meta,) = until(lambda: [line["data"] for line in step.lines if line.get("event") == "meta"])
     assert "voir" in meta["installed"]
 
 
-def test_nonsense_on_standard_input_is_one_line() -> None:
+def test_malformed_standard_input_is_an_error_of_one_line() -> None:
     command = [sys.executable, "-m", "benchmate.monitors"]
     done = subprocess.run(command, input=b"{}", capture_output=True, check=False)
     assert done.returncode == 2
@@ -226,12 +226,12 @@ class Device:
         return Survey(processes=(DeviceProcess(pid=1, memory_mib=5), DeviceProcess(pid=2), DeviceProcess(pid=3)))
 
 
-def test_what_was_not_read_is_absent_not_zero() -> None:
+def test_a_missing_reading_is_absent_not_zero() -> None:
     sampler = DeviceSampler([("0", Device(load=0.0))], lambda pid: None, print)
     assert sampler.sample() == {"0": {"uuid": "u", "load": 0.0}}
 
 
-def test_processes_on_a_device_are_ours_or_not_or_of_another_container() -> None:
+def test_processes_on_a_device_are_ours_or_foreign_or_of_another_container() -> None:
     sampler = DeviceSampler([("0", Device())], {1: True, 2: False}.get, print)
     sampler.survey()
     processes = sampler.sample()["0"]["processes"]
@@ -246,17 +246,17 @@ def test_a_device_belongs_to_the_step_with_its_uuid_else_with_its_number() -> No
     assert steps_holding([first, second], 0, "SIM-0", 0) == [first]
 
 
-def test_all_slices_of_a_step_are_read() -> None:
-    pieces = [SimpleNamespace(uuid=f"MIG-{name}") for name in "ab"]
+def test_all_mig_slices_of_a_step_are_sampled() -> None:
+    pieces = [SimpleNamespace(uuid=f"MIG-{name}", aliases=()) for name in "ab"]
     whole = SimpleNamespace(uuid="GPU-0", index=0, slices=pieces)
     step = WatchedStep(name="s", sink="", pid=1, devices=(0, 1), uuids=("MIG-b", "MIG-a"))
-    assert monitor_module._held([step], [whole]) == {"s": [("MIG-b", pieces[1]), ("MIG-a", pieces[0])]}
+    assert monitor_module._devices_by_step([step], [whole]) == {"s": [("MIG-b", pieces[1]), ("MIG-a", pieces[0])]}
 
 
 # ------------------------------------------------------------------------------------------ processes
 
 
-def test_a_tree_has_the_children_also_those_in_a_session_of_their_own() -> None:
+def test_a_process_tree_includes_children_in_sessions_of_their_own() -> None:
     program = (
         "import subprocess, sys, time\n"
         "child = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
@@ -285,7 +285,7 @@ def test_a_tree_has_the_children_also_those_in_a_session_of_their_own() -> None:
         leader.stdout.close()
 
 
-def test_what_has_ended_keeps_its_share_in_the_sums(tmp_path: Path) -> None:
+def test_ended_processes_stay_in_the_sums(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path)
     proc.process(10, parent=1, session=10, ticks=100)
     proc.process(11, parent=10, session=10, ticks=300, written=4096)
@@ -298,7 +298,7 @@ def test_what_has_ended_keeps_its_share_in_the_sums(tmp_path: Path) -> None:
     assert (data["cpu_s"], data["load"], data["write_bytes"]) == (pytest.approx(4.5), pytest.approx(0.5), 4096)
 
 
-def test_an_orphan_is_known_by_its_session(tmp_path: Path) -> None:
+def test_an_orphan_is_recognised_by_its_session(tmp_path: Path) -> None:
     proc = FakeProc(tmp_path)
     proc.process(10, parent=1, session=10)
     proc.process(12, parent=1, session=10)
@@ -325,7 +325,7 @@ class FakeProc:
 # ------------------------------------------------------------------------------------------ host
 
 
-def test_a_rapl_counter_that_wraps_around_goes_on(tmp_path: Path) -> None:
+def test_a_rapl_counter_may_wrap_around(tmp_path: Path) -> None:
     package = tmp_path / "intel-rapl:0"
     package.mkdir()
     (tmp_path / "intel-rapl:0:0").mkdir()
@@ -336,14 +336,14 @@ def test_a_rapl_counter_that_wraps_around_goes_on(tmp_path: Path) -> None:
     assert cpu.data()["energy_J"] == 2.0
 
 
-def test_a_rapl_counter_that_may_not_be_read_is_absent_with_a_reason(tmp_path: Path) -> None:
+def test_an_unreadable_rapl_counter_is_absent_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "intel-rapl:0").mkdir()
     cpu = Cpu(powercap=str(tmp_path))
     assert "energy_J" not in cpu.data()
     assert "may not be read" in cpu.absent
 
 
-def test_disks_count_from_the_start_and_leave_out_partitions(tmp_path: Path) -> None:
+def test_disk_counters_start_at_zero_and_leave_out_partitions(tmp_path: Path) -> None:
     for name in ("sda", "loop0"):
         (tmp_path / "block" / name).mkdir(parents=True)
     stats = tmp_path / "diskstats"
@@ -353,7 +353,7 @@ def test_disks_count_from_the_start_and_leave_out_partitions(tmp_path: Path) -> 
     assert disks.data() == {"read_count": 2, "read_bytes": 1024, "write_count": 0, "write_bytes": 512}
 
 
-def test_the_network_leaves_out_loopback(tmp_path: Path) -> None:
+def test_network_counters_leave_out_loopback(tmp_path: Path) -> None:
     (tmp_path / "net").mkdir()
     file = tmp_path / "net" / "dev"
     head = "Inter-| Receive | Transmit\n face |bytes |bytes\n"
@@ -364,7 +364,7 @@ def test_the_network_leaves_out_loopback(tmp_path: Path) -> None:
     assert (data["bytes_recv"], data["packets_recv"], data["bytes_sent"], data["packets_sent"]) == (100, 2, 5, 2)
 
 
-def test_the_peak_of_a_control_group_counts_only_where_it_is_the_steps_own(tmp_path: Path) -> None:
+def test_the_peak_of_a_shared_control_group_is_not_used(tmp_path: Path) -> None:
     for pid, group in (("7", "/job/step"), ("8", "/job"), ("self", "/job")):
         (tmp_path / "proc" / pid).mkdir(parents=True)
         (tmp_path / "proc" / pid / "cgroup").write_text(f"0::{group}\n")
@@ -376,7 +376,7 @@ def test_the_peak_of_a_control_group_counts_only_where_it_is_the_steps_own(tmp_p
     assert group_peak_bytes(8, **places) is None
 
 
-def test_packages_are_those_of_this_environment() -> None:
+def test_installed_versions_are_those_of_this_environment() -> None:
     import importlib.metadata
 
     assert installed_versions()["voir"] == importlib.metadata.version("voir")

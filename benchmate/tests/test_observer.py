@@ -132,7 +132,7 @@ def test_no_warm_up_means_the_first_step_counts():
     assert window["start_ns"] == here.sink.of("rate")[0]["t0_ns"]
 
 
-def test_a_loader_that_ends_early_has_a_short_window_that_says_so():
+def test_a_loader_that_ends_early_ends_its_window_with_a_reason():
     here = measuring(window=50)
     go_through(ObservedIterable(range(6), here.observer("train", "items/s"), 1))
     here.finish()
@@ -140,7 +140,7 @@ def test_a_loader_that_ends_early_has_a_short_window_that_says_so():
     assert {"task": "train", "progress": [4, 50]} in here.sink.of("progress")
 
 
-def test_a_loader_that_yields_nothing_is_mentioned():
+def test_an_empty_loader_is_mentioned():
     here = measuring()
     go_through(ObservedIterable([], here.observer("train", "items/s"), 1))
     assert ("message", {"message": "train: a loader yielded nothing"}) in here.sink.events
@@ -178,7 +178,7 @@ def test_two_loops_of_one_task_that_overlap_are_reported_and_the_step_between_is
     assert any("two loops overlap" in data["message"] for event, data in here.sink.events if event == "message")
 
 
-def test_a_first_batch_taken_by_hand_does_not_hide_the_loop():
+def test_a_first_batch_taken_with_next_does_not_hide_the_loop():
     here = measuring()
     loader = ObservedIterable(range(100), here.observer("train", "items/s"), 1)
     kept = iter(loader)
@@ -187,7 +187,7 @@ def test_a_first_batch_taken_by_hand_does_not_hide_the_loop():
         go_through(loader)
 
 
-def test_in_a_script_of_its_own_the_loop_ends_when_asked_and_goes_on_when_not():
+def test_without_the_runner_a_loop_ends_early_only_when_asked():
     here = measuring(stop=None)
     assert list(ObservedIterable(range(100), here.observer("train", "items/s"), 1)) == list(range(100))
     here = measuring(stop=None)
@@ -196,7 +196,7 @@ def test_in_a_script_of_its_own_the_loop_ends_when_asked_and_goes_on_when_not():
     assert list(loader) == []
 
 
-def test_steps_last_from_one_call_to_the_next():
+def test_a_marked_step_lasts_from_one_call_to_the_next():
     here = measuring()
     mark = Steps(here.observer("train", "tokens/s"))
     with pytest.raises(Stop):
@@ -207,7 +207,7 @@ def test_steps_last_from_one_call_to_the_next():
     assert len([data for data in here.sink.of("metric") if data["metric"] == "first_step"]) == 1
 
 
-def test_counts_that_are_not_whole_are_kept_to_a_thousandth():
+def test_fractional_item_counts_are_kept_to_a_thousandth():
     here = measuring(window=100)
     mark = Steps(here.observer("train", "epochs/s"))
     for _ in range(3):
@@ -217,7 +217,7 @@ def test_counts_that_are_not_whole_are_kept_to_a_thousandth():
     assert (first.items, second.items) == (0.125, 0.125)
 
 
-def test_an_observed_loader_is_still_that_loader():
+def test_an_observed_loader_behaves_like_the_loader():
     class Loader(list):
         batch_size = 4
 
@@ -250,7 +250,7 @@ def test_an_unknown_task_is_refused():
         measuring().observer("trian", "items/s")
 
 
-def test_the_program_goes_on_until_every_task_that_may_end_it_has_its_window():
+def test_the_program_runs_until_every_stopping_task_has_its_window():
     here = measuring(window=2)
     train, inference = here.observer("train", "items/s"), here.observer("inference", "items/s", True)
     go_through(ObservedIterable(range(10), train, 1))
@@ -279,7 +279,7 @@ def test_nothing_is_lost_when_nobody_reads(monkeypatch):
     assert len(got) <= observer.ring.capacity
 
 
-def test_the_header_tells_the_display_how_far_it_is():
+def test_the_header_holds_the_progress_for_the_display():
     here = measuring(window=10)
     go_through(ObservedIterable(range(7), here.observer("train", "items/s"), 1))
     words = here.observers["train"].ring.words
@@ -345,7 +345,7 @@ def test_device_times_are_filled_in_when_their_events_complete(device):
     assert [entry.device_ns for entry in read][:2] == [-1, 1000]
 
 
-def test_events_are_given_back(device):
+def test_device_events_are_reused(device):
     here = measuring(window=10**6)
     loader = ObservedIterable(range(5), here.observer("train", "items/s"), 1)
     for _ in range(500):
@@ -362,7 +362,7 @@ def test_a_window_that_ends_the_program_waits_for_its_device_times(device):
     assert [data["clock"] for data in here.sink.of("rate") if not data.get("warmup")] == ["event"] * 5
 
 
-def test_a_device_that_lags_without_end_costs_no_memory_and_no_step(device, monkeypatch):
+def test_a_device_that_never_catches_up_costs_no_memory_and_loses_no_step(device, monkeypatch):
     events = 8
     plain_mark = device.mark
     monkeypatch.setattr(device, "mark", lambda: plain_mark() if device.out < events else None)
@@ -419,7 +419,7 @@ def test_during_warm_up_nothing_counts_as_observed():
     assert seen == [0, 0, 0, 0, 0, 0, 1, 2]
 
 
-def test_a_session_that_is_not_told_otherwise_uses_quick(monkeypatch):
+def test_the_default_rules_are_those_of_quick(monkeypatch):
     assert Session(parse_config({}), Sink()).config.measure.window_steps == 20
     assert os.getpid() > 0
     assert (WARM_UP, EPOCH_END) == (1, 2)

@@ -18,23 +18,23 @@ def python(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-def test_importing_brings_nothing_heavy():
+def test_importing_benchmate_imports_nothing_heavy():
     names = ("torch", "numpy", "voir", "ptera", "giving", "json", "socket", "asyncio")
     code = f"import sys, benchmate; print([m for m in {names} if m in sys.modules])"
     assert python(code) == "[]\n"
 
 
-def test_no_module_takes_the_name_of_a_function_of_the_package():
+def test_no_module_shadows_a_function_of_the_package():
     functions = "all(callable(getattr(benchmate, name)) for name in benchmate.__all__)"
     code = f"import benchmate; print([benchmate.config() for _ in range(2)], {functions})"
     assert python(code) == "[{}, {}] True\n"
 
 
-def test_the_defaults_are_those_of_quick():
+def test_the_default_profile_is_quick():
     assert read_config(None).measure == Measure(warmup_steps=5, warmup_s=1.0, window_steps=20, window_s=3.0)
 
 
-def test_stop_and_skip_win():
+def test_stop_and_skip_override_the_profile():
     config = parse_config({"measure": {"window_s": 30}, "voir": {"options": {"stop": "60", "skip": 2}}})
     assert config.measure == Measure(warmup_steps=2, warmup_s=0.0, window_steps=60, window_s=30.0)
 
@@ -47,7 +47,7 @@ def test_stop_and_skip_win():
         ('{"measure": {"window_s": "x"}}', "measure.window_s: expected a number"),
     ],
 )
-def test_a_broken_configuration_says_where(tmp_path, text, words):
+def test_an_invalid_configuration_is_an_error_with_its_place(tmp_path, text, words):
     path = tmp_path / "c.json"
     path.write_text(text)
     with pytest.raises(BenchmateError, match=words) as caught:
@@ -63,7 +63,7 @@ def test_a_missing_configuration_is_a_usage_error(tmp_path):
     assert subprocess.run([sys.executable, "-m", "benchmate.run"], capture_output=True, check=False).returncode == 2
 
 
-def test_throughput_is_the_ratio_of_totals_never_the_mean_of_rates():
+def test_throughput_is_a_ratio_of_totals_not_a_mean_of_rates():
     assert throughput(3 * 32, 0.1 + 0.1 + 0.4) == pytest.approx(160)
     assert throughput(1, 0) is None
 
@@ -84,13 +84,13 @@ def test_the_demo_needs_no_torch():
     assert "train" in done.stderr
 
 
-def test_an_unknown_word_is_a_usage_error():
+def test_an_unknown_command_is_a_usage_error():
     done = subprocess.run([sys.executable, "-m", "benchmate", "dmo"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-def test_the_demo_observes_a_script_of_ones_own_to_its_end(tmp_path):
+def test_the_demo_observes_a_script_of_the_user_to_its_end(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
         "import sys, torch\n"
@@ -107,7 +107,7 @@ def test_the_demo_observes_a_script_of_ones_own_to_its_end(tmp_path):
 
 
 @pytest.mark.parametrize("words", [["many"], ["no_such_script.py"], ["3", "4"]])
-def test_the_demo_says_what_it_expects(words):
+def test_a_usage_error_of_the_demo_says_what_it_expects(words):
     done = subprocess.run(
         [sys.executable, "-m", "benchmate", "demo", *words], capture_output=True, text=True, check=False
     )

@@ -68,7 +68,7 @@ LIBRARY = """
 """
 
 
-def test_a_librarys_argument_is_observed_when_the_library_is_imported_late(agent, tmp_path):
+def test_an_argument_of_a_library_that_is_imported_late_is_observed(agent, tmp_path):
     write(tmp_path, "library.py", LIBRARY)
     script = (
         "def main():\n    from library import Loop\n    Loop().run(range(1000))\nif __name__ == '__main__':\n    main()"
@@ -80,7 +80,7 @@ def test_a_librarys_argument_is_observed_when_the_library_is_imported_late(agent
     assert [entry.n for entry in agent.entries()] == [2] * 7
 
 
-def test_calls_are_steps_and_their_result_may_be_the_loss(agent, tmp_path):
+def test_each_call_is_a_step_and_its_result_may_be_the_loss(agent, tmp_path):
     write(tmp_path, "library.py", LIBRARY)
     script = "from library import Loop\nLoop().run(range(1000))"
     probe = """
@@ -92,7 +92,7 @@ def test_calls_are_steps_and_their_result_may_be_the_loss(agent, tmp_path):
     assert agent.losses() == [0, 2, 4, 6, 8, 10, 12, 14]
 
 
-def test_static_and_class_methods_and_a_module_of_a_package(agent, tmp_path):
+def test_static_and_class_methods_and_functions_of_submodules_can_be_patched(agent, tmp_path):
     write(tmp_path, "pack/__init__.py", "from .inner import K")
     write(
         tmp_path,
@@ -120,7 +120,7 @@ def test_static_and_class_methods_and_a_module_of_a_package(agent, tmp_path):
     ]
 
 
-def test_a_lazy_module_is_left_asleep_and_the_report_names_where_to_look(agent, tmp_path):
+def test_a_lazy_module_is_not_loaded_and_the_failure_names_the_defining_module(agent, tmp_path):
     write(
         tmp_path,
         "lazy/__init__.py",
@@ -139,7 +139,7 @@ def test_a_lazy_module_is_left_asleep_and_the_report_names_where_to_look(agent, 
     assert "name the module that defines it: lazy.trainer.Trainer" in agent.controls("fail")[0]["detail"]
 
 
-def test_a_criterion_and_a_replaced_value(agent, tmp_path):
+def test_a_criterion_is_observed_and_a_value_replaced(agent, tmp_path):
     script = """
         class Loss:
             reduction = "mean"
@@ -161,7 +161,7 @@ def test_a_criterion_and_a_replaced_value(agent, tmp_path):
     assert agent.losses() == [0, 1, 2]
 
 
-def test_a_variable_is_a_loss_and_a_result_a_metric(agent, tmp_path):
+def test_a_variable_may_be_a_loss_and_a_result_a_metric(agent, tmp_path):
     script = """
         def train(n):
             for step in range(n):
@@ -205,12 +205,12 @@ def test_an_argument_that_does_not_exist_is_named_with_those_that_do(agent, tmp_
     assert "has no argument 'batch'; it has self, batches, epochs" in agent.controls("fail")[0]["detail"]
 
 
-def test_a_patched_json_is_not_ours(agent, tmp_path):
+def test_a_probe_on_json_does_not_affect_the_records(agent, tmp_path):
     probe = 'probes.patch(ov, "json.dumps", lambda original: lambda *args, **more: 1 / 0, required=False)'
     assert run(agent, tmp_path, "import json", probe).code == 0
 
 
-def test_a_loader_is_what_it_was_for_the_import_system(agent, tmp_path):
+def test_watching_for_imports_leaves_module_loaders_unchanged(agent, tmp_path):
     write(tmp_path, "library.py", LIBRARY)
     script = """
         import importlib, inspect, library
@@ -245,7 +245,7 @@ TRAIN = """
 
 
 @needs_torch
-def test_every_loop_over_a_dataloader_at_module_level(agent, tmp_path):
+def test_every_loop_over_a_dataloader_at_module_level_is_observed(agent, tmp_path):
     probe = """
         probes.dataloader(ov, units="samples/s")
         probes.result(ov, "torch.nn.functional.cross_entropy", observe_loss)
@@ -275,7 +275,7 @@ def test_workers_of_a_loader_are_gone_after_an_early_stop(agent, tmp_path):
 
 
 @needs_torch
-def test_every_optimizer_step(agent, tmp_path):
+def test_every_optimizer_step_is_observed(agent, tmp_path):
     assert run(agent, tmp_path, TRAIN, 'probes.optimizer_step(ov, units="samples/s", items=16)').code == 0
     assert [entry.n for entry in agent.entries()] == [16] * 7
 

@@ -39,7 +39,7 @@ def test_ranks_in_lock_step_end_at_the_same_step(monkeypatch, complete_at):
     assert max(ended.values()) <= max(complete_at) + 3
 
 
-def test_a_single_process_asks_nobody(monkeypatch):
+def test_a_single_process_needs_no_consensus(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
     assert RankConsensus("train", 0, 1).may_stop(1)
     assert RankConsensus("train", 1, 4).may_stop(1)

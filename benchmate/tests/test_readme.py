@@ -18,7 +18,7 @@ QUICK = {"measure": {"warmup_steps": 1, "warmup_s": 0, "window_steps": 5, "windo
 
 
 @pytest.mark.parametrize(("program", "voirfile"), VOIRFILES, ids=range(len(VOIRFILES)))
-def test_an_example_of_a_voirfile_measures(agent, tmp_path, program, voirfile):
+def test_every_voirfile_example_measures(agent, tmp_path, program, voirfile):
     if program == "digits.py" and importlib.util.find_spec("torch") is None:
         pytest.skip("torch is not installed")
     (tmp_path / program).write_text(PROGRAMS[program])

@@ -33,7 +33,7 @@ def test_every_record_is_one_line_of_strict_json(data):
 @given(
     st.dictionaries(st.text(max_size=4).filter(lambda name: name != "nonfinite"), st.floats() | st.text(), max_size=4)
 )
-def test_what_is_not_finite_is_null_and_named(data):
+def test_nonfinite_values_are_null_and_listed(data):
     got = json.loads(encode(data))
     named = got.pop("nonfinite", [])
     bad = [
@@ -45,7 +45,7 @@ def test_what_is_not_finite_is_null_and_named(data):
     assert got == {name: None if name in bad else value for name, value in data.items()}
 
 
-def test_an_array_librarys_scalar_is_a_number_and_anything_else_is_its_text():
+def test_scalars_of_array_libraries_are_numbers_and_other_objects_their_text():
     class Scalar:
         def item(self):
             return 2.5

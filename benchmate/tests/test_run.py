@@ -61,7 +61,7 @@ def test_a_probed_loader_is_measured_and_ends_the_program(agent, tmp_path):
     assert agent.malformed == []
 
 
-def test_the_first_line_says_who_speaks_and_phases_follow(agent, tmp_path):
+def test_the_first_line_identifies_the_process_and_phases_follow(agent, tmp_path):
     run(agent, tmp_path, "print(1)", env={"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"})
     (hello,) = agent.controls("hello")
     assert agent.lines[0] == {"hello": hello}
@@ -92,7 +92,7 @@ def test_the_first_step_and_the_memory_are_metrics_of_their_own(agent, tmp_path)
     assert metrics["host_memory_peak"] > 2**20
 
 
-def test_stop_and_skip_of_the_suite_win_over_the_profile(agent, tmp_path):
+def test_stop_and_skip_of_the_suite_override_the_profile(agent, tmp_path):
     config = {**QUICK, "voir": {"options": {"stop": 11, "skip": 4, "interval": "1s"}}}
     config["measure"] = {**QUICK["measure"], "warmup_s": 3600}
     run(agent, tmp_path, LOOP, LOADER_PROBE, config=config)
@@ -147,23 +147,23 @@ def test_what_a_script_raises_is_shown_as_python_shows_it(agent, tmp_path, body)
 
 
 @pytest.mark.parametrize(("code", "expected"), [("0", 0), ("None", 0), ("3", 3)])
-def test_leaving_by_sys_exit_is_not_an_error(agent, tmp_path, code, expected):
+def test_sys_exit_is_not_an_error(agent, tmp_path, code, expected):
     assert run(agent, tmp_path, f"import sys; sys.exit({code})").code == expected
     assert agent.records("error") == []
 
 
-def test_ctrl_c_ends_with_130(agent, tmp_path):
+def test_an_interrupt_exits_with_130(agent, tmp_path):
     ran = run(agent, tmp_path, "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)")
     assert ran.code == 130
     assert [error["type"] for error in agent.records("error")] == ["KeyboardInterrupt"]
 
 
-def test_a_missing_script_or_module_is_one_line(agent, tmp_path):
+def test_a_missing_script_or_module_is_an_error_of_one_line(agent, tmp_path):
     ran = agent.run(str(tmp_path / "nope.py"))
     assert (ran.code, ran.stderr) == (2, f"benchmate.run: {tmp_path / 'nope.py'}: no such script\n")
 
 
-def test_a_probe_that_never_fired_fails_the_step_and_names_what_is_near(agent, tmp_path):
+def test_a_silent_probe_fails_the_step_and_suggests_similar_names(agent, tmp_path):
     voirfile = """
         from benchmate import probes
         def instrument_main(ov):
@@ -227,7 +227,7 @@ def test_an_error_in_a_subscriber_fails_the_step_but_not_the_script(agent, tmp_p
     assert "ZeroDivisionError" in agent.controls("fail")[0]["detail"]
 
 
-def test_a_batch_whose_size_cannot_be_told_fails_the_step_and_says_how_to_give_it(agent, tmp_path):
+def test_a_batch_of_unknown_size_fails_the_step_with_a_hint(agent, tmp_path):
     voirfile = LOADER_PROBE.replace(", batch_size=len", "")
     assert run(agent, tmp_path, LOOP, voirfile).code == 1
     (fail,) = agent.controls("fail")
@@ -265,7 +265,7 @@ def test_a_class_of_a_voirfile_can_be_pickled(agent, tmp_path):
     assert run(agent, tmp_path, "pass", voirfile).stdout == "True\n"
 
 
-def test_an_overridden_object_can_go(agent, tmp_path):
+def test_an_overridden_object_is_freed(agent, tmp_path):
     voirfile = """
         from benchmate import probes
         def instrument_main(ov):
@@ -285,17 +285,17 @@ def test_an_overridden_object_can_go(agent, tmp_path):
     assert run(agent, tmp_path, script, voirfile).stdout == "None\n"
 
 
-def test_no_probe_means_neither_ptera_nor_codefind(agent, tmp_path):
+def test_without_selectors_neither_ptera_nor_codefind_is_imported(agent, tmp_path):
     script = "import sys\nprint([m for m in ('ptera', 'codefind', 'omegaconf', 'torch', 'numpy') if m in sys.modules])"
     assert run(agent, tmp_path, script, "def instrument_main(ov): pass").stdout == "[]\n"
 
 
-def test_a_selector_does_without_codefind(agent, tmp_path):
+def test_a_selector_does_not_import_codefind(agent, tmp_path):
     script = LOOP.replace('print("reached the end")', "").replace("pass", "print('codefind' in sys.modules); break")
     assert run(agent, tmp_path, script, LOADER_PROBE).stdout == "False\n"
 
 
-def test_a_script_that_swallows_the_stop_gets_it_again(agent, tmp_path):
+def test_a_swallowed_stop_is_raised_again(agent, tmp_path):
     script = """
         def make_loader():
             return [[1]] * 100
@@ -318,7 +318,7 @@ def test_a_script_that_swallows_the_stop_gets_it_again(agent, tmp_path):
     assert len(agent.windows()) == len(agent.records("stop")) == 1
 
 
-def test_a_script_that_swallows_for_ever_is_ended(agent, tmp_path):
+def test_a_script_that_always_swallows_the_stop_is_terminated(agent, tmp_path):
     script = """
         def make_loader():
             return [[1]] * 100
@@ -349,7 +349,7 @@ def test_a_loop_in_a_thread_ends_the_program_too(agent, tmp_path):
     assert agent.records("stop")
 
 
-def test_threads_that_nobody_tells_do_not_keep_a_stopped_program(agent, tmp_path, monkeypatch):
+def test_threads_of_the_program_do_not_keep_a_stopped_process_alive(agent, tmp_path, monkeypatch):
     script = LOOP.replace(
         "train(make_loader())",
         "import threading; threading.Thread(target=threading.Event().wait).start(); train(make_loader())",
@@ -390,7 +390,7 @@ def test_a_script_that_closes_all_descriptors_is_still_recorded(agent, tmp_path)
     assert len(agent.controls("hello")) == 2
 
 
-def test_a_forked_child_speaks_for_itself_and_leaves_the_parents_records_alone(agent, tmp_path):
+def test_a_forked_child_records_for_itself_only(agent, tmp_path):
     script = """
         import os, sys
         import benchmate
@@ -409,7 +409,7 @@ def test_a_forked_child_speaks_for_itself_and_leaves_the_parents_records_alone(a
     assert len(agent.entries("train")) == 7
 
 
-def test_a_generator_that_was_running_goes_on_in_a_forked_child_without_a_trace(agent, tmp_path):
+def test_a_running_loop_continues_unrecorded_in_a_forked_child(agent, tmp_path):
     script = """
         import os
         def make_loader():
@@ -424,27 +424,27 @@ def test_a_generator_that_was_running_goes_on_in_a_forked_child_without_a_trace(
     assert [entry.batch_id for entry in agent.entries()] == list(range(7))
 
 
-def test_a_dead_agent_does_not_hurt_the_script(agent, tmp_path):
+def test_a_dead_agent_does_not_break_the_script(agent, tmp_path):
     agent.close()
     ran = run(agent, tmp_path, LOOP, LOADER_PROBE)
     assert ran.code == 0
     assert ran.stderr.count("\n") <= 1
 
 
-def test_an_agent_that_goes_away_does_not_hurt_the_script(agent, tmp_path):
+def test_an_agent_that_dies_does_not_break_the_script(agent, tmp_path):
     script = LOOP.replace(
         "train(make_loader())", f"import os; os.unlink({str(agent.path)!r}); os.closerange(3, 99); train(make_loader())"
     )
     assert run(agent, tmp_path, script, LOADER_PROBE).code == 0
 
 
-def test_replaced_standard_streams_do_not_matter(agent, tmp_path):
+def test_replaced_standard_streams_do_not_affect_the_records(agent, tmp_path):
     script = LOOP.replace("import sys", "import sys, io\nsys.stdout = sys.stderr = io.StringIO()")
     assert run(agent, tmp_path, script, LOADER_PROBE).code == 0
     assert len(agent.entries()) == 7
 
 
-def test_a_pipe_gets_voirs_own_protocol(tmp_path):
+def test_a_pipe_carries_voirs_own_protocol(tmp_path):
     import json
 
     read, write_end = os.pipe()
@@ -473,7 +473,7 @@ def test_without_a_sink_there_is_a_table_on_stderr(tmp_path):
     assert "ended during warm-up" in done.stderr
 
 
-def test_a_terminated_program_ends_by_the_signal(agent, tmp_path):
+def test_a_terminated_program_dies_of_the_signal(agent, tmp_path):
     ran = run(agent, tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)")
     assert ran.code == -signal.SIGTERM
 

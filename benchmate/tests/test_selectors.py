@@ -97,7 +97,7 @@ def test_nonlocal_is_refused(module):
         probe("g() as x", env={"g": made.g})
 
 
-def test_what_is_not_there_names_the_nearest(module):
+def test_a_missing_function_is_an_error_with_similar_names(module):
     made = module("def make_loader():\n    return 1")
     with pytest.raises(ProbeError, match="did you mean 'make_loader'"):
         probe(f"/{made.__name__}/make_loadr() as x")
@@ -156,7 +156,7 @@ ALLOWED = """
 
 
 @pytest.mark.parametrize("path", ["plain", "wrapped", "hidden", "cached", "outer", "K/method", "K/static", "K/sum"])
-def test_what_can_be_rewritten_is_captured_and_overridden(module, path):
+def test_a_rewritable_function_is_captured_and_overridden(module, path):
     made = module(ALLOWED)
     stream, fired = probe(f"/{made.__name__}/{path} > y", overridable=True)
     stream["y"].override(lambda y: y * 10)
@@ -171,7 +171,7 @@ def test_what_can_be_rewritten_is_captured_and_overridden(module, path):
     assert "codefind" not in sys.modules
 
 
-def test_two_probes_on_one_function(module):
+def test_two_probes_can_share_a_function(module):
     made = module(ALLOWED)
     first, _ = probe(f"/{made.__name__}/plain > y", overridable=True)
     first["y"].override(lambda y: y + 100)
@@ -208,7 +208,7 @@ def test_an_error_in_a_subscriber_stays_out_of_the_script(module):
     assert [type(item).__name__ for item in fired] == ["int", "ZeroDivisionError"]
 
 
-def test_a_python_without_ast_str_is_enough(tmp_path):
+def test_ptera_works_without_ast_str(tmp_path):
     code = """
         import ast, sys
         for name in ("Str", "Num", "Bytes", "NameConstant", "Ellipsis"):

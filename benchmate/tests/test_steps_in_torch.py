@@ -228,7 +228,7 @@ def test_spawned_ranks_that_observe_themselves_report_each(agent, tmp_path):
     assert {hello["world_size"] for hello in agent.controls("hello")} == {1, 2}
 
 
-def test_spawned_ranks_without_instruments_run_and_the_silent_probe_says_where_they_are(agent, tmp_path):
+def test_a_probe_that_is_silent_in_spawned_ranks_hints_at_them(agent, tmp_path):
     script = SPAWN.replace("LOADER", "make_loader()").replace(
         "def work", "def make_loader():\n    return [torch.ones(3)] * 3\n\ndef work"
     )

@@ -52,7 +52,7 @@ def test_training_steps_are_observed_with_their_tokens_and_losses(agent, tmp_pat
     assert all(entry.parts_ns is not None and entry.parts_ns[1] > 0 for entry in entries)
 
 
-def test_a_callback_is_a_place_to_observe_optimizer_steps(agent, tmp_path):
+def test_optimizer_steps_are_observed_through_a_callback(agent, tmp_path):
     probe = """
         probes.calls(ov, "transformers.trainer_callback.CallbackHandler.on_step_end", units="sequences/s", items=4)
     """
@@ -107,7 +107,7 @@ def test_accelerate_launch_starts_the_runner(agent, tmp_path):
     assert [entry.n for entry in agent.entries()] == [4] * 8
 
 
-def test_importing_transformers_is_not_hurt_by_waiting_for_it(tmp_path):
+def test_watching_for_transformers_does_not_break_its_import(tmp_path):
     script = write(tmp_path, "s.py", "import transformers\nprint('Trainer' in dir(transformers))")
     voirfile = write(
         tmp_path, "v.py", "from benchmate import probes\ndef instrument_x(ov): probes.trainer(ov, required=False)"

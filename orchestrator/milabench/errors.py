@@ -21,19 +21,19 @@ class MilabenchError(Exception):
 class Problem:
     """One thing that is wrong with an input file.
 
-    `where` is `file:line:column`, or the name of an option; `path` the dotted key; `way_out` what to do about it; `replaces`
+    `where` is `file:line:column`, or the name of an option; `path` the dotted key; `hint` what to do about it; `replaces`
     where the value is set that this one replaced, if any.
     """
 
     where: str
     path: str
     what: str
-    way_out: str = ""
+    hint: str = ""
     replaces: str = ""
 
     def __str__(self) -> str:
         head = ": ".join(part for part in (self.where, self.path.replace("\n", "\\n"), self.what) if part)
-        text = f"{head}; {self.way_out}" if self.way_out else head
+        text = f"{head}; {self.hint}" if self.hint else head
         return f"{text}\n       {self.replaces}" if self.replaces else text
 
 

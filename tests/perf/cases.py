@@ -85,14 +85,14 @@ def rows(python: str, program: Path, *argv: str) -> list[dict[str, str]]:
 def ratios(folder: Path, name: str, loops: int) -> tuple[list[float], list[float]]:
     """Time in a process of its own over time in place, of neighbouring measurements: on the wall, and of the processor."""
     from benchmate.cases.lifecycle import measure_run
-    from benchmate.cases.options import Effort
+    from benchmate.cases.options import RunBudget
 
     program = folder / "spins.py"
     program.write_text(SPINS.format(folder=str(Path(__file__).parent), loops=loops))
     subject = spin if name == "time" else lambda: work(loops)
     wall, cpu = [], []
     for _ in range(PAIRS):
-        in_place = measure_run(subject, Effort(iterations=ITERATIONS))
+        in_place = measure_run(subject, RunBudget(iterations=ITERATIONS))
         (row,) = rows(sys.executable, program, "-f", f"^{name}$", f"--benchmark_min_time={ITERATIONS}x")
         wall.append(int(row["wall_time"]) * ITERATIONS / in_place["wall_ns"])
         cpu.append(int(row["cpu_time"]) * ITERATIONS / in_place["cpu_ns"])

@@ -13,8 +13,8 @@ import pytest
 
 from milabench.execute.agent_client import local_node
 from milabench.execute.api import Cancelled, Executor, Failed, Frame, Passed, Progress, Started, StepRequest, Waiting
-from milabench.execute.fake import FakeLocks, FakeNode
 from milabench.plan.model import Step
+from tests.fake_node import FakeLocks, FakeNode
 
 Make = Callable[[], Executor]
 

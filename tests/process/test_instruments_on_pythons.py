@@ -13,13 +13,13 @@ import pytest
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 OURS = f"{sys.version_info.major}.{sys.version_info.minor}"
 # What differs between versions: ptera's rewriting, the runner's loading, the loop's written-out fast way, the readers.
-CORE = ("test_selectors", "test_traps", "test_observer", "test_losses", "test_ring")
+CORE = ("test_selectors", "test_voir_and_ptera", "test_observer", "test_loss_recorder", "test_ring")
 CORE_OF_RUN = (
     "tests/test_run.py::test_a_probed_loader_is_measured_and_ends_the_program",
     "tests/test_run.py::test_a_script_without_instruments_runs_as_under_python",
     "tests/test_run.py::test_what_a_script_raises_is_shown_as_python_shows_it",
-    "tests/test_run.py::test_a_forked_child_speaks_for_itself_and_leaves_the_parents_records_alone",
-    "tests/test_bad_input.py::test_however_the_script_ends_its_steps_so_far_are_recorded",
+    "tests/test_run.py::test_a_forked_child_records_for_itself_only",
+    "tests/test_bad_input.py::test_steps_are_recorded_however_the_script_ends",
 )
 
 

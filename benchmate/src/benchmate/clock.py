@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from benchmate.torch_state import initialized_device
+
 EVENTS_KEPT = 1024
 """Device events that may be in use at once."""
 
@@ -20,7 +22,7 @@ def now_ns() -> int:
 
 
 def process_start_ns() -> int | None:
-    """Return when this process began, on the monotonic clock, to 10 ms; None where /proc does not say."""
+    """Return when this process began, on the monotonic clock, to 10 ms; None where /proc does not have it."""
     try:
         # The command in brackets may hold spaces and brackets; what follows the last one does not.
         ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
@@ -80,19 +82,11 @@ class DeviceClock:
 def device_clock() -> DeviceClock | None:
     """Return the clock of the accelerator that this process already uses; None on the host.
 
-    Ask only a torch that the script has imported, and only a device that it has initialised: a program that runs on the
-    CPU of a machine with accelerators is timed on the host.
+    A program that runs on the CPU of a machine with accelerators is timed on the host.
     """
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return None
-    for name in ("cuda", "xpu", "hpu"):
-        device = getattr(torch, name, None)
-        is_initialized = getattr(device, "is_initialized", None)
-        event_type = getattr(device, "Event", None)
-        if is_initialized is not None and event_type is not None and is_initialized():
-            return DeviceClock(event_type)
-    return None
+    device = initialized_device(("cuda", "xpu", "hpu"))
+    event_type = getattr(device, "Event", None)
+    return None if event_type is None else DeviceClock(event_type)
 
 
 def wait_for_devices() -> None:

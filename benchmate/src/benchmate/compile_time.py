@@ -34,6 +34,7 @@ def _subscribe() -> None:
     global _is_subscribed  # noqa: PLW0603
     monitoring = sys.modules.get("jax.monitoring")
     register = getattr(monitoring, "register_event_duration_secs_listener", None)
+    # Called after each watched module, but JAX reports to a listener as often as it was registered.
     if register is not None and not _is_subscribed:
         _is_subscribed = True
         register(_on_duration)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
+
+from benchmate.torch_state import initialized_device
 
 
 class DeviceMemory(Protocol):
     """The members of torch.cuda and torch.xpu that are used here."""
 
-    def is_initialized(self) -> bool: ...
     def device_count(self) -> int: ...
     def memory_allocated(self, device: int, /) -> int: ...
     def max_memory_allocated(self, device: int, /) -> int: ...
@@ -29,9 +29,14 @@ def host_peak_bytes() -> int | None:
     return None
 
 
+def device_memory() -> DeviceMemory | None:
+    """Return torch's device module in use whose allocator keeps peaks; None without one."""
+    return cast("DeviceMemory | None", initialized_device(("cuda", "xpu")))
+
+
 def allocator_peaks() -> dict[str, int] | None:
     """Return the peak bytes that torch allocated and reserved on its devices since the last reset; None without a device."""
-    module = _torch_device_module()
+    module = device_memory()
     if module is None:
         return None
     devices = range(module.device_count())
@@ -43,16 +48,7 @@ def allocator_peaks() -> dict[str, int] | None:
 
 def reset_allocator_peaks() -> None:
     """Reset the peaks, so that what set-up took is not counted as the run's."""
-    module = _torch_device_module()
+    module = device_memory()
     if module is not None:
         for device in range(module.device_count()):
             module.reset_peak_memory_stats(device)
-
-
-def _torch_device_module() -> DeviceMemory | None:
-    torch = sys.modules.get("torch")
-    for name in ("cuda", "xpu"):
-        module: DeviceMemory | None = getattr(torch, name, None)
-        if module is not None and hasattr(module, "is_initialized") and module.is_initialized():
-            return module
-    return None

@@ -1,4 +1,4 @@
-"""Writing the steps of one task into its ring: one entry a step, or several steps in one, with their times on the device."""
+"""Writing the steps of one task into its ring: one entry per step, or one for several, with their times on the device."""
 
 from __future__ import annotations
 
@@ -60,13 +60,14 @@ class ObservationWriter:
 
     def _use_ring(self, ring: Ring) -> None:
         self.ring = ring
+        # Until then no unread slot can be overwritten, wherever the reader is: its position need not be looked at.
         self._room = min(AGGREGATE_AFTER, ring.head + ring.capacity * 3 // 4)
         """The number of slots up to which none that is unread can be overwritten."""
         self.direct = self._room
         """The number of slots up to which each step is an entry of its own; -1 where entries need more than the host's times."""
 
     def detach(self) -> None:
-        """Go on into a ring that nobody reads, on the host's clock alone."""
+        """Continue in a ring without a reader, on the host's clock alone."""
         self.device = self._lag = self.parts = None
         self.has_marks = False
         self._pending.clear()
@@ -128,17 +129,17 @@ class ObservationWriter:
         self.flush(RESERVE if self.ring.path is not None else 0)
 
     def _make_room(self, reserve: int) -> bool:
-        """Look how far the reader is, and put more steps into an entry from here on; False when there is no room at all."""
+        """Look how far the reader is, and put more steps into an entry where it is late; return False when there is no room."""
         head, capacity = self.ring.head, self.ring.capacity
         used = head - self.ring.words[TAIL]
         # Half full, or long enough as it is: twice as many steps in an entry from here on.
         if used * 2 > capacity or head >= AGGREGATE_AFTER * self._steps_per_entry.bit_length():
             self._steps_per_entry *= 2
         self._room = head + max(1, (capacity - used) // 4)
-        is_one_a_step = self._steps_per_entry == 1
-        if is_one_a_step:
+        one_per_step = self._steps_per_entry == 1
+        if one_per_step:
             self._room = min(self._room, AGGREGATE_AFTER)
-        self.direct = self._room if is_one_a_step and self.device is None and self.parts is None else -1
+        self.direct = self._room if one_per_step and self.device is None and self.parts is None else -1
         if used >= capacity - reserve:
             self._room = head
             self.direct = -1
@@ -162,7 +163,7 @@ class ObservationWriter:
     # Parts of a step
 
     def record_parts(self) -> StepParts:
-        """From the next step on, record its parts; they are to be told of each border."""
+        """Record the parts of each step from the next one on; the caller reports each border to what is returned."""
         self.flush()
         self.parts = StepParts()
         self.parts.device = self.device
@@ -203,7 +204,7 @@ class ObservationWriter:
         return self._lag is not None
 
     def look_for_device(self) -> None:
-        """Use the accelerator's clock from here on, once the program has initialised one."""
+        """Use the accelerator's clock from here on, if the program has initialised an accelerator."""
         if self._lag is None:
             self._lag = bounded_lag()
             self.has_marks |= self._lag is not None
@@ -242,7 +243,7 @@ class ObservationWriter:
             self._end = self.device.mark()
 
     def wait_for_step(self) -> bool:
-        """Wait until the device has done the step that was marked last; False when there is no such mark."""
+        """Wait until the device has done the step that was marked last; return False when there is no such mark."""
         if self.device is None or self._end is None:
             return False
         self.device.wait(self._end)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter_ns
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from benchmate.batch_size import BatchSize, size_function
 from benchmate.clock import wait_for_devices
 from benchmate.errors import BatchSizeError, BenchmateError
 from benchmate.observation_writer import ObservationWriter
 from benchmate.rank_consensus import RankConsensus
-from benchmate.recording import Recording
 from benchmate.ring import (
     EPOCH_END,
     FIRST_SLOT,
@@ -34,11 +33,14 @@ from benchmate.ring import (
 )
 from benchmate.step_parts import StepParts
 
+if TYPE_CHECKING:
+    from benchmate.recording import Recording
+
 NEVER = 1 << 62
 LOOK_AGAIN_NS = 20_000_000
 """Between two looks at whether the group still needs this task as load."""
 AFTER_GO_NS = 100_000_000
-"""Further warm-up after the barrier: whoever waited there comes back to idle devices and cold caches."""
+"""Further warm-up after the barrier: an instance that waited there finds idle devices and cold caches."""
 COST_SAMPLES = 500
 TASKS = ("train", "validation", "inference")
 
@@ -145,7 +147,7 @@ class Observer:
             self._advance(end_ns)
 
     def record_parts(self) -> StepParts | None:
-        """From the next step on, record the parts of each step; None when that is done already."""
+        """Record the parts of each step from the next one on; return None when that is done already."""
         if self._writer.parts is not None:
             return None
         self._copied_to = None
@@ -177,6 +179,7 @@ class Observer:
             self._in_warm_up(end_ns)
 
     def _in_warm_up(self, end_ns: int) -> None:
+        # At each step: a program may first touch its device in any of them.
         self._writer.look_for_device()
         measure = self._measure
         if self.count < measure.warmup_steps or end_ns - self._first_end_ns < measure.warmup_s * 1e9:
@@ -215,7 +218,7 @@ class Observer:
             self.until = end_ns + LOOK_AGAIN_NS
             return
         self._end_window(end_ns, "complete")
-        self.need = self.until = NEVER
+        self.need = self.until = NEVER  # a task that does not stop is observed to its own end
         if self.stopping:
             # From here on every step ends the program, should the script swallow what ends it.
             self.need = self.until = 0
@@ -380,7 +383,7 @@ class Observer:
     def end_step(self, last_ns: int | None, n: int | float, result: object) -> int:
         """End a step that began at `last_ns` and gave `result`, for a loop that cannot be wrapped; return when it ended.
 
-        None stands for a beginning that nobody knows: such a step is not recorded.
+        `last_ns` is None where the begin is unknown: such a step is not recorded.
         """
         writer = self._writer
         has_marks = writer.has_marks
@@ -425,7 +428,7 @@ class Observer:
         self.ring.close()
 
     def detach(self) -> None:
-        """Let loops under way go on without a trace, in a ring that nobody reads: for a forked child."""
+        """Let loops under way continue without a trace, in a ring without a reader: for a forked child."""
         self._copied_to = None
         self._writer.detach()
         self.stopping = False
@@ -436,7 +439,7 @@ class Observer:
         if self.count == 0:
             return 0.0
         steps = self.count
-        self.detach()
+        self.detach()  # no entry of the samples may reach the reader
         self.need = self.until = NEVER
         begin_ns = perf_counter_ns()
         for _ in range(COST_SAMPLES):

@@ -82,7 +82,7 @@ class Patch:
             defined_in = getattr(lazy, "__module__", None)
             if defined_in and defined_in != path:
                 return f"{path} hands {name} out lazily; name the module that defines it: {defined_in}.{name}"
-        return f"{path} has no {name!r}{did_you_mean(name, _names(owner))}"
+        return f"{path} has no {name!r}{names_hint(name, _names(owner))}"
 
 
 class ImportWatcher:
@@ -96,6 +96,7 @@ class ImportWatcher:
         """Watch every module that the dotted path may lead through."""
         self._names.update(".".join(path[:length]) for length in range(1, len(path)))
         if self not in sys.meta_path:
+            # First, because the finder that finds the module ends the search.
             sys.meta_path.insert(0, self)
 
     def find_spec(
@@ -116,6 +117,7 @@ class ImportWatcher:
 
     def _call_back_after(self, loader: Any) -> None:
         execute = getattr(loader, "exec_module", None)
+        # A loader that is a class (of built-in and frozen modules) serves many modules, and is left alone.
         if execute is None or isinstance(loader, type):
             return
 
@@ -125,7 +127,7 @@ class ImportWatcher:
             self._callback()
 
         try:
-            # On the instance, so that the loader stays what it is for everybody else (resources, inspect, pickle).
+            # On the instance, so that the loader keeps its class for others (resources, inspect, pickle).
             loader.exec_module = exec_module
         except AttributeError:
             return
@@ -149,7 +151,7 @@ def apply_waiting() -> None:
 _watcher = ImportWatcher(apply_waiting)
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
+def names_hint(name: str, names: Iterable[str]) -> str:
     """Return `; did you mean 'x' or 'y'?`, or the first names when none is similar; empty when there are none."""
     names = [other for other in names if name.startswith("__") or not other.startswith("__")]
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)

@@ -46,7 +46,10 @@ class Program:
         sys.argv = [self.file, *arguments]
 
     def load(self) -> None:
-        """Make the program `__main__` and run it up to and including its last top-level definition."""
+        """Make the program `__main__` and run it up to and including its last top-level definition.
+
+        Probes are placed after this: their functions exist, and the main part has not run yet.
+        """
         module = ModuleType("__main__")
         namespace = vars(module)
         namespace.update(__file__=self.file, __builtins__=builtins, __spec__=self._spec, __cached__=None)

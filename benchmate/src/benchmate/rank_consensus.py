@@ -6,9 +6,12 @@ A rank that ends alone leaves the others waiting in a collective operation, for 
 from __future__ import annotations
 
 import contextlib
-import sys
-from datetime import timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from benchmate.torch_state import process_group
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 LAST_STEP_TIMEOUT_S = 10
 """How long a rank waits for the others, which are at most a step behind."""
@@ -60,6 +63,8 @@ class RankConsensus:
 
     def meet(self) -> None:
         """Wait until every rank has stopped: one that leaves while another is in their last collective makes gloo abort it."""
+        from datetime import timedelta
+
         store = _store()
         if store is None or self._last_step is None or self._has_met:
             return
@@ -73,9 +78,8 @@ class RankConsensus:
 
 def _store() -> Store | None:
     """Return the store behind the process group of this program; None when it has none."""
-    torch = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+    distributed = process_group()
+    if distributed is None:
         return None
     store: Store = distributed.distributed_c10d._get_default_store()
     return store

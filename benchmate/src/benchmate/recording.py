@@ -28,7 +28,7 @@ class Recording(Protocol):
         """Fail the step, whatever the program's exit code will be."""
 
     def open_ring(self, meta: dict[str, object], capacity: int = ...) -> Ring:
-        """Open a ring and announce it to whoever reads it."""
+        """Open a ring and announce it to its reader."""
 
     def drain(self, ring: Ring, meta: Mapping[str, object]) -> None:
         """Send what is in a ring that no other process reads."""

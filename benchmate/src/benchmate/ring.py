@@ -125,7 +125,7 @@ class Ring:
         flags: int = 0,
         wait_ns: int = -1,
     ) -> None:
-        """Append one observation. The caller sees to it that there is room: nothing is checked in the measured loop."""
+        """Append one observation. The caller makes sure that there is room: nothing is checked in the measured loop."""
         words, head = self.words, self.head
         slot = FIRST_SLOT + head % self.capacity * SLOT_WORDS
         # Word by word: after a training step has emptied the caches, struct's own library costs more than eight stores.
@@ -196,6 +196,7 @@ class RingReader:
             batch_id, t0_ns, host_ns, n, device_ns, steps, flags, wait_ns = _SLOT.unpack_from(self.memory, offset)
             if device_ns == PENDING and not writer_is_dead:
                 return
+            # Before the entry is given away: a reader that stops here must not see it again.
             self.words[TAIL] += 1
             if flags & PARTS:
                 # Taken out together with its entry, which is published with it and completed after it.
@@ -235,6 +236,7 @@ def _shared_file(path: Path, size: int) -> mmap.mmap:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(descriptor, 0, size)
+        # Without a duplicate of the descriptor there is none that a script could close or reuse.
         if sys.version_info >= (3, 13):
             return mmap.mmap(descriptor, size, trackfd=False)
         return mmap.mmap(descriptor, size)

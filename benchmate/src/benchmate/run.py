@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if code in (0, None) and session.failures:
         code = 1
     if was_stopped:
-        _leave_threads_behind(1 if code else 0)
+        _exit_despite_threads(1 if code else 0)
     sys.exit(code)
 
 
@@ -142,7 +142,7 @@ def _ignore_signal(number: int, frame: FrameType | None) -> None:
 
 def check_probes(session: Session) -> None:
     """Fail the step for every probe that never fired; a program that ended with success has reached all it ever will."""
-    from benchmate.probes.registry import silent_probes
+    from benchmate.probe_registry import silent_probes
 
     if _broken_graphs():
         text = (
@@ -192,8 +192,8 @@ def _usage_error(error: BenchmateError) -> int:
     return 2
 
 
-def _leave_threads_behind(code: int) -> None:
-    """End the process after an early stop, also when threads of the program, which know nothing of it, go on."""
+def _exit_despite_threads(code: int) -> None:
+    """End the process after an early stop, even if other threads of the program continue."""
     main_thread = threading.main_thread()
     others = [thread for thread in threading.enumerate() if thread is not main_thread and not thread.daemon]
     for thread in others:

@@ -16,6 +16,7 @@ from benchmate.configuration import Config, read_config
 from benchmate.records import observation
 from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, RingReader
 from benchmate.sink import Sink, open_sink
+from benchmate.torch_state import process_group
 
 if TYPE_CHECKING:
     from benchmate.loss_recorder import LossRecorder
@@ -222,6 +223,7 @@ class Session:
 
     def finish(self) -> None:
         """Send what is left: the end of each window, losses, peaks of memory, what the instruments cost. Once."""
+        # A child whose fork Python did not see must not send what its parent has measured.
         if self._is_finished or self._pid != os.getpid():
             return
         self._is_finished = True
@@ -232,6 +234,7 @@ class Session:
         self._send_memory()
         for framework, seconds in compile_time.compile_seconds().items():
             self.metric("compile", seconds, "s", "lower", part=framework)
+        # Before the cost is measured, which gives each observer another ring.
         lost = sum(observer.ring.words[LOST] for observer in self.observers.values())
         host_s = sum(observer.cost_s() for observer in self.observers.values())
         sink = self.sink
@@ -316,11 +319,8 @@ def _at_exit() -> None:
 
 def _process_group_rank() -> tuple[int, int]:
     """Return (rank, world size) in the process group that the program has created without a launcher."""
-    torch = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return 0, 1
-    return distributed.get_rank(), distributed.get_world_size()
+    group = process_group()
+    return (0, 1) if group is None else (group.get_rank(), group.get_world_size())
 
 
 def _number(text: str | None, default: int) -> int:

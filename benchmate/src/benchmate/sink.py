@@ -17,6 +17,7 @@ from typing import Protocol
 from benchmate.records import encode
 
 SEND_TIMEOUT_S = 5.0
+"""An agent that does not read must not hold the script for longer."""
 
 FileId = tuple[int, int]
 """Device and inode of an open file."""

@@ -1,4 +1,4 @@
-"""The parts of a step: forward, backward, optimizer; found by what torch calls at their borders, on host and device."""
+"""The parts of a step (forward, backward, optimizer), timed on host and device where torch passes their borders."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ _is_patched = False
 
 
 def watch(parts: StepParts) -> None:
-    """Tell `parts` of each border from here on; torch's entry points are patched once, when it is imported."""
+    """Report each border to `parts` from here on; torch's entry points are patched once, when it is imported."""
     global _is_patched  # noqa: PLW0603  (torch's functions exist once in a process)
     _watched.append(parts)
     if not _is_patched:
@@ -131,7 +131,7 @@ def watch(parts: StepParts) -> None:
 
 
 def unwatch_all() -> None:
-    """Tell nobody any more: a forked child must not touch its parent's device."""
+    """Stop reporting borders: a forked child must not touch its parent's device."""
     _watched.clear()
 
 

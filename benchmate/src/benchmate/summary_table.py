@@ -50,6 +50,7 @@ class TaskTotals:
         self.seconds += data["elapsed"]
         if step % self.stride == 0:
             self.durations.append(data["elapsed"] / steps)
+            # Every other one goes, so that what is kept stays evenly spread over the run.
             if len(self.durations) > MAX_DURATIONS:
                 del self.durations[1::2]
                 self.stride *= 2

@@ -6,16 +6,18 @@ import dataclasses
 import sys
 import traceback
 from collections.abc import Generator, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmate.errors import BenchmateError, ProbeError
 from benchmate.lazy_imports import deferred_imports
 from benchmate.patching import apply_waiting
-from benchmate.probes.ptera_streams import Stream, open_stream
-from benchmate.probes.registry import Probe, expect
+from benchmate.probe_registry import Probe, expect
 from benchmate.program_loader import Program
 from benchmate.session import Session
 from benchmate.voir_types import Instrument, InstrumentHost
+
+if TYPE_CHECKING:
+    from benchmate.probes.ptera_streams import Stream
 
 # Half of voir's start-up, and most voirfiles need none of them.
 with deferred_imports("ptera", "omegaconf", "yaml", "varname", "varname.utils", "pdb"):
@@ -52,6 +54,9 @@ class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
             return super().probe(selector, **options)
         if "//" in selector and self.phases.load_script.pending:
             raise ProbeError(f"probe {selector!r}: the script is not loaded yet; `yield ov.phases.load_script` first")
+        # Imported late, like ptera itself: most voirfiles have no selector.
+        from benchmate.probes.ptera_streams import open_stream
+
         probe = expect(Probe(f"probe {selector!r}", required=options.pop("required", True)))
         stream = open_stream(
             selector,

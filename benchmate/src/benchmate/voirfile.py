@@ -38,7 +38,7 @@ def _flat(value: object) -> Iterable[Instrument]:
     if isinstance(value, Mapping):
         value = list(value.values())
     if not isinstance(value, (list, tuple)):
-        yield cast("Instrument", value)  # voir says what is wrong with one that is not
+        yield cast("Instrument", value)  # voir reports what is not an instrument
         return
     for item in value:
         yield from _flat(item)

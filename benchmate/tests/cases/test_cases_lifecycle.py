@@ -9,7 +9,7 @@ import pytest
 from benchmate.cases import lifecycle
 from benchmate.cases.lifecycle import MAX_ITERATIONS, next_iterations, run_case
 from benchmate.cases.memory_peaks import device_files
-from benchmate.cases.options import Effort
+from benchmate.cases.options import RunBudget
 from benchmate.cases.registry import Case, Skip, State
 
 calls: list[str] = []
@@ -36,32 +36,32 @@ class Recorder:
 
 
 def test_an_instance_has_its_values_as_attributes_before_set_up() -> None:
-    said = run_case(case(Recorder, batch=16), Effort())
+    said = run_case(case(Recorder, batch=16), RunBudget())
     assert (said["outcome"], said["iterations"], calls) == ("passed", 1, ["setup 16", "run", "teardown"])
 
 
 def test_a_function_gets_its_values_as_keyword_arguments() -> None:
     seen = []
-    run_case(case(lambda task, batch: seen.append((task, batch)), task="MNLI", batch=16), Effort())
+    run_case(case(lambda task, batch: seen.append((task, batch)), task="MNLI", batch=16), RunBudget())
     assert seen == [("MNLI", 16)]
 
 
 def test_run_is_called_as_often_as_asked_and_set_up_once() -> None:
-    assert run_case(case(Recorder, batch=1), Effort(iterations=5))["iterations"] == 5
+    assert run_case(case(Recorder, batch=1), RunBudget(iterations=5))["iterations"] == 5
     assert calls == ["setup 1", *["run"] * 5, "teardown"]
 
 
 def test_the_device_is_waited_for_before_both_readings_of_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lifecycle, "_synchronise", lambda: calls.append("synchronise"))
     monkeypatch.setattr(lifecycle, "now_ns", lambda: calls.append("clock") or 0)
-    run_case(case(lambda: calls.append("run")), Effort())
+    run_case(case(lambda: calls.append("run")), RunBudget())
     assert calls == ["synchronise", "synchronise", "clock", "run", "synchronise", "clock"]
 
 
 def test_what_is_run_to_warm_up_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter([0, 0, 400_000_000, 1_100_000_000, 5, 12])
     monkeypatch.setattr(lifecycle, "now_ns", lambda: next(now))
-    said = run_case(case(lambda: calls.append("run")), Effort(warmup_s=1.0))
+    said = run_case(case(lambda: calls.append("run")), RunBudget(warmup_s=1.0))
     assert (said["wall_ns"], len(calls)) == (7, 3)
 
 
@@ -72,7 +72,7 @@ def test_trials_grow_until_one_lasts_the_least_time(monkeypatch: pytest.MonkeyPa
     def run() -> None:
         clock[0] += 1_000_000
 
-    said = run_case(case(run), Effort(iterations=None, min_time_s=0.1))
+    said = run_case(case(run), RunBudget(iterations=None, min_time_s=0.1))
     assert (said["iterations"], said["wall_ns"]) == (100, 100_000_000)
 
 
@@ -93,7 +93,7 @@ class Failing(Recorder):
 
 
 def test_teardown_is_called_also_when_run_fails() -> None:
-    said = run_case(case(Failing, batch=1), Effort())
+    said = run_case(case(Failing, batch=1), RunBudget())
     assert said == {"outcome": "failed", "why": "exit", "detail": "run: ValueError: no such thing"}
     assert calls == ["setup 1", "teardown"]
 
@@ -104,7 +104,7 @@ class FailingLate(Recorder):
 
 
 def test_a_failure_in_teardown_is_a_failure() -> None:
-    assert run_case(case(FailingLate, batch=1), Effort())["detail"] == "teardown: OSError: disk"
+    assert run_case(case(FailingLate, batch=1), RunBudget())["detail"] == "teardown: OSError: disk"
 
 
 class OutOfMemoryError(RuntimeError):
@@ -123,14 +123,14 @@ def test_what_a_case_raises_is_why_it_failed(error: BaseException, why: str, det
     def run() -> None:
         raise error
 
-    assert run_case(case(run), Effort()) == {"outcome": "failed", "why": why, "detail": detail}
+    assert run_case(case(run), RunBudget()) == {"outcome": "failed", "why": why, "detail": detail}
 
 
 def test_a_case_may_say_that_it_cannot_be_measured_here() -> None:
     def run() -> None:
         raise Skip("needs fbgemm")
 
-    assert run_case(case(run), Effort()) == {"outcome": "skipped", "detail": "needs fbgemm"}
+    assert run_case(case(run), RunBudget()) == {"outcome": "skipped", "detail": "needs fbgemm"}
 
 
 class Making(Recorder):
@@ -139,7 +139,7 @@ class Making(Recorder):
 
 
 def test_an_attribute_that_the_constructor_makes_is_not_overwritten() -> None:
-    said = run_case(case(Making, batch=1), Effort())
+    said = run_case(case(Making, batch=1), RunBudget())
     assert (
         said["detail"] == "setup: RuntimeError: Making makes an attribute batch itself; name the parameter differently"
     )
@@ -150,7 +150,7 @@ def test_a_case_tells_its_items_bytes_counters_and_label() -> None:
         state.items, state.bytes, state.label = 8, 1024, "fused"
         state.counters["hits"] = 3
 
-    said = run_case(case(run), Effort())
+    said = run_case(case(run), RunBudget())
     told = {key: said[key] for key in ("items", "bytes", "counters", "label")}
     assert told == {"items": 8, "bytes": 1024, "counters": {"hits": 3}, "label": "fused"}
 
@@ -163,7 +163,7 @@ def test_memory_of_set_up_and_run_is_told_apart() -> None:
         def run(self) -> None:
             bytearray(b"x" * 30_000_000)
 
-    said = run_case(case(Large), Effort())
+    said = run_case(case(Large), RunBudget())
     if said["notes"]:
         pytest.skip(said["notes"][0])
     memory = said["memory"]

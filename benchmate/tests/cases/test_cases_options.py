@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmate.cases.options import CaseOptions, Effort, Output, UsageError, parse_options
+from benchmate.cases.options import CaseOptions, Output, RunBudget, UsageError, parse_options
 
 
 def test_by_default_every_case_runs_once_and_a_table_is_shown() -> None:
@@ -12,17 +12,17 @@ def test_by_default_every_case_runs_once_and_a_table_is_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "effort"),
+    ("argv", "budget"),
     [
-        (["--benchmark_min_time=0.5s"], Effort(iterations=None, min_time_s=0.5)),
-        (["--benchmark_min_time=2"], Effort(iterations=None, min_time_s=2.0)),
-        (["--benchmark_min_time=10x"], Effort(iterations=10)),
-        (["--benchmark_min_time=9s", "--benchmark_min_warmup_time=1", "--benchmark_dry_run"], Effort()),
-        (["--benchmark_min_warmup_time=0.5"], Effort(warmup_s=0.5)),
+        (["--benchmark_min_time=0.5s"], RunBudget(iterations=None, min_time_s=0.5)),
+        (["--benchmark_min_time=2"], RunBudget(iterations=None, min_time_s=2.0)),
+        (["--benchmark_min_time=10x"], RunBudget(iterations=10)),
+        (["--benchmark_min_time=9s", "--benchmark_min_warmup_time=1", "--benchmark_dry_run"], RunBudget()),
+        (["--benchmark_min_warmup_time=0.5"], RunBudget(warmup_s=0.5)),
     ],
 )
-def test_how_often_run_is_called(argv: list[str], effort: Effort) -> None:
-    assert parse_options(argv, {}).effort == effort
+def test_how_often_run_is_called(argv: list[str], budget: RunBudget) -> None:
+    assert parse_options(argv, {}).budget == budget
 
 
 def test_few_bit_and_google_options_are_synonyms() -> None:

@@ -172,7 +172,7 @@ class _Reader:
                         where=str(child.key or child.mark),
                         path=path,
                         what=f"unknown key {key!r}",
-                        way_out=did_you_mean(key, known) or f"known are {', '.join(known)}",
+                        hint=did_you_mean(key, known) or f"known are {', '.join(known)}",
                     )
                 )
         return dict(node.value)
@@ -243,5 +243,5 @@ class _Reader:
             where=str(node.mark),
         )
 
-    def _problem(self, node: Located, path: str, what: str, way_out: str = "") -> None:
-        self.problems.append(Problem(where=str(node.mark), path=path, what=what, way_out=way_out))
+    def _problem(self, node: Located, path: str, what: str, hint: str = "") -> None:
+        self.problems.append(Problem(where=str(node.mark), path=path, what=what, hint=hint))

@@ -121,5 +121,5 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [""])[0]
 
 
-def _wrong(where: object, what: str, way_out: str = "") -> ConfigError:
-    return ConfigError(Problem(where=str(where), path="", what=what, way_out=way_out))
+def _wrong(where: object, what: str, hint: str = "") -> ConfigError:
+    return ConfigError(Problem(where=str(where), path="", what=what, hint=hint))

@@ -15,7 +15,7 @@ _TIMEOUT_S = 120
 
 
 def sign(content: bytes, key: Path) -> bytes:
-    """The signature of `content` with a private key, or with a public one whose private half an agent holds.
+    """Return the signature of `content` with a private key, or with a public one whose private half an agent holds.
 
     Raises UsageError when the key cannot sign, EnvironmentFailed without ssh-keygen.
     """
@@ -29,7 +29,7 @@ def sign(content: bytes, key: Path) -> bytes:
 
 
 def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[bool, str]:
-    """(whether the signature is good, who made it or what is wrong).
+    """Return (whether the signature is good, who made it or what is wrong).
 
     Without a file of allowed signers it says only that the content is as some key signed it. Raises UsageError when that
     file is not there, EnvironmentFailed without ssh-keygen.

@@ -35,7 +35,7 @@ class Verification:
     is_trusted: bool = False
 
     def to_json(self, path: str) -> dict[str, Any]:
-        """For `verify --json`."""
+        """Return for `verify --json`."""
         return {
             "schema": 1,
             "bundle": path,
@@ -99,7 +99,7 @@ def _signer(
 
 
 def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Summarised, wrong: list[str]) -> int:
-    """How many numbers of a run's summary were computed anew from its records; those that differ are noted."""
+    """Return how many numbers of a run's summary were computed anew from its records; those that differ are noted."""
     stored, folder = f"{COMPUTED}/{run}/{SUMMARY}", f"{RECORDS}/{run}/"
     records = [name for name in names if name.startswith(folder)]
     if "/" in run or stored not in names or not records:
@@ -123,7 +123,7 @@ def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Su
 
 
 def summary_differences(stored: Any, recomputed: Any, path: str, counted: list[str]) -> Iterable[str]:
-    """Where two summaries differ; only what is told is looked at, since a later version may compute more.
+    """Return where two summaries differ; only what is told is looked at, since a later version may compute more.
 
     `counted` gets the path of every number that was compared.
     """

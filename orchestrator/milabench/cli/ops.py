@@ -9,7 +9,7 @@ import click
 
 from milabench.cli.options import base_option, current_env_option
 from milabench.cli.terminal import terminal_session
-from milabench.facts.model import ARCHS
+from milabench.devices.registry import ARCHS
 from milabench.workflow.options import SuiteOptions
 
 

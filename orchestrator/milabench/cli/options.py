@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import click
 
 from milabench.cli.completion_hooks import selections
+from milabench.devices.registry import ARCHS
 from milabench.errors import UsageError
-from milabench.facts.model import ARCHS
 from milabench.plan.profile import PROFILES
 from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
 

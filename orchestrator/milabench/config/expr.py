@@ -7,14 +7,15 @@ other calls, and bounds on what can be computed: an expression in a suite can be
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 import operator
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
+from milabench.config.problems import did_you_mean
 from milabench.errors import ConfigError, Problem
 
 MAX_LENGTH: Final = 1_000
@@ -46,34 +47,32 @@ _CONSTANTS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": No
 
 
 class _ExpressionError(Exception):
-    """What is wrong with the expression, and the way out."""
+    """What is wrong with the expression, and a hint."""
 
-    def __init__(self, what: str, way_out: str = "") -> None:
+    def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what)
-        self.way_out = way_out
+        self.hint = hint
 
 
 def evaluate(text: str, names: Mapping[str, Any], *, where: str = "", path: str = "") -> Any:
-    """The value of the expression over these names. Raises ConfigError, with the place, when it has none."""
-    try:
+    """Return the value of the expression over these names. Raises ConfigError, with the place, when it has none."""
+    with _located(text, where, path):
         return _value(_parsed(text), names)
-    except _ExpressionError as wrong:
-        what = f"in the expression {_short(text)!r}: {wrong}"
-        raise ConfigError(Problem(where=where, path=path, what=what, way_out=wrong.way_out)) from None
 
 
 def check_expression(text: str, *, where: str = "", path: str = "") -> None:
     """Raise ConfigError where the text is not an expression of this language; names are not looked up."""
-    try:
+    with _located(text, where, path):
         _parsed(text)
-    except _ExpressionError as wrong:
-        what = f"in the expression {_short(text)!r}: {wrong}"
-        raise ConfigError(Problem(where=where, path=path, what=what, way_out=wrong.way_out)) from None
 
 
-def unmet(expressions: Iterable[str], names: Mapping[str, Any], *, path: str = "") -> tuple[str, ...]:
-    """The expressions that are false. Raises ConfigError for one that cannot be evaluated."""
-    return tuple(text for text in expressions if not evaluate(text, names, path=path))
+@contextmanager
+def _located(text: str, where: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except _ExpressionError as error:
+        what = f"in the expression {_short(text)!r}: {error}"
+        raise ConfigError(Problem(where=where, path=path, what=what, hint=error.hint)) from None
 
 
 def _short(text: str) -> str:
@@ -82,7 +81,7 @@ def _short(text: str) -> str:
 
 @lru_cache(maxsize=1_024)
 def _tree(text: str) -> ast.expr | str:
-    """The syntax tree, or what is wrong with the text."""
+    """Return the syntax tree, or what is wrong with the text."""
     if len(text) > MAX_LENGTH:
         return f"longer than {MAX_LENGTH} characters"
     try:
@@ -204,8 +203,8 @@ def _named(name: str, names: Mapping[str, Any]) -> Any:
         return names[name]
     if name in _CONSTANTS:
         return _CONSTANTS[name]
-    near = difflib.get_close_matches(name, [known for known in names if not known.startswith("_")], 1)
-    raise _ExpressionError(f"there is no name {name!r}", f"did you mean {near[0]!r}?" if near else "")
+    known = [other for other in names if not other.startswith("_")]
+    raise _ExpressionError(f"there is no name {name!r}", did_you_mean(name, known))
 
 
 def _number(value: Any) -> Any:

@@ -1,19 +1,19 @@
 """OmegaConf's `${...}`, resolved in one benchmark after the merge, each distinct interpolation only once.
 
-OmegaConf itself says what a text means, once: with marks in the place of the values that it refers to. Each
+OmegaConf itself says what a text means, once: with marks instead of the values that it refers to. Each
 benchmark then puts its own values where the marks came out, so that ten thousand benchmarks with `${name}` cost one
 call. Values without `${` cost nothing, and OmegaConf is imported when the first one with it is met.
 """
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from milabench.config.problems import did_you_mean
 from milabench.config.source_map import DYNAMIC, Located, located, mapping_at, plain
 from milabench.errors import Problem
 
@@ -35,12 +35,12 @@ _ENV: Final = "milabench.env"
 
 
 class InterpolationError(Exception):
-    """An interpolation that has no value: what is wrong, and the way out."""
+    """An interpolation that has no value: what is wrong, and a hint."""
 
-    def __init__(self, what: str, way_out: str = "") -> None:
+    def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what)
         self.what = what
-        self.way_out = way_out
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +59,8 @@ class _Compiled:
 
 
 def escaped(text: str) -> str:
-    """Text that OmegaConf reads back as this very text: no `${` in it is an interpolation."""
-    return _OPENING.sub(lambda found: found[1] * 2 + "\\${", text)
+    """Return text that OmegaConf reads back as this very text: no `${` in it is an interpolation."""
+    return _OPENING.sub(lambda opening: opening[1] * 2 + "\\${", text)
 
 
 class Interpolator:
@@ -80,15 +80,15 @@ class Interpolator:
         resolution = _Resolution(self, root, "")
         return resolution.whole().value["system"], resolution.problems
 
-    def benchmark(self, name: str, node: Located, more: Mapping[str, Located]) -> tuple[Located, list[Problem]]:
-        """The benchmark without interpolations, and the problems met.
+    def benchmark(self, name: str, node: Located, defaults: Mapping[str, Located]) -> tuple[Located, list[Problem]]:
+        """Return the benchmark without interpolations, and the problems met.
 
         The root of absolute references is the benchmark itself, with `system` and the keys of `more` beside its own.
         """
         if not node.flags & DYNAMIC:
             return node, []
         own: dict[str, Located] = node.value
-        root = Located({"system": self.system, **more, **own}, node.mark, flags=DYNAMIC)
+        root = Located({"system": self.system, **defaults, **own}, node.mark, flags=DYNAMIC)
         resolution = _Resolution(self, root, name)
         whole = resolution.whole(own)
         if not resolution.problems and resolution.has_containers and self.size(whole) > MAX_NODES:
@@ -97,30 +97,28 @@ class Interpolator:
         return Located(whole.value, node.mark, node.replaced, node.flags & ~DYNAMIC), resolution.problems
 
     def compile(self, text: str) -> _Compiled:
-        """The meaning of a text. Raises InterpolationError."""
-        found = self.compiled.get(text)
-        if found is None:
+        """Return the meaning of a text. Raises InterpolationError."""
+        compiled = self.compiled.get(text)
+        if compiled is None:
             try:
-                found = self._compile(text)
+                compiled = self._compile(text)
             except InterpolationError as error:
-                found = error
-            self.compiled[text] = found
-        if isinstance(found, InterpolationError):
-            raise found
-        return found
+                compiled = error
+            self.compiled[text] = compiled
+        if isinstance(compiled, InterpolationError):
+            raise compiled
+        return compiled
 
     def _compile(self, text: str) -> _Compiled:
         if len(text) > MAX_LENGTH:
             raise InterpolationError(f"an interpolated value is longer than {MAX_LENGTH} characters")
         if "\ue000" in text or "\ue001" in text:
-            raise InterpolationError("the characters U+E000 and U+E001 cannot stand beside an interpolation")
+            raise InterpolationError("the characters U+E000 and U+E001 are not allowed beside an interpolation")
         references: list[tuple[int, Path]] = []
         numbered = self._numbered(text, references)
-        for found in _RESOLVER.finditer(numbered):
-            if found[1] not in RESOLVERS and not _is_escaped(numbered, found.start()):
-                raise InterpolationError(
-                    f"there is no resolver {found[1]!r} in a suite", f"there are {', '.join(RESOLVERS)}"
-                )
+        for call in _RESOLVER.finditer(numbered):
+            if call[1] not in RESOLVERS and not _is_escaped(numbered, call.start()):
+                raise InterpolationError(f"unknown resolver {call[1]!r}", f"known: {', '.join(RESOLVERS)}")
         takes_values = bool(references) and self._has_resolver_over_values(numbered)
         if takes_values:
             return _Compiled(references=tuple(references), pieces=None, constant=None, text=numbered)
@@ -135,19 +133,19 @@ class Interpolator:
         return _Compiled(references=tuple(references), pieces=kept, constant=None, text=numbered)
 
     def _numbered(self, text: str, references: list[tuple[int, Path]]) -> str:
-        """The text with `${r0}`, `${r1}`, ... in the place of what refers to a key."""
+        """Return the text with `${r0}`, `${r1}`, ... instead of what refers to a key."""
 
-        def number(found: re.Match[str]) -> str:
-            if _is_escaped(text, found.start()):
-                return found[0]
-            references.append((len(found[1]), tuple(_KEYS.findall(found[2]))))
+        def number(reference: re.Match[str]) -> str:
+            if _is_escaped(text, reference.start()):
+                return reference[0]
+            references.append((len(reference[1]), tuple(_KEYS.findall(reference[2]))))
             return f"${{r{len(references) - 1}}}"
 
         return _REFERENCE.sub(number, text)
 
     @staticmethod
     def _has_resolver_over_values(numbered: str) -> bool:
-        """Whether some `${r0}` stands inside another interpolation."""
+        """Return whether some `${r0}` stands inside another interpolation."""
         depth = 0
         position = 0
         while position < len(numbered):
@@ -163,7 +161,7 @@ class Interpolator:
         return False
 
     def ask(self, text: str, values: list[Any]) -> Any:
-        """What OmegaConf makes of a numbered text with these values; asked once for each. Raises InterpolationError."""
+        """Return what OmegaConf makes of a numbered text with these values; asked once for each. Raises InterpolationError."""
         key = (text, tuple(repr(value) for value in values))
         if key not in self.asked:
             self.asked[key] = self._ask(text, [escaped(v) if isinstance(v, str) and "${" in v else v for v in values])
@@ -196,14 +194,14 @@ class Interpolator:
             missing = re.search(r"the environment variable (\S+) is not set", reason)
             if missing:
                 name = missing[1].rstrip("'\"")
-                way_out = f"set it, or give a default: ${{oc.env:{name},default}}"
-                raise InterpolationError(f"the environment variable {name} is not set", way_out) from None
+                hint = f"set it, or give a default: ${{oc.env:{name},default}}"
+                raise InterpolationError(f"the environment variable {name} is not set", hint) from None
             raise InterpolationError(f"cannot be resolved: {reason}") from None
         except (RecursionError, ValueError, TypeError, AttributeError) as error:
             raise InterpolationError(f"cannot be resolved: {str(error).split(chr(10), 1)[0]}") from None
 
     def size(self, node: Located) -> int:
-        """How many values a tree stands for, counting a shared part each time it occurs."""
+        """Return how many values a tree stands for, counting a shared part each time it occurs."""
         value = node.value
         if type(value) is not dict and type(value) is not list:
             return 1
@@ -227,10 +225,10 @@ class _Resolution:
         self.has_containers = False
 
     def whole(self, only: Mapping[str, Located] | None = None) -> Located:
-        """The root without interpolations, or the named part of its keys."""
+        """Return the root without interpolations, or the named part of its keys."""
         children = self.root.value if only is None else only
-        made = {key: self._node(child, (key,)) for key, child in children.items()}
-        return Located(made, self.root.mark, self.root.replaced, self.root.flags & ~DYNAMIC)
+        resolved = {key: self._node(child, (key,)) for key, child in children.items()}
+        return Located(resolved, self.root.mark, self.root.replaced, self.root.flags & ~DYNAMIC)
 
     def _node(self, node: Located, path: Path) -> Located:
         if not node.flags & DYNAMIC:
@@ -249,17 +247,17 @@ class _Resolution:
         if known is not None:
             return known
         try:
-            made = self._resolved(node, path)
+            resolved = self._resolved(node, path)
         except InterpolationError as error:
             if not self.active:
                 dotted = ".".join(([self.name] if self.name else []) + list(path))
                 what = f"{node.value!r}: {error.what}" if len(node.value) <= 80 else error.what
-                self.problems.append(Problem(where=str(node.mark), path=dotted, what=what, way_out=error.way_out))
-                made = Located(None, node.mark, node.replaced, raw=node.value, key=node.key)
+                self.problems.append(Problem(where=str(node.mark), path=dotted, what=what, hint=error.hint))
+                resolved = Located(None, node.mark, node.replaced, raw=node.value, key=node.key)
             else:
                 raise
-        self.done[path] = made
-        return made
+        self.done[path] = resolved
+        return resolved
 
     def _resolved(self, node: Located, path: Path) -> Located:
         if path in self.active:
@@ -292,13 +290,13 @@ class _Resolution:
         return self._made(Located("".join(texts), node.mark), node)
 
     def _with_inner_keys(self, compiled: _Compiled, targets: list[Located]) -> str | None:
-        """The text with the values of `${...}` put in where they make up a key, `${a.${b}}`; None where there is no
+        """Return the text with the values of `${...}` put in where they make up a key, `${a.${b}}`; None where there is no
         such.
         """
         inner = re.compile(r"\$\{([^${}:]*)\$\{r(\d+)\}")
         if not inner.search(compiled.text):
             return None
-        text = inner.sub(lambda found: f"${{{found[1]}{plain(targets[int(found[2])])}", compiled.text)
+        text = inner.sub(lambda match: f"${{{match[1]}{plain(targets[int(match[2])])}", compiled.text)
         for number, (dots, keys) in enumerate(compiled.references):
             text = text.replace(f"${{r{number}}}", f"${{{'.' * dots}{'.'.join(keys)}}}")
         return text
@@ -339,11 +337,10 @@ class _Resolution:
 
 
 def _is_escaped(text: str, position: int) -> bool:
-    """Whether an odd number of backslashes stands before this position."""
+    """Return whether an odd number of backslashes stands before this position."""
     before = text[:position]
     return (len(before) - len(before.rstrip("\\"))) % 2 == 1
 
 
 def _nearest(step: str, value: Any) -> str:
-    near = difflib.get_close_matches(step, list(value), 1) if type(value) is dict else []
-    return f"did you mean {near[0]!r}?" if near else ""
+    return did_you_mean(step, value) if type(value) is dict else ""

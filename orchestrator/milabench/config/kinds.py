@@ -56,20 +56,18 @@ class ValueParser:
             known = self._parsed[memo] = (node, kind.parse(node, path, self))
         return known[1]
 
-    def reject(self, node: Located, path: str, what: str, way_out: str = "", mark: Mark | None = None) -> Any:
+    def reject(self, node: Located, path: str, what: str, hint: str = "", mark: Mark | None = None) -> Any:
         """Note a problem with a value, at `mark` or at the value; return INVALID."""
         if str(node.mark) in self.unresolved:
             return INVALID
         old = next((before for before in node.replaced if type(before.value) not in (dict, list)), None)
         replaces = f"it replaces {display_value(old)}, set at {old.mark}" if old is not None else ""
-        self.problems.add(
-            Problem(where=str(mark or node.mark), path=path, what=what, way_out=way_out, replaces=replaces)
-        )
+        self.problems.add(Problem(where=str(mark or node.mark), path=path, what=what, hint=hint, replaces=replaces))
         return INVALID
 
-    def expected(self, expected: str, node: Located, path: str, way_out: str = "") -> Any:
+    def expected(self, expected: str, node: Located, path: str, hint: str = "") -> Any:
         """Note that a value is not what was expected; return INVALID."""
-        return self.reject(node, path, f"expected {expected}, got {display_value(node)}", way_out)
+        return self.reject(node, path, f"expected {expected}, got {display_value(node)}", hint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,8 +316,8 @@ class Arguments(Kind):
         for option, child in node.value.items():
             value = child.value
             if type(value) is dict:
-                way_out = "quote it, if it is meant as JSON"
-                return parser.expected("a value or a list", child, f"{path}.{option}", way_out)
+                hint = "quote it, if it is meant as JSON"
+                return parser.expected("a value or a list", child, f"{path}.{option}", hint)
             if type(value) is list:
                 if any(_is_no_scalar(item) for item in value):
                     return parser.expected("a list of values", child, f"{path}.{option}")
@@ -424,8 +422,8 @@ class Record(Kind):
                 if child.value is not None:
                     values[name] = parser.parse(known.kind, child, f"{path}.{name}")
             elif not self.extra or is_slip(name, self.keys, node.value):
-                way_out = did_you_mean(name, self.keys) or f"known: {', '.join(sorted(self.keys))}"
-                parser.reject(child, path, f"unknown key {name!r}", way_out)
+                hint = did_you_mean(name, self.keys) or f"known: {', '.join(sorted(self.keys))}"
+                parser.reject(child, path, f"unknown key {name!r}", hint)
             else:
                 values[name] = plain(child)
         missing = [name for name in self.required if name not in values]
@@ -433,7 +431,7 @@ class Record(Kind):
             parser.reject(node, path, f"the key {name!r} is missing")
         return INVALID if missing or any(value is INVALID for value in values.values()) else values
 
-    def build(self, values: Mapping[str, Any], **more: Any) -> Any:
+    def build(self, values: Mapping[str, Any], **others: Any) -> Any:
         """Return an instance of the class from the values of its keys; `more` are fields that are no keys."""
         if self.cls is None:
             return values
@@ -443,7 +441,7 @@ class Record(Kind):
                 fields[entry.field] = values[entry.same_as]
         if self.extra:
             fields[self.extra] = {name: value for name, value in values.items() if name not in self.keys}
-        return self.cls(**fields, **more)
+        return self.cls(**fields, **others)
 
     def json_schema(self) -> dict[str, Any]:
         record = self.mapping_schema()
@@ -525,11 +523,11 @@ def record_of(cls: type, *, is_mapping: bool = False) -> Record:
     return record
 
 
-def kind_of(hint: Any) -> Kind:
+def kind_of(annotation: Any) -> Kind:
     """Return the kind of value that a type annotation stands for."""
-    origin, arguments = get_origin(hint), get_args(hint)
+    origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        (kind,) = hint.__metadata__
+        (kind,) = annotation.__metadata__
         return record_of(kind.cls, is_mapping=True) if isinstance(kind, KeysOf) else kind
     if origin is Literal:
         return Choice(words=arguments)
@@ -539,9 +537,9 @@ def kind_of(hint: Any) -> Kind:
     if origin is tuple:
         item = kind_of(arguments[0])
         return ListOf(item=item, lone=not isinstance(item, Record))
-    if hint is not Any and origin is not None and issubclass(origin, Mapping):
+    if annotation is not Any and origin is not None and issubclass(origin, Mapping):
         return MapOf(item=kind_of(arguments[1]))
-    return _SIMPLE[hint] if hint in _SIMPLE else record_of(hint)
+    return _SIMPLE[annotation] if annotation in _SIMPLE else record_of(annotation)
 
 
 # --- parts of parsing -----------------------------------------------------------------------------------------------
@@ -580,14 +578,14 @@ def _normalized(path: Path) -> Path:
 
 
 def is_slip(name: str, known: Iterable[str], given: Mapping[str, Any]) -> bool:
-    """Whether a key that is not known looks like a known one that is not given beside it."""
+    """Return whether a key that is not known looks like a known one that is not given beside it."""
     missing = [key for key in known if key not in given]
     folded = name.lower().replace("-", "_")
     return folded in missing or any(_is_one_edit_away(folded, key) for key in missing if len(key) >= 4)
 
 
 def _is_one_edit_away(name: str, known: str) -> bool:
-    """Whether one letter more, less, other or swapped with its neighbour makes the one of the other."""
+    """Return whether one letter more, less, other or swapped with its neighbour makes the one of the other."""
     if abs(len(name) - len(known)) > 1 or name == known:
         return False
     start = 0

@@ -44,11 +44,11 @@ class Override:
         return self.value.mark
 
     def tree(self, start: int) -> Located:
-        """The value below its keys, from the key number `start` on."""
-        made = self.value
+        """Return the value below its keys, from the key number `start` on."""
+        tree = self.value
         for key in reversed(self.keys[start:]):
-            made = Located({key: made}, self.mark, flags=made.flags)
-        return made
+            tree = Located({key: tree}, self.mark, flags=tree.flags)
+        return tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,29 +63,29 @@ class Folded:
     warnings: tuple[Problem, ...] = ()
 
 
-def parse_override(text: str, folder: str, said: str | None = None) -> Override:
-    """`name.key.key=value`; the value is YAML, a key with a dot in it is quoted. Raises ConfigError.
+def parse_override(text: str, folder: str, label: str | None = None) -> Override:
+    """Parse `name.key.key=value`; the value is YAML, a key with a dot in it is quoted. Raises ConfigError.
 
-    `said` is how messages call the place; the option itself by default.
+    `label` is what messages call the place; the option itself by default.
     """
     shown_text = f"--override {text!r}" if len(text) <= 200 else f"--override {text[:197]!r}..."
-    source = SourceLocation(said or shown_text, folder)
+    source = SourceLocation(label or shown_text, folder)
     mark = Mark(source, 0, 0)
     left, value = _split_at_equals(text)
-    way_out = "write it as benchmark.key=value"
+    hint = "write it as benchmark.key=value"
     if value is None:
-        raise ConfigError(Problem(where=str(mark), path="", what="there is no '='", way_out=way_out))
+        raise ConfigError(Problem(where=str(mark), path="", what="missing '='", hint=hint))
     keys: list[str] = []
     position = 0
     while position < len(left):
-        found = _KEY.match(left, position)
-        after = found.end() if found else position
-        if found is None or (after < len(left) and left[after] != "."):
-            raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", way_out=way_out))
-        keys.append(found[2] if found[1] is None else re.sub(r"\\(.)", r"\1", found[1]))
+        match = _KEY.match(left, position)
+        after = match.end() if match else position
+        if match is None or (after < len(left) and left[after] != "."):
+            raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", hint=hint))
+        keys.append(match[2] if match[1] is None else re.sub(r"\\(.)", r"\1", match[1]))
         position = after + 1
     if not keys or left.endswith(".") or len(keys) > 60:
-        raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", way_out=way_out))
+        raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", hint=hint))
     document = parse_document(value, source, whole=False)
     value_node = _placed(document.root, mark)
     warnings = tuple(replace(warning, where=str(mark)) for warning in document.warnings)
@@ -123,8 +123,8 @@ def fold(
     for key, node in list(entries.items()):
         if type(node.value) is not dict:
             what = f"expected a mapping, got {display_value(node)}"
-            way_out = "a benchmark is a name with keys below it"
-            problems.add(Problem(where=str(node.mark), path=key, what=what, way_out=way_out))
+            hint = "a benchmark is a name with keys below it"
+            problems.add(Problem(where=str(node.mark), path=key, what=what, hint=hint))
             del entries[key]
     named = _file_keys_overridden(file_keys, overrides, problems)
     benchmarks, templates = _Inheritance(entries, named, problems, max_jobs).resolved()
@@ -138,7 +138,7 @@ def fold(
 
 
 def _present(root: Located) -> dict[str, Located]:
-    """The keys of a file root, without those that were deleted; what lies below is left as it is."""
+    """Return the keys of a file root, without those that were deleted; what lies below is left as it is."""
     return {key: node for key, node in root.value.items() if node.value is not DELETED}
 
 
@@ -188,8 +188,8 @@ class _Inheritance:
         for position, override in enumerate(self.overrides):
             if position not in self.used:
                 what = f"no benchmark or template named {override.keys[0]!r}"
-                way_out = did_you_mean(override.keys[0], [*self.entries, EVERY, *FILE_KEYS[1:]])
-                self.problems.add(Problem(where=str(override.mark), path="", what=what, way_out=way_out))
+                hint = did_you_mean(override.keys[0], [*self.entries, EVERY, *FILE_KEYS[1:]])
+                self.problems.add(Problem(where=str(override.mark), path="", what=what, hint=hint))
 
     def _override_known(self, entries: dict[str, Located]) -> None:
         """Find the benchmark, template or `*` that each override names, the longest name first."""
@@ -206,8 +206,8 @@ class _Inheritance:
     def _note(self, name: str, override: Override, length: int) -> None:
         if length == len(override.keys) and type(override.value.value) is not dict:
             what = f"expected a mapping for {name}, got {display_value(override.value)}"
-            way_out = f"name a key: {name}.key=value"
-            self.problems.add(Problem(where=str(override.mark), path=name, what=what, way_out=way_out))
+            hint = f"name a key: {name}.key=value"
+            self.problems.add(Problem(where=str(override.mark), path=name, what=what, hint=hint))
             return
         tree = override.tree(length)
         if name == EVERY:
@@ -216,38 +216,38 @@ class _Inheritance:
         self.pre[name] = self.problems.merge(self.pre.get(name), tree)
 
     def _expanded(self, entries: dict[str, Located], max_jobs: int) -> dict[str, Located]:
-        made: dict[str, Located] = {}
+        expanded: dict[str, Located] = {}
         first: dict[str, Mark] = {}
         for name, node in entries.items():
             own = self.pre.get(name)
             described = node if own is None else self.problems.merge(node, own)
             if not is_matrix(described) or name.startswith("_"):
-                self._add(made, first, name, node)
+                self._add(expanded, first, name, node)
                 continue
             # The overrides of a matrix are part of it from here on: its name is gone once its jobs have theirs.
             self.pre.pop(name, None)
             try:
                 for job_name, job in expand(name, described, max_jobs):
-                    self._add(made, first, job_name, job)
+                    self._add(expanded, first, job_name, job)
             except ConfigError as error:
                 self.problems.take(error)
-        return made
+        return expanded
 
-    def _add(self, made: dict[str, Located], first: dict[str, Mark], name: str, node: Located) -> None:
-        if name in made:
+    def _add(self, expanded: dict[str, Located], first: dict[str, Mark], name: str, node: Located) -> None:
+        if name in expanded:
             what = f"two benchmarks are named {name!r}"
             replaces = f"the other is at {first[name]}"
-            way_out = "put every key of the matrix that tells jobs apart into job.name"
-            self.problems.add(Problem(where=str(node.mark), path=name, what=what, way_out=way_out, replaces=replaces))
+            hint = "put every key of the matrix that tells jobs apart into job.name"
+            self.problems.add(Problem(where=str(node.mark), path=name, what=what, hint=hint, replaces=replaces))
             return
         if name in (*FILE_KEYS, EVERY, ""):
             self.problems.add(Problem(where=str(node.mark), path=name, what=f"a job cannot be named {name!r}"))
             return
-        made[name] = node
+        expanded[name] = node
         first[name] = node.mark
 
     def resolved(self) -> tuple[dict[str, Located], dict[str, Located]]:
-        """Every benchmark, and every template, in the order of the files."""
+        """Return every benchmark, and every template, in the order of the files."""
         benchmarks: dict[str, Located] = {}
         templates: dict[str, Located] = {}
         for name in self.entries:
@@ -263,19 +263,19 @@ class _Inheritance:
 
     def _benchmark(self, name: str) -> Located | None:
         own = self.entries[name]
-        said = self.pre.get(name)
-        parent_node = (said.value.get("inherits") if said is not None else None) or own.value.get("inherits")
-        made = own
+        override = self.pre.get(name)
+        parent_node = (override.value.get("inherits") if override is not None else None) or own.value.get("inherits")
+        merged = own
         if parent_node is not None and parent_node.value is not None:
             parent = self._parent_of(name, parent_node)
             if parent is None:
                 return None
-            made = self._inherited(parent, own)
+            merged = self._inherited(parent, own)
         if self.every is not None:
-            made = self.problems.merge(made, self.every)
-        if said is not None:
-            made = self.problems.merge(made, said)
-        return settled(made)
+            merged = self.problems.merge(merged, self.every)
+        if override is not None:
+            merged = self.problems.merge(merged, override)
+        return settled(merged)
 
     def _parent_of(self, name: str, parent_node: Located) -> Located | None:
         parent = parent_node.value
@@ -285,35 +285,35 @@ class _Inheritance:
             self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what))
             return None
         if parent not in self.entries:
-            way_out = did_you_mean(parent, self.entries) or "define it, or include the file that does"
+            hint = did_you_mean(parent, self.entries) or "define it, or include the file that does"
             what = f"no benchmark or template named {parent!r}"
-            self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what, way_out=way_out))
+            self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what, hint=hint))
             return None
         return self._parent(parent)
 
     def _parent(self, name: str) -> Located | None:
-        """A description as its children see it: its own overrides are in it, `*` is not. None after a problem."""
+        """Return a description as its children see it: its own overrides are in it, `*` is not. None after a problem."""
         chain: list[tuple[str, Located, Located | None]] = []
-        seen: set[str] = set()
+        visited: set[str] = set()
         current: str | None = name
         while current is not None and current not in self.as_parent:
             own = self.entries[current]
-            said = self.pre.get(current)
-            if said is not None:
-                own = self.problems.merge(own, said)
+            override = self.pre.get(current)
+            if override is not None:
+                own = self.problems.merge(own, override)
             parent_node = own.value.get("inherits")
             chain.append((current, own, parent_node))
-            seen.add(current)
+            visited.add(current)
             if parent_node is None or parent_node.value is None:
                 break
             above = parent_node.value
-            if isinstance(above, str) and above in seen:
+            if isinstance(above, str) and above in visited:
                 self._cycle([link[0] for link in chain], above, parent_node)
-                self.as_parent.update(dict.fromkeys(seen))
+                self.as_parent.update(dict.fromkeys(visited))
                 return None
             if not isinstance(above, str) or above not in self.entries:
                 self._parent_of(current, parent_node)
-                self.as_parent.update(dict.fromkeys(seen))
+                self.as_parent.update(dict.fromkeys(visited))
                 return None
             current = above
         for link, own, parent_node in reversed(chain):
@@ -326,25 +326,25 @@ class _Inheritance:
 
     def _cycle(self, chain: list[str], again: str, node: Located) -> None:
         links = [*chain[chain.index(again) :], again]
-        what = f"the inheritance goes round in a circle: {' -> '.join(links)}"
+        what = f"the inheritance forms a cycle: {' -> '.join(links)}"
         self.problems.add(Problem(where=str(node.mark), path=f"{chain[-1]}.inherits", what=what))
 
     def _inherited(self, parent: Located, own: Located) -> Located:
-        """The child over its parent; tags are united."""
-        made = self.problems.merge(parent, own)
+        """Return the child over its parent; tags are united."""
+        merged = self.problems.merge(parent, own)
         old, new = parent.value.get("tags"), own.value.get("tags")
-        if old is None or new is None or made is parent:
-            return made
+        if old is None or new is None or merged is parent:
+            return merged
         before, after = _tags(old), _tags(new)
         if before is None or after is None:
-            return made
+            return merged
         known = {tag.value for tag in before}
-        more = [tag for tag in after if tag.value not in known]
-        made.value["tags"] = Located([*before, *more], new.mark, (old, *old.replaced), old.flags | new.flags)
-        return made
+        added = [tag for tag in after if tag.value not in known]
+        merged.value["tags"] = Located([*before, *added], new.mark, (old, *old.replaced), old.flags | new.flags)
+        return merged
 
 
 def _tags(node: Located) -> list[Located] | None:
-    """The tags one by one, a lone one being a list of one; None where they are something else, to be reported later."""
+    """Return the tags one by one, a lone one being a list of one; None where they are something else, to be reported later."""
     items = node.value if type(node.value) is list else [node]
     return items if all(isinstance(item.value, str | int | float) for item in items) else None

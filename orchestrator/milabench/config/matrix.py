@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from milabench.config.problems import did_you_mean
 from milabench.config.schema import Multirun
 from milabench.config.source_map import DYNAMIC, Located, Mark, mapping_at, plain, scalar, settled
 from milabench.config.template import Field, FieldError, parts, text_of, value_of
@@ -19,13 +19,13 @@ Build = Callable[[Mapping[str, Any]], Located]
 
 
 def is_matrix(node: Located) -> bool:
-    """Whether a benchmark's description stands for many."""
+    """Return whether a benchmark's description stands for many."""
     value = node.value
     return type(value) is dict and "matrix" in value and "job" in value and value["job"].value is not None
 
 
 def expand(name: str, node: Located, max_jobs: int = MAX_JOBS) -> Iterator[tuple[str, Located]]:
-    """The jobs of one matrix: each one's name and description, the last key of the matrix varying fastest.
+    """Yield the jobs of one matrix: each one's name and description, the last key of the matrix varying fastest.
 
     The strings below `job` have the values put in for their fields; other fields are left for planning. Keys beside
     `matrix` and `job` hold for every job that does not say otherwise. Raises ConfigError.
@@ -47,47 +47,47 @@ def expand(name: str, node: Located, max_jobs: int = MAX_JOBS) -> Iterator[tuple
     build_name = _builder(naming, known)
     build_job = _builder(mapping_at(template, job.mark), known)
     has_lists = any(type(value.value) is list for values in axes.values() for value in values)
-    for chosen in itertools.product(*axes.values()):
-        nodes = dict(zip(known, chosen, strict=True))
+    for combination in itertools.product(*axes.values()):
+        nodes = dict(zip(known, combination, strict=True))
         values = {key: plain(value) for key, value in nodes.items()}
         try:
             job_name = str((build_name or _same(naming))(values).value)
-            made = build_job(values) if build_job else mapping_at(template.copy(), job.mark)
+            job_node = build_job(values) if build_job else mapping_at(template.copy(), job.mark)
         except FieldError as error:
-            near = difflib.get_close_matches(error.name, error.known, 1)
-            way_out = f"did you mean {near[0]!r}?" if near else f"the matrix has {', '.join(known)}"
-            raise ConfigError(_problem(job.mark, f"{name}.job", f"{error.field.text} is not there", way_out)) from None
+            hint = did_you_mean(error.name, error.known) or f"the matrix has {', '.join(known)}"
+            raise ConfigError(_problem(job.mark, f"{name}.job", f"{error.field.text} is not there", hint)) from None
         except ValueError as error:
             raise ConfigError(_problem(job.mark, f"{name}.job", f"a value cannot be formatted: {error}")) from None
-        made.value["matrix"] = mapping_at(nodes, matrix.mark)
+        job_node.value["matrix"] = mapping_at(nodes, matrix.mark)
         if has_lists:
             # Tells this choice, in which there is a list, from a matrix that lacks its job.
-            made.value["job"] = scalar(None, matrix.mark)
-        yield job_name, made
+            job_node.value["job"] = scalar(None, matrix.mark)
+        yield job_name, job_node
 
 
 def combinations(matrix: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The Cartesian product of a plain matrix; a value that is no list is one value."""
+    """Yield the Cartesian product of a plain matrix; a value that is no list is one value."""
     axes = [value if isinstance(value, list | tuple) else [value] for value in matrix.values()]
-    for chosen in itertools.product(*axes):
-        yield dict(zip(matrix, chosen, strict=True))
+    for combination in itertools.product(*axes):
+        yield dict(zip(matrix, combination, strict=True))
 
 
 def runs(multirun: Sequence[Multirun], extra: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The name and the options of every run of a multirun, in order.
+    """Yield the name and the options of every run of a multirun, in order.
 
     Options keep their dotted names (`sizer.mult`); names may use them and `extra` (such as the time) as fields. Raises
     ConfigError where a name has a field that is neither.
     """
-    for one in multirun:
-        for options in combinations(one.matrix):
+    for run_set in multirun:
+        for options in combinations(run_set.matrix):
             names = {**extra, **_nested(options)}
             try:
                 name = "".join(
-                    part if isinstance(part, str) else text_of(part, value_of(part, names)) for part in parts(one.name)
+                    part if isinstance(part, str) else text_of(part, value_of(part, names))
+                    for part in parts(run_set.name)
                 )
             except (FieldError, ValueError) as error:
-                problem = Problem(where="", path="multirun.runs", what=f"the name {one.name!r}: {error}")
+                problem = Problem(where="", path="multirun.runs", what=f"the name {run_set.name!r}: {error}")
                 raise ConfigError(problem) from None
             yield name, options
 
@@ -124,8 +124,8 @@ def _axes(name: str, matrix: Located, max_jobs: int) -> dict[str, list[Located]]
     return axes
 
 
-def _problem(mark: Mark, path: str, what: str, way_out: str = "") -> Problem:
-    return Problem(where=str(mark), path=path, what=what, way_out=way_out)
+def _problem(mark: Mark, path: str, what: str, hint: str = "") -> Problem:
+    return Problem(where=str(mark), path=path, what=what, hint=hint)
 
 
 def _same(node: Located) -> Build:
@@ -133,7 +133,7 @@ def _same(node: Located) -> Build:
 
 
 def _builder(node: Located, known: tuple[str, ...]) -> Build | None:
-    """What makes a job's version of this node; None where all jobs share the node itself."""
+    """Return what makes a job's version of this node; None where all jobs share the node itself."""
     value = node.value
     if type(value) is str:
         return _text_builder(node, known)
@@ -162,26 +162,26 @@ def _mapping_builder(node: Located, known: tuple[str, ...]) -> Build | None:
     children: dict[str, Located] = node.value
 
     def build_values(values: Mapping[str, Any]) -> Located:
-        made = children.copy()
+        built = children.copy()
         for key, build in changing.items():
-            made[key] = build(values)
-        return node.holding(made, node.flags)
+            built[key] = build(values)
+        return node.holding(built, node.flags)
 
     def build_keys_too(values: Mapping[str, Any]) -> Located:
-        made: dict[str, Located] = {}
+        built: dict[str, Located] = {}
         for key, child in build_values(values).value.items():
             build = keys[key]
             text = build(values) if build else key
-            if text in made:
+            if text in built:
                 raise ValueError(f"two keys become {text!r}")
-            made[text] = child
-        return node.holding(made, node.flags)
+            built[text] = child
+        return node.holding(built, node.flags)
 
     return build_values if fixed_keys else build_keys_too
 
 
 def _split(text: str, known: tuple[str, ...]) -> list[str | Field]:
-    """The text and the fields that the matrix knows; any other field stays text, for planning."""
+    """Return the text and the fields that the matrix knows; any other field stays text, for planning."""
     pieces: list[str | Field] = []
     for part in parts(text):
         piece = part if isinstance(part, str) or part.name in known else part.text

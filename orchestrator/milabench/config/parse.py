@@ -113,7 +113,7 @@ class _BenchmarkParser:
             return None
         if "definition" not in values and "command" not in values:
             what = "it has neither a definition nor a command, and is left out"
-            self.warnings.add(Problem(where=str(node.mark), path=name, what=what, way_out="is its name right?"))
+            self.warnings.add(Problem(where=str(node.mark), path=name, what=what, hint="is its name right?"))
             return None
         group = values.setdefault("group", name)
         values.setdefault("install_group", group)
@@ -143,7 +143,7 @@ class _BenchmarkParser:
         return resolved
 
     def _matrix_has_job(self, name: str, node: Located, values: Mapping[str, Any]) -> bool:
-        """Whether no matrix is left that should have been expanded; notes the problem of one that is."""
+        """Return whether no matrix is left that should have been expanded; notes the problem of one that is."""
         job = node.value.get("job")
         if job is not None and job.value is not None:
             what = "matrix and job are expanded where they are written, and are not inherited"
@@ -151,13 +151,13 @@ class _BenchmarkParser:
             return False
         if job is None and any(isinstance(value, list) for value in values.get("matrix", {}).values()):
             what = "a matrix needs a job, whose keys its values are put into"
-            way_out = "write job: {name: ..., ...} beside it"
-            self._parser.reject(node.value["matrix"], f"{name}.matrix", what, way_out)
+            hint = "write job: {name: ..., ...} beside it"
+            self._parser.reject(node.value["matrix"], f"{name}.matrix", what, hint)
             return False
         return True
 
     def _metrics_have_patterns(self, name: str, node: Located) -> bool:
-        """Whether each metric has a pattern; notes the problem of one that does not."""
+        """Return whether each metric has a pattern; notes the problem of one that does not."""
         metrics: Mapping[str, Located] = node.value["metrics"].value or {} if "metrics" in node.value else {}
         known = [metric for metric, keys in metrics.items() if _has(keys, "pattern")]
         for metric, keys in metrics.items():
@@ -231,7 +231,7 @@ class _BenchmarkParser:
         return values if is_valid else None
 
     def _check_extra_key(self, name: str, node: Located, key: str, child: Located, *, has_program: bool) -> bool:
-        """Whether a key that is not ours is the benchfile's; where there is no benchfile to ask, it is kept with a warning.
+        """Return whether the benchfile declares a key; where there is no benchfile to ask, the key is kept with a warning.
 
         `has_program` is False for a template that leaves the definition to its children.
         """
@@ -245,12 +245,12 @@ class _BenchmarkParser:
         if declared is not None and key in declared:
             return True
         if declared is None and not is_slip(key, BENCHMARK.keys, node.value):
-            what = f"unknown key {key!r}; its definition is not there to say whether it declares it"
+            what = f"unknown key {key!r}; its definition is not available to tell whether it declares it"
             self.warnings.add(Problem(where=str(child.key or child.mark), path=name, what=what))
             return True
         known = [*BENCHMARK.keys, *(declared or ())]
-        way_out = did_you_mean(key, known) or "`milabench config schema` lists the keys"
-        self._parser.reject(child, name, f"unknown key {key!r}", way_out, child.key)
+        hint = did_you_mean(key, known) or "`milabench config schema` lists the keys"
+        self._parser.reject(child, name, f"unknown key {key!r}", hint, child.key)
         return False
 
     def _declared_by(self, folder: Any) -> frozenset[str] | None:
@@ -270,5 +270,5 @@ def _has(node: Located, key: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """Whether files and folders can be named so, and a terminal can show it."""
+    """Return whether files and folders can be named so, and a terminal can show it."""
     return bool(text) and text.isprintable() and "/" not in text and not text.startswith(".")

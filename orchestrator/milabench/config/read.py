@@ -37,7 +37,7 @@ def read_suite(
     max_jobs: int = MAX_JOBS,
     settings: Mapping[str, str] | None = None,
 ) -> Suite:
-    """The suite that these files, this system file and these overrides make together; later files win.
+    """Return the suite that these files, this system file and these overrides make together; later files win.
 
     `env` is what `${oc.env:...}` may see. `detected_arch` stands where the system file names no arch. `declared`
     gives the extra keys of the benchfile in a folder. `settings` are overrides that stand in environment variables,
@@ -52,8 +52,8 @@ def read_suite(
         roots.extend(_system_layers(loader, system, problems))
     parsed: list[Override] = []
     here = str(Path.cwd())
-    said = [*(settings or {}).items(), *((None, text) for text in overrides)]
-    for name, text in said:
+    labelled = [*(settings or {}).items(), *((None, text) for text in overrides)]
+    for name, text in labelled:
         try:
             parsed.append(parse_override(text, here, name))
         except ConfigError as error:
@@ -74,7 +74,7 @@ def read_suite(
 
 
 def read_tasks(file: Path) -> TaskFile:
-    """The task file of a driver. Raises ConfigError where it cannot be read."""
+    """Return the task file of a driver. Raises ConfigError where it cannot be read."""
     from milabench.config.tasks import parse_tasks
 
     try:
@@ -82,7 +82,7 @@ def read_tasks(file: Path) -> TaskFile:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         what = f"cannot be read: {(error.strerror or str(error)).lower()}"
-        raise ConfigError(Problem(where=str(file), path="", what=what, way_out="is the path right?")) from None
+        raise ConfigError(Problem(where=str(file), path="", what=what, hint="is the path right?")) from None
     return parse_tasks(decode_text(content, str(file)), str(file))
 
 
@@ -92,8 +92,8 @@ def _system_layers(loader: _Loader, system: Path, problems: Problems) -> list[Lo
         for key, node in layer.value.items():
             if key not in SYSTEM_KEYS:
                 what = f"unknown key {key!r} in a system file"
-                way_out = "it has 'system' and 'multirun'; benchmarks belong in a suite file"
-                problems.add(Problem(where=str(node.key or node.mark), path=key, what=what, way_out=way_out))
+                hint = "it has 'system' and 'multirun'; benchmarks belong in a suite file"
+                problems.add(Problem(where=str(node.key or node.mark), path=key, what=what, hint=hint))
     return layers
 
 
@@ -108,7 +108,7 @@ class _Loader:
         self.count = 0
 
     def layers(self, name: str, asked_at: Mark | None, chain: tuple[tuple[str, str], ...]) -> list[Located]:
-        """The roots that a file stands for: those of its includes, depth first, and its own.
+        """Return the roots that a file stands for: those of its includes, depth first, and its own.
 
         `name` is how messages call it, `asked_at` where it is included, `chain` the names and real paths of the
         files that led here.
@@ -116,7 +116,7 @@ class _Loader:
         path = Path(name).expanduser()
         real = os.path.realpath(path)
         if real in [link for _, link in chain]:
-            self._include_problem(asked_at, chain, "the includes go round in a circle", name)
+            self._include_problem(asked_at, chain, "the includes form a cycle", name)
             return []
         self.count += 1
         if self.count > MAX_FILES:
@@ -148,7 +148,7 @@ class _Loader:
             reason = error.strerror or str(error)
             if asked_at is None:
                 what = f"cannot be read: {reason[:1].lower()}{reason[1:]}"
-                self.problems.add(Problem(where=name, path="", what=what, way_out="is the path right?"))
+                self.problems.add(Problem(where=name, path="", what=what, hint="is the path right?"))
             else:
                 self._include_problem(asked_at, chain, f"the included file cannot be read ({reason.lower()})", name)
         except ConfigError as error:

@@ -46,7 +46,7 @@ _NUMERIC_START: Final = frozenset("+-.0123456789")
 
 @lru_cache(maxsize=65_536)
 def resolve_scalar(text: str) -> tuple[Any, str]:
-    """The value of a plain scalar, and, where YAML 1.1 and 1.2 read it differently, what the two say (else "").
+    """Return the value of a plain scalar, and, where YAML 1.1 and 1.2 read it differently, what the two say (else "").
 
     As PyYAML's safe loader reads it, with floats as OmegaConf has them (`1e3`); text that only one of the two takes
     for an octal number, a time or a date stays text.

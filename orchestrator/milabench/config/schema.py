@@ -30,13 +30,14 @@ from milabench.config.kinds import (
     record_of,
 )
 from milabench.config.origin import Origins
+from milabench.devices.registry import ARCHS
 from milabench.errors import Problem
 
 Method = Literal["per_gpu", "njobs", "multigpu", "multinode"]
 """The plan methods; plan/method.py says what each means."""
 Profile = Literal["quick", "default", "rigorous"]
 Engine = Literal["docker", "podman", "apptainer", "none"]
-Arch = Literal["cuda", "rocm", "xpu", "hpu", "cpu"]
+Arch: TypeAlias = Annotated[str, Choice(words=ARCHS)]
 
 PROFILES: Final[tuple[Profile, ...]] = get_args(Profile)
 REDUCTIONS: Final = (

@@ -31,33 +31,33 @@ class _Selector:
 
 
 def select(suite: Suite, select: str | None = None, exclude: str | None = None) -> tuple[BenchmarkConfig, ...]:
-    """The benchmarks meant, in the order of the suite.
+    """Return the benchmarks meant, in the order of the suite.
 
     A disabled benchmark is only meant where its name is given. Raises NothingSelected when there is none, or when a
     word of `select` matches nothing; UsageError when an expression cannot be read.
     """
     everything = tuple(suite.benchmarks.values())
-    chosen = tuple(bench for bench in everything if bench.enabled)
+    selected = tuple(bench for bench in everything if bench.enabled)
     disabled: list[str] = []
     if select is not None and select in suite.benchmarks:  # whatever characters it has, a name alone is that name
-        chosen = (suite.benchmarks[select],)
+        selected = (suite.benchmarks[select],)
     elif select is not None and select.strip():
         selector = _parse(select, "--select")
         _check_words(selector.positive, everything)
         matched = [bench for bench in everything if selector.test(bench)]
         named = set(selector.positive)
-        chosen = tuple(bench for bench in matched if bench.enabled or bench.name in named)
+        selected = tuple(bench for bench in matched if bench.enabled or bench.name in named)
         disabled = [bench.name for bench in matched if not (bench.enabled or bench.name in named)]
     if exclude is not None and exclude.strip():
         excluder = _parse(exclude, "--exclude")
-        chosen = tuple(bench for bench in chosen if not excluder.test(bench))
-    if not chosen:
+        selected = tuple(bench for bench in selected if not excluder.test(bench))
+    if not selected:
         raise NothingSelected(_nothing(everything, select, exclude, disabled))
-    return chosen
+    return selected
 
 
 def words(suite: Suite) -> tuple[str, ...]:
-    """Every name, group and tag that a selection may use, for completion."""
+    """Return every name, group and tag that a selection may use, for completion."""
     return tuple(dict.fromkeys(word for bench in suite.benchmarks.values() for word in _words_of(bench)))
 
 
@@ -86,17 +86,17 @@ def _check_words(asked: Iterable[str], everything: tuple[BenchmarkConfig, ...]) 
         if any(_matches(word, candidate) for candidate in known):
             continue
         near = difflib.get_close_matches(word, sorted(known), 3)
-        way_out = "did you mean " + " or ".join(repr(name) for name in near) + "?" if near else _some(known)
-        what = "matches no benchmark" if _is_glob(word) else "is no benchmark, group or tag"
-        lines.append(f"{word!r} {what}; {way_out}")
+        hint = "did you mean " + " or ".join(repr(name) for name in near) + "?" if near else _some(known)
+        what = f"{word!r} matches no benchmark" if _is_glob(word) else f"unknown benchmark, group or tag {word!r}"
+        lines.append(f"{what}; {hint}")
     if lines:
         raise NothingSelected("\nerror: ".join(lines))
 
 
 def _some(known: set[str]) -> str:
     names = sorted(known)
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return f"there are {', '.join(names[:8])}{more}" if names else "the suite has no benchmark"
+    others = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"known: {', '.join(names[:8])}{others}" if names else "the suite has no benchmark"
 
 
 def _is_glob(word: str) -> bool:
@@ -120,10 +120,10 @@ def _parse(text: str, option: str) -> _Selector:
 def _tokens(text: str) -> Iterator[str]:
     # An empty entry of a comma list, as in "a,,b" or "a,", means nothing.
     after_comma = True
-    for found in _TOKEN.finditer(text):
-        is_comma = found[1] == ","
+    for match in _TOKEN.finditer(text):
+        is_comma = match[1] == ","
         if not (is_comma and after_comma):
-            yield found[1].strip("'\"")  # a name with a space stands in quotes
+            yield match[1].strip("'\"")  # a name with a space stands in quotes
         after_comma = is_comma
 
 

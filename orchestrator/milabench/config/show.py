@@ -45,7 +45,7 @@ def benchmark_completions(bench: BenchmarkConfig) -> dict[str, Any]:
 
 
 def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
-    """The suite, or the named benchmarks of it, as YAML in which everything is resolved but placeholders.
+    """Return the suite, or the named benchmarks of it, as YAML in which everything is resolved but placeholders.
 
     Reading it back gives the same values.
     """
@@ -60,7 +60,7 @@ def to_yaml(suite: Suite, names: Iterable[str] | None = None) -> str:
             if given:
                 _emit("system", given, 0, lines)
         if suite.multirun:
-            runs = [{"name": one.name, "matrix": dict(one.matrix)} for one in suite.multirun]
+            runs = [{"name": run_set.name, "matrix": dict(run_set.matrix)} for run_set in suite.multirun]
             _emit("multirun", {"runs": runs}, 0, lines)
     for name in suite.benchmarks if names is None else names:
         if lines:
@@ -170,27 +170,27 @@ def _text(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    made = []
+    quoted = []
     for char in text:
         code = ord(char)
         if char in '"\\':
-            made.append("\\" + char)
+            quoted.append("\\" + char)
         elif char == "\n":
-            made.append("\\n")
+            quoted.append("\\n")
         elif char == "\t":
-            made.append("\\t")
+            quoted.append("\\t")
         elif code < 0x20 or 0x7F <= code < 0xA0 or code in (0x2028, 0x2029, 0xFEFF) or code > 0xFFFF:
-            made.append(f"\\U{code:08x}")
+            quoted.append(f"\\U{code:08x}")
         else:
-            made.append(char)
-    return '"' + "".join(made) + '"'
+            quoted.append(char)
+    return '"' + "".join(quoted) + '"'
 
 
 # --- where a value comes from ---------------------------------------------------------------------------------------
 
 
 def explain(suite: Suite, key: str) -> tuple[str, ...]:
-    """Lines that say what `benchmark.key` (or `system.key`) is, where it was set, and what it replaced.
+    """Return lines that say what `benchmark.key` (or `system.key`) is, where it was set, and what it replaced.
 
     Raises ConfigError, with the nearest names, where there is no such benchmark or key.
     """
@@ -207,25 +207,25 @@ def _split_key(suite: Suite, key: str) -> tuple[str, str]:
     names = [name for name in (*suite.benchmarks, "system") if key == name or key.startswith(name + ".")]
     if not names:
         known = (*suite.benchmarks, "system")
-        way_out = (
+        hint = (
             did_you_mean(key.partition(".")[0], known)
-            or "say BENCH.KEY, with a name of `milabench list`, or system.KEY"
+            or "write BENCH.KEY, with a name from `milabench list`, or system.KEY"
         )
-        raise ConfigError(f"no benchmark is named as in {key!r}; {way_out}")
+        raise ConfigError(f"unknown benchmark in {key!r}; {hint}")
     name = max(names, key=len)
     return name, key[len(name) + 1 :]
 
 
 def _explained(key: str, rest: str, origins: Mapping[str, Origin], values: Mapping[str, Any]) -> tuple[str, ...]:
     if not rest:
-        ends = [one for one in origins if not any(other.startswith(one + ".") for other in origins)]
-        return tuple(f"{key}.{one} = {_at(values, one)}  ({origins[one].where})" for one in ends)
+        ends = [path for path in origins if not any(other.startswith(path + ".") for other in origins)]
+        return tuple(f"{key}.{path} = {_at(values, path)}  ({origins[path].where})" for path in ends)
     origin = origins.get(rest)
     if origin is None:
         if rest in values:
             return (f"{key} = {_inline(values[rest])}", "  built-in default")
-        way_out = did_you_mean(rest, [*origins, *values])
-        raise ConfigError(f"{key!r} is not set" + (f"; {way_out}" if way_out else ""))
+        hint = did_you_mean(rest, [*origins, *values])
+        raise ConfigError(f"{key!r} is not set" + (f"; {hint}" if hint else ""))
     lines = [f"{key} = {_at(values, rest)}", f"  set at {origin.where}"]
     if origin.interpolated is not None:
         references = ", ".join(dict.fromkeys(_REFERENCE.findall(origin.interpolated)))
@@ -263,6 +263,6 @@ def _inline(value: Any) -> str:
 
 def _benchmark(suite: Suite, name: str) -> BenchmarkConfig:
     if name not in suite.benchmarks:
-        way_out = did_you_mean(name, suite.benchmarks)
-        raise ConfigError(f"no benchmark is named {name!r}" + (f"; {way_out}" if way_out else ""))
+        hint = did_you_mean(name, suite.benchmarks)
+        raise ConfigError(f"unknown benchmark {name!r}" + (f"; {hint}" if hint else ""))
     return suite.benchmarks[name]

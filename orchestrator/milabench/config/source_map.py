@@ -60,9 +60,9 @@ class WrittenFloat(float):
     text: str
 
     def __new__(cls, text: str) -> WrittenFloat:
-        made = super().__new__(cls, text.replace("_", ""))
-        made.text = text
-        return made
+        number = super().__new__(cls, text.replace("_", ""))
+        number.text = text
+        return number
 
     def __str__(self) -> str:
         return self.text
@@ -94,7 +94,7 @@ class Located:
     key: Mark | None = None
 
     def holding(self, value: Data, flags: int) -> Located:
-        """The same node with another value."""
+        """Return the same node with another value."""
         return Located(value, self.mark, self.replaced, flags, self.fresh, self.raw, self.formatted, self.key)
 
 
@@ -108,18 +108,18 @@ class MergeError(Exception):
         self.keys: list[str] = []
 
     def problem(self) -> Problem:
-        """What to tell the user."""
+        """Return what to tell the user."""
         return Problem(
             where=str(self.high.mark),
             path=".".join(reversed(self.keys)),
             what=f"append needs a list to append to, got {display_value(self.low)}",
-            way_out="give the whole list",
+            hint="give the whole list",
             replaces=f"it would extend {display_value(self.low)}, set at {self.low.mark}",
         )
 
 
 def mapping_at(children: dict[str, Located], mark: Mark) -> Located:
-    """A mapping node; its flags follow from its children."""
+    """Return a mapping node; its flags follow from its children."""
     flags = 0
     for child in children.values():
         flags |= child.flags
@@ -129,7 +129,7 @@ def mapping_at(children: dict[str, Located], mark: Mark) -> Located:
 
 
 def sequence(items: list[Located], mark: Mark) -> Located:
-    """A list node; its flags follow from its items."""
+    """Return a list node; its flags follow from its items."""
     flags = 0
     for item in items:
         flags |= item.flags
@@ -137,14 +137,14 @@ def sequence(items: list[Located], mark: Mark) -> Located:
 
 
 def scalar(value: Data, mark: Mark) -> Located:
-    """A leaf."""
+    """Return a leaf."""
     if type(value) is str:
         return Located(value, mark, flags=DYNAMIC if "${" in value else 0)
     return Located(value, mark, flags=PENDING if value is DELETED else 0)
 
 
 def located(value: Any, mark: Mark) -> Located:
-    """Plain data as a tree in which every node has the same place."""
+    """Return plain data as a tree in which every node has the same place."""
     if isinstance(value, dict):
         return mapping_at({str(key): located(item, mark) for key, item in value.items()}, mark)
     if isinstance(value, list | tuple):
@@ -153,7 +153,7 @@ def located(value: Any, mark: Mark) -> Located:
 
 
 def plain(node: Located) -> Any:
-    """The tree as plain data, without places; nothing pending may be left in it."""
+    """Return the tree as plain data, without places; nothing pending may be left in it."""
     value = node.value
     if type(value) is dict:
         return {key: plain(child) for key, child in value.items()}
@@ -163,7 +163,7 @@ def plain(node: Located) -> Any:
 
 
 def merge_documents(low: Located, high: Located) -> Located:
-    """The two trees as one, `high` winning.
+    """Return the two trees as one, `high` winning.
 
     Mapping into mapping: recursive. `{append: [...]}` over a list: concatenates. `!delete`: removes. Anything else
     replaces and remembers what it replaced. Deletions and appends that have met nothing yet stay in the tree (see
@@ -201,7 +201,7 @@ def merge_documents(low: Located, high: Located) -> Located:
 
 
 def settled(node: Located) -> Located:
-    """The tree without what was deleted, and with lists in the place of appends that met nothing."""
+    """Return the tree without what was deleted, and with lists instead of appends that met nothing."""
     if not node.flags & PENDING:
         return node
     value = node.value
@@ -219,7 +219,7 @@ def settled(node: Located) -> Located:
 
 
 def leaves(node: Located, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Located]]:
-    """Every node of the tree with the keys that lead to it, a container before what it holds."""
+    """Yield every node of the tree with the keys that lead to it, a container before what it holds."""
     yield path, node
     value = node.value
     if type(value) is dict:
@@ -231,7 +231,7 @@ def leaves(node: Located, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 
 
 def display_value(node: Located) -> str:
-    """A value as messages show it: scalars as written in YAML, containers by what they are."""
+    """Return a value as messages show it: scalars as written in YAML, containers by what they are."""
     value = node.value
     if type(value) is dict:
         return "a mapping"
@@ -243,7 +243,7 @@ def display_value(node: Located) -> str:
 
 
 def shown_scalar(value: Any) -> str:
-    """A scalar as messages show it, cut at 80 characters."""
+    """Return a scalar as messages show it, cut at 80 characters."""
     match value:
         case None:
             return "null"

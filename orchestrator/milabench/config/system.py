@@ -46,8 +46,8 @@ def _check_nodes(nodes: Sequence[NodeConfig], located: Located, parser: ValuePar
         parser.reject(items[mains[1]], f"system.nodes.{mains[1]}.main", what, "leave one")
     if not mains and len(nodes) > 1 and any("main" in item.value for item in items):
         what = f"none of {', '.join(node.name for node in nodes)} is main"
-        way_out = "set `main: true` on one; without any `main` it is the first"
-        parser.reject(located, "system.nodes", what, way_out)
+        hint = "set `main: true` on one; without any `main` it is the first"
+        parser.reject(located, "system.nodes", what, hint)
     by_name: dict[str, int] = {}
     by_address: dict[tuple[str, int], int] = {}
     for index, (node, item) in enumerate(zip(nodes, items, strict=True)):
@@ -70,8 +70,8 @@ def _check_node(node: NodeConfig, item: Located, path: str, parser: ValueParser)
         text = getattr(node, name)
         if name in item.value and not allowed.fullmatch(text):
             what = f"{prefix}{text!r} is not a valid {noun}"
-            way_out = "use letters, digits and . _ - : @, and no - at its start"
-            parser.reject(item.value[name], f"{path}.{name}", what, way_out)
+            hint = "use letters, digits and . _ - : @, and no - at its start"
+            parser.reject(item.value[name], f"{path}.{name}", what, hint)
     if node.base and not node.base.startswith("/"):
         what = f"{prefix}{node.base!r} is not an absolute path"
         parser.reject(item.value.get("base") or item, f"{path}.base", what, "begin it with /")

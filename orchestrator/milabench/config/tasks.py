@@ -94,7 +94,7 @@ class _Value:
         return "\n".join(line.text for line in self.lines)
 
     def place(self, offset: int = 0) -> str:
-        """`line:column` of a character of the text."""
+        """Return `line:column` of a character of the text."""
         for line in self.lines:
             if offset <= len(line.text):
                 return f"{line.number}:{line.column + offset}"
@@ -120,15 +120,15 @@ class TaskFile:
     sections: Mapping[str, _Section]
 
     def task(self, name: str) -> ConfiguredTask:
-        """The task of this name. Raises ConfigError, with the place, for one that is not there or cannot be understood."""
+        """Return the task of this name. Raises ConfigError, with the place, for one that is not there or cannot be understood."""
         if name not in self.sections:
-            way_out = did_you_mean(name, self.sections) or f"the sections are {', '.join(self.sections) or 'none'}"
-            raise ConfigError(Problem(where=self.name, path=name, what="there is no such section", way_out=way_out))
+            hint = did_you_mean(name, self.sections) or f"known: {', '.join(self.sections) or 'none'}"
+            raise ConfigError(Problem(where=self.name, path=name, what="unknown section", hint=hint))
         return _task(self, self.sections[name])
 
 
 def parse_tasks(text: str, name: str) -> TaskFile:
-    """The sections of a task file; `name` is how messages call it. Raises ConfigError for a line that belongs to nothing."""
+    """Return the sections of a task file; `name` is used in messages. Raises ConfigError for a line that belongs to nothing."""
     reader = _Reader(name)
     for number, line in enumerate(text.split("\n"), 1):
         reader.read(line.removesuffix("\r").removeprefix("\ufeff" if number == 1 else ""), number)
@@ -143,21 +143,21 @@ def edited(
     kvstore: str | None = None,
     dtype: str | None = None,
 ) -> ConfiguredTask:
-    """The task with options of its command replaced, each wherever it stands and whatever its value is.
+    """Return the task with options of its command replaced, each wherever it stands and whatever its value is.
 
     `num_gpus` of 0 takes `--gpus` out; a list of devices is cut to its first ones, or counted from 0 where it is too short.
     Raises ConfigError for an option that the command does not have.
     """
     command = task.command
     if num_gpus is not None and num_gpus != task.num_gpus:
-        command = _GPUS.sub(lambda found: _gpus(found, num_gpus), command)
+        command = _GPUS.sub(lambda match: _gpus(match, num_gpus), command)
     for key, value in (("epochs", epochs), ("kvstore", kvstore), ("dtype", dtype)):
         if value is not None:
             quoted = str(value).replace("\\", r"\\")
             command, count = _OPTIONS[key].subn(rf"\g<1>{quoted}", command)
             if not count:
                 what = f"its command has no --{key} to replace"
-                raise ConfigError(Problem(where=task.where, path=task.name, what=what, way_out=f"leave out --{key}"))
+                raise ConfigError(Problem(where=task.where, path=task.name, what=what, hint=f"leave out --{key}"))
     return replace(task, command=command, num_gpus=task.num_gpus if num_gpus is None else num_gpus)
 
 
@@ -173,19 +173,19 @@ _OPTIONS: Final = {
 }
 
 
-def _gpus(found: re.Match[str], count: int) -> str:
-    if not count and "num" not in found[1]:
+def _gpus(match: re.Match[str], count: int) -> str:
+    if not count and "num" not in match[1]:
         return ""
-    gap = found[0][len(found[1]) + len(found[2]) :]
-    if "," not in found[2] or not count:
-        return f"{found[1]}{count}{gap}"
-    devices = found[2].split(",")
-    chosen = devices[:count] if count <= len(devices) else [str(device) for device in range(count)]
-    return f"{found[1]}{','.join(chosen)}{gap}"
+    gap = match[0][len(match[1]) + len(match[2]) :]
+    if "," not in match[2] or not count:
+        return f"{match[1]}{count}{gap}"
+    devices = match[2].split(",")
+    kept = devices[:count] if count <= len(devices) else [str(device) for device in range(count)]
+    return f"{match[1]}{','.join(kept)}{gap}"
 
 
 def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, Any]:
-    """The task under the keys of the suite language: `metrics`, and where it has one `command`, a line for the shell.
+    """Return the task under the keys of the suite language: `metrics`, and where it has one `command`, a line for the shell.
 
     `workers` is what WORKERS says. Raises ConfigError for `average_aggregate` where nobody says how many there are.
     """
@@ -194,9 +194,9 @@ def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, 
         scale = 1.0
         if metric.method == "average_aggregate":
             if not workers:
-                what = f"{metric.method} multiplies by the number of workers, which nobody says"
+                what = f"{metric.method} needs the number of workers, which is not set"
                 path = f"{task.name}.{metric.name}"
-                raise ConfigError(Problem(where=metric.where, path=path, what=what, way_out=f"set {WORKERS}"))
+                raise ConfigError(Problem(where=metric.where, path=path, what=what, hint=f"set {WORKERS}"))
             scale = float(workers)
         elif metric.method == "total" and workers:
             scale = 1 / workers
@@ -207,16 +207,16 @@ def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, 
 
 
 def as_nodes(task: ConfiguredTask, folder: str, workers: int | None = None) -> dict[str, Located]:
-    """As `as_benchmark`, with the places in the task file, and its `folder` as `cwd`."""
-    made = as_benchmark(task, workers)
-    places = {metric.name: _mark(metric.where, folder) for metric in task.metrics}
+    """Return what `as_benchmark` does, with the places in the task file, and its `folder` as `cwd`."""
+    keys = as_benchmark(task, workers)
+    marks = {metric.name: _mark(metric.where, folder) for metric in task.metrics}
     heading = _mark(task.where, folder)
     metrics = {
-        name: mapping_at({key: scalar(value, places[name]) for key, value in about.items()}, places[name])
-        for name, about in made.pop("metrics").items()
+        name: mapping_at({key: scalar(value, marks[name]) for key, value in settings.items()}, marks[name])
+        for name, settings in keys.pop("metrics").items()
     }
-    told = {key: scalar(value, heading) for key, value in {**made, "cwd": folder}.items()}
-    return {**told, "metrics": mapping_at(metrics, heading)}
+    nodes = {key: scalar(value, heading) for key, value in {**keys, "cwd": folder}.items()}
+    return {**nodes, "metrics": mapping_at(metrics, heading)}
 
 
 def _mark(where: str, folder: str) -> Mark:
@@ -225,17 +225,17 @@ def _mark(where: str, folder: str) -> Mark:
 
 
 def verbatim(command: str) -> str:
-    """The text of a suite that comes to this command, whatever braces it has."""
+    """Return the text of a suite that comes to this command, whatever braces it has."""
     return command.replace("{", "{{").replace("}", "}}")
 
 
 def workers_of(text: str) -> int | None:
-    """How many workers the variable WORKERS says there are; None for nothing and 0. Raises ConfigError for what is no number."""
+    """Return the number of workers in the variable WORKERS; None where it is empty or 0. Raises ConfigError for other text."""
     if text.strip() in ("", "0"):
         return None
     if not text.strip().isdigit():
         what = f"expected a number of workers, got {text!r}"
-        raise ConfigError(Problem(where=WORKERS, path="", what=what, way_out="unset it, or give 1 or more"))
+        raise ConfigError(Problem(where=WORKERS, path="", what=what, hint="unset it, or give 1 or more"))
     return int(text)
 
 
@@ -253,14 +253,14 @@ class _Reader:
         self._value: list[_Line] | None = None
 
     def sections(self) -> dict[str, _Section]:
-        """What was read, with what the default section says where a section says nothing."""
-        found = {}
+        """Return what was read, with what the default section says where a section says nothing."""
+        sections = {}
         defaults = self._sections.pop(_DEFAULT, (0, {}, []))[1]
         for name, (number, values, again) in self._sections.items():
             merged = {**defaults, **values}
             values_of = {key: _Value(key=key, lines=tuple(lines)) for key, lines in merged.items()}
-            found[name] = _Section(name=name, number=number, values=values_of, again=tuple(again))
-        return found
+            sections[name] = _Section(name=name, number=number, values=values_of, again=tuple(again))
+        return sections
 
     def read(self, line: str, number: int) -> None:
         """Take one line into account."""
@@ -279,11 +279,11 @@ class _Reader:
         else:
             where = f"{self._name}:{number}:{indent + 1}"
             what = f"expected [section], key = value, or more of a value, got {text[:40]!r}"
-            way_out = "indent what goes on from the line before"
-            raise ConfigError(Problem(where=where, path=self._section, what=what, way_out=way_out))
+            hint = "indent what goes on from the line before"
+            raise ConfigError(Problem(where=where, path=self._section, what=what, hint=hint))
 
     def _begins(self, key: str, indent: int) -> bool:
-        """Whether a line begins a value, or goes on with one."""
+        """Return whether a line begins a value, or continues one."""
         return self._value is None or indent <= self._indent or key.lower() in _KEYS
 
     def _head(self, name: str, number: int, indent: int) -> None:
@@ -310,10 +310,10 @@ def _task(file: TaskFile, section: _Section) -> ConfiguredTask:
     where = f"{file.name}:{section.number}:1"
     problems: list[Problem] = []
 
-    def problem(place: str, key: str, what: str, way_out: str = "") -> None:
+    def problem(place: str, key: str, what: str, hint: str = "") -> None:
         place = f"{file.name}:{place}" if place else where
         problems.append(
-            Problem(where=place, path=".".join((section.name, *([key] if key else []))), what=what, way_out=way_out)
+            Problem(where=place, path=".".join((section.name, *([key] if key else []))), what=what, hint=hint)
         )
 
     lists: dict[str, list[tuple[str, int]]] = {}
@@ -342,8 +342,10 @@ def _task(file: TaskFile, section: _Section) -> ConfiguredTask:
             problem(section.values["patterns"].place(offset), "patterns", f"{pattern!r} is not usable: {wrong}")
     for method, offset in lists.get("compute_method", ()):
         if method not in METHODS:
-            way_out = did_you_mean(method, METHODS) or f"there are {', '.join(METHODS)}"
-            problem(section.values["compute_method"].place(offset), "compute_method", f"no method {method!r}", way_out)
+            hint = did_you_mean(method, METHODS) or f"known: {', '.join(METHODS)}"
+            problem(
+                section.values["compute_method"].place(offset), "compute_method", f"unknown method {method!r}", hint
+            )
     if problems:
         raise ConfigError(problems)
     patterns = section.values["patterns"]
@@ -364,7 +366,7 @@ def _task(file: TaskFile, section: _Section) -> ConfiguredTask:
 
 
 def _doubts(section: str, metrics: Sequence[TaskMetric]) -> Iterable[Problem]:
-    """A pattern that finds what another one is for too, and a name that two metrics have."""
+    """Return a pattern that finds what another one is for too, and a name that two metrics have."""
     for at, metric in enumerate(metrics):
         if any(other.name == metric.name for other in metrics[:at]):
             what = f"two metrics are named {metric.name!r}; the later one holds"
@@ -372,11 +374,11 @@ def _doubts(section: str, metrics: Sequence[TaskMetric]) -> Iterable[Problem]:
         for other in metrics:
             if metric.pattern != other.pattern and other.pattern.endswith(metric.pattern):
                 what = f"{metric.pattern!r} of {metric.name} also matches what {other.pattern!r} of {other.name} does"
-                yield Problem(where=metric.where, path=section, what=what, way_out="begin it with ^ or more text")
+                yield Problem(where=metric.where, path=section, what=what, hint="begin it with ^ or more text")
 
 
 def _wrong_pattern(pattern: str) -> str:
-    """Why a pattern cannot be used, with the position in it; empty when it can."""
+    """Return why a pattern cannot be used, with the position in it; empty when it can."""
     try:
         groups = re.compile(pattern).groups
     except re.error as error:
@@ -387,11 +389,11 @@ def _wrong_pattern(pattern: str) -> str:
 
 
 def _list(text: str) -> list[tuple[str, int]] | int:
-    """The items of a Python list of text with their offsets; where it is wrong, the offset of that."""
+    """Return the items of a Python list of text with their offsets; where it is wrong, the offset of that."""
 
     def skip(at: int) -> int:
-        found = _SPACE.match(text, at)
-        return found.end() if found else at
+        match = _SPACE.match(text, at)
+        return match.end() if match else at
 
     at = skip(0)
     if not text.startswith("[", at):
@@ -400,9 +402,9 @@ def _list(text: str) -> list[tuple[str, int]] | int:
     items: list[tuple[str, int]] = []
     while not text.startswith("]", at):
         begin, parts = at, []
-        while (found := _STRING.match(text, at)) is not None:
-            parts.append(_unquoted(found[1], found[2]))
-            at = skip(found.end())
+        while (match := _STRING.match(text, at)) is not None:
+            parts.append(_unquoted(match[1], match[2]))
+            at = skip(match.end())
         if not parts:
             return at
         items.append(("".join(parts), begin))
@@ -415,14 +417,14 @@ def _list(text: str) -> list[tuple[str, int]] | int:
 
 
 def _unquoted(prefix: str, quoted: str) -> str:
-    """The text of a Python string; an escape that there is not stands for itself, as Python reads it."""
+    """Return the text of a Python string; an escape that there is not stands for itself, as Python reads it."""
     marks = 3 if quoted[:3] in ("'''", '"""') else 1
     inner = quoted[marks:-marks]
     return inner if prefix in ("r", "R") else _ESCAPE.sub(_escaped, inner)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = found[1]
+def _escaped(match: re.Match[str]) -> str:
+    code = match[1]
     if code in _ESCAPES:
         return _ESCAPES[code]
     return chr(int(code, 8)) if len(code) <= _LONGEST_CODE and code.isdigit() else chr(int(code[1:], 16))

@@ -41,10 +41,10 @@ class FieldError(LookupError):
 
 @lru_cache(maxsize=16_384)
 def parts(text: str) -> tuple[Part, ...]:
-    """The text and the fields that it is made of, in order; doubled braces are still doubled."""
+    """Return the text and the fields that it is made of, in order; doubled braces are still doubled."""
     if "{" not in text:
         return (text,) if text else ()
-    found: list[Part] = []
+    pieces: list[Part] = []
     literal: list[str] = []
     position = 0
     while position < len(text):
@@ -60,10 +60,10 @@ def parts(text: str) -> tuple[Part, ...]:
             spec = match["spec"] or "" if match else ""
             if match and _SPEC.match(spec):
                 if literal:
-                    found.append("".join(literal))
+                    pieces.append("".join(literal))
                     literal = []
                 steps = tuple(first or second for first, second in _STEP.findall(match["steps"]))
-                found.append(Field(name=match["name"], steps=steps, spec=spec, text=match[0]))
+                pieces.append(Field(name=match["name"], steps=steps, spec=spec, text=match[0]))
                 position = match.end()
                 continue
         stop = text.find("{", position + 1)
@@ -71,17 +71,12 @@ def parts(text: str) -> tuple[Part, ...]:
         literal.append(text[position:stop])
         position = stop
     if literal:
-        found.append("".join(literal))
-    return tuple(found)
-
-
-def has_fields(text: str) -> bool:
-    """Whether there is at least one field in the text."""
-    return any(not isinstance(part, str) for part in parts(text))
+        pieces.append("".join(literal))
+    return tuple(pieces)
 
 
 def value_of(field: Field, names: Mapping[str, Any]) -> Any:
-    """The value that a field stands for. Raises FieldError."""
+    """Return the value that a field stands for. Raises FieldError."""
     if field.name not in names:
         raise FieldError(field, field.name, tuple(names))
     value = names[field.name]
@@ -101,7 +96,7 @@ def value_of(field: Field, names: Mapping[str, Any]) -> Any:
 
 
 def text_of(field: Field, value: Any) -> str:
-    """A field's value as text. Raises ValueError where its format does not suit the value."""
+    """Return a field's value as text. Raises ValueError where its format does not suit the value."""
     if not field.spec:
         return str(value)
     try:
@@ -111,26 +106,26 @@ def text_of(field: Field, value: Any) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Literal text with `{{` and `}}` as single braces.
+    """Return literal text with `{{` and `}}` as single braces.
 
     A `}}` that closes single braces opened before it, as in {"a": {"b": 1}}, is two closing braces.
     """
     if "{{" not in text and "}}" not in text:
         return text
-    made: list[str] = []
+    pieces: list[str] = []
     single = 0
     position = 0
     while position < len(text):
         here = text[position]
         pair = text[position : position + 2]
         if pair == "{{" or (pair == "}}" and single == 0):
-            made.append(here)
+            pieces.append(here)
             position += 2
             continue
         if here == "{":
             single += 1
         elif here == "}" and single:
             single -= 1
-        made.append(here)
+        pieces.append(here)
         position += 1
-    return "".join(made)
+    return "".join(pieces)

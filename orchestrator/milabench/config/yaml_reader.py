@@ -46,7 +46,7 @@ class Document:
 
 
 def decode_text(content: bytes, name: str) -> str:
-    """The text of a file; raises ConfigError, with the place, where it is not UTF-8."""
+    """Return the text of a file; raises ConfigError, with the place, where it is not UTF-8."""
     if len(content) > MAX_BYTES:
         raise ConfigError(Problem(where=name, path="", what=f"the file is larger than {MAX_BYTES // 2**20} MiB"))
     try:
@@ -60,13 +60,13 @@ def decode_text(content: bytes, name: str) -> str:
                 where=f"{name}:{line}:{column}",
                 path="",
                 what=f"not UTF-8 (byte 0x{content[error.start]:02x})",
-                way_out="save the file as UTF-8",
+                hint="save the file as UTF-8",
             )
         ) from None
 
 
 def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> Document:
-    """The document in `text`; an empty one is an empty mapping.
+    """Return the document in `text`; an empty one is an empty mapping.
 
     `whole=False` reads the value of an option: places are the option's, and an empty text is null. Raises
     ConfigError with every problem found.
@@ -75,8 +75,8 @@ def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> 
     if bad is not None:
         line = text.count("\n", 0, bad.start()) + 1
         mark = Mark(source, line if whole else 0, bad.start() - (text.rfind("\n", 0, bad.start()) + 1) + 1)
-        what = f"the character U+{ord(bad[0]):04X} cannot stand in YAML"
-        raise ConfigError(Problem(where=str(mark), path="", what=what, way_out="remove it"))
+        what = f"the character U+{ord(bad[0]):04X} is not allowed in YAML"
+        raise ConfigError(Problem(where=str(mark), path="", what=what, hint="remove it"))
     builder = _Builder(source, whole)
     try:
         for event in yaml.parse(text, Loader=LOADER):
@@ -149,19 +149,19 @@ class _Builder:
             if self.documents > 1:
                 self._stop(self._mark(event.start_mark), "a second document begins", "keep one document a file")
 
-    def path(self, *more: str) -> str:
-        """The dotted key of what is being read."""
+    def path(self) -> str:
+        """Return the dotted key of what is being read."""
         keys = [frame.key if frame.children is not None else str(len(frame.items)) for frame in self.frames]
-        return ".".join([key for key in keys if key is not None] + list(more))
+        return ".".join(key for key in keys if key is not None)
 
     def _mark(self, mark: Any) -> Mark:
         return Mark(self.source, mark.line + 1 if self.whole else 0, mark.column + 1)
 
-    def _problem(self, mark: Mark, what: str, way_out: str = "", replaces: str = "") -> None:
-        self.problems.append(Problem(where=str(mark), path=self.path(), what=what, way_out=way_out, replaces=replaces))
+    def _problem(self, mark: Mark, what: str, hint: str = "", replaces: str = "") -> None:
+        self.problems.append(Problem(where=str(mark), path=self.path(), what=what, hint=hint, replaces=replaces))
 
-    def _stop(self, mark: Mark, what: str, way_out: str = "") -> None:
-        self._problem(mark, what, way_out)
+    def _stop(self, mark: Mark, what: str, hint: str = "") -> None:
+        self._problem(mark, what, hint)
         raise _LimitError
 
     def _start(self, event: Any, children: dict[str, Located] | None) -> None:
@@ -187,7 +187,7 @@ class _Builder:
         text: str = event.value
         mark = self._mark(event.start_mark)
         if "\0" in text or (not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)):
-            self._problem(mark, "a NUL or half a surrogate pair cannot stand in a value", "remove it")
+            self._problem(mark, "a NUL or half a surrogate pair is not allowed in a value", "remove it")
             text = ""
         if frame is not None and frame.children is not None and frame.key is None:
             self._key(frame, text, mark, event)
@@ -207,7 +207,7 @@ class _Builder:
                         where=str(mark),
                         path=self.path(),
                         what=f"{text} is {disagreement}; here it is read as {read}",
-                        way_out="quote it, or write true, false or a plain decimal number",
+                        hint="quote it, or write true, false or a plain decimal number",
                     )
                 )
             return value
@@ -255,11 +255,11 @@ class _Builder:
         name = event.anchor
         if name in self.open_anchors:
             self._stop(mark, f"the alias *{name} refers to what it is part of")
-        found = self.anchors.get(name)
-        if found is None:
+        anchored = self.anchors.get(name)
+        if anchored is None:
             self._stop(mark, f"no anchor &{name} before this alias")
             return
-        node, size = found
+        node, size = anchored
         self._expand(mark, size)
         frame = self.frames[-1] if self.frames else None
         if frame is not None and frame.children is not None and frame.key is None:
@@ -347,7 +347,7 @@ def _syntax_problem(error: yaml.MarkedYAMLError, builder: _Builder) -> Problem:
         where = f"{where}:{at.line + 1}:{at.column + 1}"
     what = error.problem or error.context or "not YAML"
     context = f" ({error.context})" if error.context and error.problem else ""
-    way_out = "check the lines just above"
+    hint = "check the lines just above"
     if "cannot start any token" in what:
-        way_out = "indent with spaces, not with a tab; put in quotes what begins with @, % or a backquote"
-    return Problem(where=where, path="", what=f"not YAML: {what}{context}", way_out=way_out)
+        hint = "indent with spaces, not with a tab; put in quotes what begins with @, % or a backquote"
+    return Problem(where=where, path="", what=f"not YAML: {what}{context}", hint=hint)

@@ -85,7 +85,7 @@ class Plain:
         self._say(text)
 
     def tick(self) -> None:
-        """Nothing: every line is said at once."""
+        """Return nothing: every line is said at once."""
 
     def close(self) -> None:
         """Say what it came to."""

@@ -18,62 +18,62 @@ class Display(Protocol):
     """
 
     def on_plan(self, plan: Plan) -> None:
-        """What will be done."""
+        """Return what will be done."""
 
     def on_start(self, step: str) -> None:
-        """A step's process was started."""
+        """Return a step's process was started."""
 
     def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
-        """The latest observation of a step: `{"task", "rate", "units", "progress": [made, wanted]}`, each optional."""
+        """Return the latest observation of a step: `{"task", "rate", "units", "progress": [made, wanted]}`, each optional."""
 
     def on_line(self, step: str, payload: bytes) -> None:
-        """Output of a step, as `line` records that are not decoded yet."""
+        """Return output of a step, as `line` records that are not decoded yet."""
 
     def on_end(self, step: str, outcome: str, reason: str) -> None:
-        """A step is over, started or not; `reason` is empty when it passed."""
+        """Return a step is over, started or not; `reason` is empty when it passed."""
 
     def on_message(self, text: str) -> None:
-        """Something to say between the steps."""
+        """Return something to say between the steps."""
 
     def tick(self) -> None:
-        """Nothing has happened, for those who look now and then; what came too soon to be shown can be shown."""
+        """Return nothing has happened, for those who look now and then; what came too soon to be shown can be shown."""
 
     def close(self) -> None:
-        """There is nothing more to tell."""
+        """Return there is nothing more to tell."""
 
 
 class Silent:
     """Tells nothing."""
 
     def on_plan(self, plan: Plan) -> None:
-        """Nothing."""
+        """Return nothing."""
 
     def on_start(self, step: str) -> None:
-        """Nothing."""
+        """Return nothing."""
 
     def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
-        """Nothing."""
+        """Return nothing."""
 
     def on_line(self, step: str, payload: bytes) -> None:
-        """Nothing."""
+        """Return nothing."""
 
     def on_end(self, step: str, outcome: str, reason: str) -> None:
-        """Nothing."""
+        """Return nothing."""
 
     def on_message(self, text: str) -> None:
-        """Nothing."""
+        """Return nothing."""
 
     def tick(self) -> None:
-        """Nothing."""
+        """Return nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Return nothing."""
 
 
 def choose_display(
     choice: str, stream: TextIO, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic
 ) -> Display:
-    """The display asked for: `live`, `plain`, `none`, or `auto`.
+    """Return the display asked for: `live`, `plain`, `none`, or `auto`.
 
     `auto`, and `live` where the stream is no terminal that can be redrawn, fall back to plain lines; so does
     `is_verbose`, which shows the output of the steps. `clock` is in seconds; a replay brings its own.

@@ -20,7 +20,7 @@ class Tally:
     _outcomes: dict[str, str] = field(default_factory=dict)
 
     def count(self, step: str, outcome: str) -> None:
-        """The step ended so."""
+        """Return the step ended so."""
         before = self._outcomes.get(step)
         if before is not None:
             self.ended[before] -= 1
@@ -33,13 +33,13 @@ class Tally:
         return len(self._outcomes)
 
     def __str__(self) -> str:
-        """`3/9 done: 2 passed, 1 failed`."""
+        """Return `3/9 done: 2 passed, 1 failed`."""
         counts = ", ".join(f"{count} {outcome}" for outcome, count in self.ended.items() if count)
         return f"{self.done}/{self.planned} done" + (f": {counts}" if counts else "")
 
 
 def rate_text(last: Mapping[str, Any]) -> str:
-    """`812.40 images/s`; empty when there is no rate."""
+    """Return `812.40 images/s`; empty when there is no rate."""
     rate = last.get("rate")
     if isinstance(rate, bool) or not isinstance(rate, int | float):
         return ""
@@ -47,7 +47,7 @@ def rate_text(last: Mapping[str, Any]) -> str:
 
 
 def shortened(number: float) -> str:
-    """A number in four or more digits, of steady width while it hardly changes."""
+    """Return a number in four or more digits, of steady width while it hardly changes."""
     size = abs(number)
     if size >= 1e7 or 0 < size < 1e-3:
         return f"{number:.3e}"
@@ -55,7 +55,7 @@ def shortened(number: float) -> str:
 
 
 def progress_text(last: Mapping[str, Any]) -> str:
-    """`20/60`; `75 steps` when there are enough of them, and only time is wanted; empty when nothing is known."""
+    """Return `20/60`; `75 steps` when there are enough of them, and only time is wanted; empty when nothing is known."""
     match last.get("progress"):
         case [int(made), int(wanted)] if made < wanted:
             return f"{made}/{wanted}"
@@ -66,13 +66,13 @@ def progress_text(last: Mapping[str, Any]) -> str:
 
 
 def ending_of(outcome: str, reason: str) -> str:
-    """`passed`, or `failed: exit: ValueError: bad`; on one line, without what a terminal would obey."""
+    """Return `passed`, or `failed: exit: ValueError: bad`; on one line, without what a terminal would obey."""
     reason_line = one_line(reason)
     return f"{outcome}: {reason_line}" if reason_line else outcome
 
 
 def lines_of(payload: bytes) -> Iterator[str]:
-    """The text of `line` records."""
+    """Return the text of `line` records."""
     for record in payload.split(b"\n"):
         try:
             event = decode(record, "")

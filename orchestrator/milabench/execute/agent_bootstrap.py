@@ -29,32 +29,32 @@ class Channel(Protocol):
     writer: Writer
 
     async def how_it_ended(self) -> str:
-        """How the command ended, in words; waits for it. A connection that was lost is no end of the command."""
+        """Return how the command ended, in words; waits for it. A connection that was lost is no end of the command."""
 
     def said(self) -> str:
-        """The last line on its standard error."""
+        """Return the last line on its standard error."""
 
 
 class Connection(Protocol):
     """A connection to another machine, over which any number of commands run."""
 
     async def start(self, command: str) -> Channel:
-        """Starts a line of the login shell. Raises Unreachable."""
+        """Start a line of the login shell. Raises Unreachable."""
 
     @property
     def lost(self) -> str | None:
         """Why it can be used no longer; None while it can."""
 
     async def close(self) -> None:
-        """Ends it and everything that runs over it."""
+        """End it and everything that runs over it."""
 
 
 @cache
 def agent_files() -> tuple[tuple[str, bytes], ...]:
     """Return the agent's files, by their paths below the folder that they are imported from."""
-    return tuple(
-        (f"milabench/execute/agent/{path.name}", path.read_bytes()) for path in sorted(AGENT.parent.glob("*.py"))
-    )
+    agent, package = AGENT.parent, AGENT.parents[2]
+    paths = [*agent.glob("*.py"), *(package / "devices").glob("*.py")]
+    return tuple((f"milabench/{path.relative_to(package).as_posix()}", path.read_bytes()) for path in sorted(paths))
 
 
 @cache
@@ -83,7 +83,7 @@ def boot_line(words: Sequence[str], *, marker: str = "", python: str = "") -> st
 async def start_agent(
     name: str, connection: Connection, words: Sequence[str], *, marker: str = "", python: str = ""
 ) -> Channel:
-    """The agent of the node `name`, started with these arguments. Raises Unreachable with what is missing there."""
+    """Return the agent of the node `name`, started with these arguments. Raises Unreachable with what is missing there."""
     channel = await connection.start(boot_line(words, marker=marker, python=python))
     try:
         await asyncio.wait_for(_greet(name, channel, python), BOOT_S)

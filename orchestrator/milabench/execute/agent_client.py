@@ -47,23 +47,23 @@ class Reader(Protocol):
     """What we read an agent from; asyncio.StreamReader is one."""
 
     async def readline(self) -> bytes:
-        """One line, or what is left at the end."""
+        """Return one line, or what is left at the end."""
 
     async def readexactly(self, n: int) -> bytes:
-        """So many bytes; raises EOFError at the end."""
+        """Return so many bytes; raises EOFError at the end."""
 
 
 class Writer(Protocol):
     """What we write to an agent; asyncio.StreamWriter is one."""
 
     def write(self, data: bytes) -> None:
-        """Queues bytes."""
+        """Queue bytes."""
 
     async def drain(self) -> None:
-        """Waits until they can go."""
+        """Wait until they can go."""
 
     def close(self) -> None:
-        """Ends the agent's lease."""
+        """End the agent's lease."""
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class AgentLink:
         self._beating = asyncio.create_task(self._beat(beat_s)) if beat_s is not None else None
 
     async def greeting(self) -> Mapping[str, Any]:
-        """What the agent says about itself. Raises LostError when it ended instead."""
+        """Return what the agent says about itself. Raises LostError when it ended instead."""
         await self._greeted
         if self.lost is not None:
             raise LostError(self.lost)
@@ -113,7 +113,7 @@ class AgentLink:
         within_s: float | None = ANSWER_S,
         waiting: Callable[[Sequence[Mapping[str, Any]]], object] | None = None,
     ) -> Mapping[str, Any]:
-        """The reply to a request, `{"ok", ...}`. Raises LostError when there will be none."""
+        """Return the reply to a request, `{"ok", ...}`. Raises LostError when there will be none."""
         if self.lost is not None:
             raise LostError(self.lost)
         self._numbers += 1
@@ -135,7 +135,7 @@ class AgentLink:
             self._waiting.pop(number, None)
 
     async def start(self, step: str, emit: Emit, fields: Mapping[str, object]) -> tuple[Mapping[str, Any], _Watched]:
-        """The reply to a start, and the step as it is watched from then on."""
+        """Return the reply to a start, and the step as it is watched from then on."""
         watched = _Watched(emit=emit, ended=asyncio.get_running_loop().create_future())
         self._steps[step] = watched
         try:
@@ -148,15 +148,15 @@ class AgentLink:
         return reply, watched
 
     def close(self) -> None:
-        """Ends the lease: the agent ends everything and exits."""
+        """End the lease: the agent ends everything and exits."""
         self._writer.close()
 
     async def closed(self) -> None:
-        """Returns when the agent has said its last word."""
+        """Return when the agent has said its last word."""
         await asyncio.wait({self._reading})
 
     async def _beat(self, every_s: float) -> None:
-        """Lets an agent with a lease know that we are there."""
+        """Let an agent with a lease know that we are there."""
         while self.lost is None:
             await asyncio.sleep(every_s)
             self._writer.write(b'{"verb":"beat"}\n')
@@ -260,7 +260,7 @@ class AgentNode:
         return self._name
 
     async def run(self, order: StepRequest, emit: Emit) -> Outcome:
-        """Carries out one step; see Executor."""
+        """Carry out one step; see Executor."""
         step, link = order.step.id, None
         try:
             link = await self._linked()
@@ -283,21 +283,21 @@ class AgentNode:
     async def end(
         self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
     ) -> None:
-        """Ends a running step; see Executor."""
+        """End a running step; see Executor."""
         cause = {"detail": "cancelled"} if late is None else {"why": "timeout", "detail": late}
         await self._tell("end", {"step": step, "grace_s": grace_s, "is_done": is_done, **cause})
 
     async def release(self, group: str) -> float | None:
-        """Lets a group go at the start barrier; see Executor."""
+        """Let a group go at the start barrier; see Executor."""
         reply = await self._tell("release", {"group": group})
         return float(reply["t"]) if reply is not None and reply.get("ok") else None
 
     async def stop(self, step: str) -> None:
-        """Tells a step that it has done its work; see Executor."""
+        """Tell a step that it has done its work; see Executor."""
         await self._tell("stop", {"step": step, "reason": "all of the group have their observations"})
 
     async def _tell(self, verb: str, fields: Mapping[str, object]) -> Mapping[str, Any] | None:
-        """The reply of an agent that still lives; of one that was lost, run() tells."""
+        """Return the reply of an agent that still lives; of one that was lost, run() tells."""
         if self._link is None or self._link.lost is not None:
             return None
         with contextlib.suppress(LostError):
@@ -305,20 +305,20 @@ class AgentNode:
         return None
 
     async def port(self) -> int | None:
-        """A port that is free there; see Executor."""
+        """Return a port that is free there; see Executor."""
         try:
             return int((await (await self._linked()).request("port"))["port"])
         except (LostError, Unreachable, KeyError):
             return None
 
     async def signal(self, step: str, number: int) -> None:
-        """Signals the process group of a running step."""
+        """Signal the process group of a running step."""
         if self._link is not None:
             with contextlib.suppress(LostError):
                 await self._link.request("signal", {"step": step, "signal": number})
 
     async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
-        """Holds the devices' locks; see Executor. Raises Unreachable when the node cannot be asked."""
+        """Hold the devices' locks; see Executor. Raises Unreachable when the node cannot be asked."""
         if not names:
             return ()
 
@@ -339,7 +339,7 @@ class AgentNode:
         return tuple(_holder(holder) for holder in reply["holders"])
 
     async def facts(self, disk: Sequence[str] = ()) -> Mapping[str, Any]:
-        """What the node is, as its agent tells. Raises Unreachable."""
+        """Return what the node is, as its agent tells. Raises Unreachable."""
         link = await self._linked()
         try:
             reply = await link.request("facts", {"disk": list(disk)})
@@ -350,7 +350,7 @@ class AgentNode:
         return cast("Mapping[str, Any]", reply["answer"])
 
     async def cpu_s(self) -> float:
-        """CPU seconds that the agent has used; 0 when it cannot say, or was lost."""
+        """Return CPU seconds that the agent has used; 0 when it cannot say, or was lost."""
         if self._link is not None and self._link.lost is not None:
             return 0.0  # a machine that is gone is not waited for to learn this
         try:
@@ -359,11 +359,11 @@ class AgentNode:
             return 0.0
 
     async def open(self) -> None:
-        """Starts the agent now, so that many can be started at the same time. Raises Unreachable."""
+        """Start the agent now, so that many can be started at the same time. Raises Unreachable."""
         await self._linked()
 
     async def close(self) -> None:
-        """Ends the agent's lease, waits until it has ended everything."""
+        """End the agent's lease, waits until it has ended everything."""
         link, self._link = self._link, None
         if link is not None:
             link.close()
@@ -397,7 +397,7 @@ class AgentNode:
         return outcome
 
     async def _lost(self, order: StepRequest, emit: Emit, link: AgentLink | None, how: str) -> Outcome:
-        """The outcome when the agent went away: what it left is swept, and we write the last record in its place."""
+        """Return the outcome when the agent went away: what it left is swept, and we write the last record in its place."""
         detail = how
         if link is not None:
             if id(link) not in self._swept:  # once, however many steps it had
@@ -426,7 +426,7 @@ class AgentNode:
 def local_node(
     run_id: str, *, name: str = "local", grace_s: float = 5.0, locks: Path | None = None, python: str = sys.executable
 ) -> AgentNode:
-    """The machine we are on. `run_id` marks every process of the run, so it must be unlike any other's."""
+    """Return the machine we are on. `run_id` marks every process of the run, so it must be unlike any other's."""
     words = ["serve", "--run-id", run_id, "--grace", str(grace_s), *(["--locks", str(locks)] if locks else [])]
 
     async def open_link() -> AgentLink:
@@ -457,7 +457,7 @@ def local_node(
 
 
 async def sweep_here(*markers: str, grace_s: float = 5.0, python: str = sys.executable) -> str:
-    """Ends what carries these markers of orchestrators on this machine; one line about it."""
+    """End what carries these markers of orchestrators on this machine; one line about it."""
     answer, code = await _asked(python, "sweep", *markers, "--grace", str(grace_s))
     if answer is None:
         return f"what it left could not be swept (exit code {code})"
@@ -468,7 +468,7 @@ async def sweep_here(*markers: str, grace_s: float = 5.0, python: str = sys.exec
 
 
 async def left_here(*markers: str, python: str = sys.executable) -> list[tuple[int, str]]:
-    """Pid and command of what `sweep_here` would end. Raises Unreachable when the machine does not tell."""
+    """Return pid and command of what `sweep_here` would end. Raises Unreachable when the machine does not tell."""
     answer, code = await _asked(python, "left", *markers)
     if answer is None:
         raise Unreachable(f"local: the agent could not look for processes (exit code {code})")
@@ -476,7 +476,7 @@ async def left_here(*markers: str, python: str = sys.executable) -> list[tuple[i
 
 
 async def _asked(python: str, *words: str) -> tuple[Mapping[str, Any] | None, int | None]:
-    """What an agent for one question answers, and its exit code."""
+    """Return what an agent for one question answers, and its exit code."""
     process = await asyncio.create_subprocess_exec(
         *agent_command(*words, python=python),
         stdin=asyncio.subprocess.DEVNULL,
@@ -529,13 +529,13 @@ def _request(order: StepRequest, there: Mapping[str, str | None]) -> dict[str, o
 
 
 def _readiness(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What tells that a server can take requests, and within how long; empty for what is no server."""
+    """Return what tells that a server can take requests, and within how long; empty for what is no server."""
     server = config.get("server")
     return server["ready"] if config.get("role") == "server" and isinstance(server, Mapping) else {}
 
 
 def _barrier_s(config: Mapping[str, Any]) -> float | None:
-    """How long members of a group wait for the last of them, in seconds; None without a barrier."""
+    """Return how long members of a group wait for the last of them, in seconds; None without a barrier."""
     measure = config.get("measure")
     return measure.get("barrier_timeout_s") if isinstance(measure, Mapping) and measure.get("barrier") else None
 

@@ -182,7 +182,7 @@ class Executor(Protocol):
         """The node's name in the plan."""
 
     async def run(self, order: StepRequest, emit: Emit) -> Outcome:
-        """Carries out one step: `Started`, frames in order (the last record is `end`), then its outcome.
+        """Carry out one step: `Started`, frames in order (the last record is `end`), then its outcome.
 
         Cancelling the task ends the step in the usual steps first. A node that is lost is an outcome, not an exception.
         """
@@ -190,45 +190,45 @@ class Executor(Protocol):
     async def end(
         self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
     ) -> None:
-        """Ends a running step; a grace of 0 kills at once. Nothing when it is not running.
+        """End a running step; a grace of 0 kills at once. Nothing when it is not running.
 
         Its outcome will be cancelled; passed when it `is_done`, as a server is with its client; failed for a timeout when it
         is too `late`, which tells for what.
         """
 
     async def release(self, group: str) -> float | None:
-        """Lets the steps of a group go that wait at the start barrier, and those that come to it later.
+        """Let the steps of a group go that wait at the start barrier, and those that come to it later.
 
         The node's clock then, in unix seconds; None when the node cannot be asked.
         """
 
     async def stop(self, step: str) -> None:
-        """Tells a step that nobody needs its load any longer. Nothing when it is not running."""
+        """Tell a step that nobody needs its load any longer. Nothing when it is not running."""
 
     async def port(self) -> int | None:
-        """A port that is free there now; None when the node cannot be asked."""
+        """Return a port that is free there now; None when the node cannot be asked."""
 
     async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
-        """Holds the devices' locks until `close`; who holds them instead, when not told to wait."""
+        """Hold the devices' locks until `close`; who holds them instead, when not told to wait."""
 
     async def cpu_s(self) -> float:
-        """CPU seconds that the supervision has cost so far."""
+        """Return CPU seconds that the supervision has cost so far."""
 
     async def close(self) -> None:
-        """Ends what runs and lets go of everything."""
+        """End what runs and lets go of everything."""
 
 
 class Recorder(Protocol):
     """Where records go; events.rundir.RunWriter is one. Every method may raise OSError."""
 
     def journal(self, entry: Mapping[str, Any]) -> None:
-        """Appends one change of state, durably."""
+        """Append one change of state, durably."""
 
     def append(self, stem: str, payload: bytes) -> None:
-        """Appends whole records."""
+        """Append whole records."""
 
     def append_lines(self, stem: str, payload: bytes) -> None:
-        """Appends `line` records, and their text where a person looks for it."""
+        """Append `line` records, and their text where a person looks for it."""
 
     def finish(self, stem: str) -> None:
-        """The step has ended: its records are made durable."""
+        """Return the step has ended: its records are made durable."""

@@ -25,7 +25,7 @@ class Lacking:
 def check_current_env(
     files: Iterable[RequirementFile], installed: Mapping[str, str] | None = None
 ) -> tuple[Lacking, ...]:
-    """What the requirement files, and benchmate, want and the running interpreter has not, or has in another version.
+    """Return what the requirement files, and benchmate, want and the running interpreter has not, or has in another version.
 
     `installed` maps normalised names to versions; None looks.
     """

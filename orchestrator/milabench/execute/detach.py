@@ -55,7 +55,7 @@ class DetachHandover:
         return self._word is not None
 
     def hold(self, run: Path) -> None:
-        """From now on what is said, also by processes that are started, stands in this run directory too.
+        """Return from now on what is said, also by processes that are started, stands in this run directory too.
 
         Raises RecordError when it cannot be written.
         """
@@ -67,7 +67,7 @@ class DetachHandover:
         self._voice.ends = (_ERR, self._output_fd) if self.is_held else (_ERR,)
 
     def let_go(self, run: Path) -> None:
-        """Nobody need listen any more: this run goes on by itself."""
+        """Return nobody need listen any more: this run goes on by itself."""
         if self._word is None:
             return
         with contextlib.suppress(OSError):  # whoever listened may be gone
@@ -98,7 +98,7 @@ class _Voice(io.TextIOBase):
 
 
 def fork_detached() -> DetachHandover | DetachedProcess:
-    """Makes two processes of this one. The tether in the one that leaves; in the other, when that is over, how it parted.
+    """Make two processes of this one. The tether in the one that leaves; in the other, when that is over, how it parted.
 
     Until the one that left lets go, or ends, the other passes on what it says, and signals to it: SIGINT and SIGTERM mean
     both. A terminal that goes away means neither. Raises UsageError where a thread does not end, which would be cut off.
@@ -108,9 +108,10 @@ def fork_detached() -> DetachHandover | DetachedProcess:
     sys.stdout.flush()
     sys.stderr.flush()
     with interrupts().held():
+        # Before the fork: a terminal that goes away between the two would otherwise end the half that stays, and with it the other.
+        interrupts().outlive_the_terminal()
         pid = os.fork()
         if pid:
-            interrupts().outlive_the_terminal()
             for end in (says, gives):
                 os.close(end)
             return _listen(pid, output_fd, word)
@@ -124,7 +125,7 @@ def fork_detached() -> DetachHandover | DetachedProcess:
 
 
 def _end_threads() -> None:
-    """Waits for threads that are about to end: of a process that becomes two, one would have only their locks."""
+    """Wait for threads that are about to end: of a process that becomes two, one would have only their locks."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
             thread.join(_PATIENCE_S if thread.daemon else None)
@@ -133,7 +134,7 @@ def _end_threads() -> None:
 
 
 def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:
-    """Tells what the other process says until it lets go or ends; waits for its end when it was asked to end meanwhile."""
+    """Tell what the other process says until it lets go or ends; waits for its end when it was asked to end meanwhile."""
     asked: list[None] = []
 
     def pass_on() -> None:
@@ -159,7 +160,7 @@ def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:
 
 
 def _tell(output_fd: int) -> bool:
-    """Says in the terminal what comes from the other process; whether anything came."""
+    """Say in the terminal what comes from the other process; whether anything came."""
     try:
         piece = os.read(output_fd, _PIECE)
     except BlockingIOError:
@@ -170,7 +171,7 @@ def _tell(output_fd: int) -> bool:
 
 
 def _put(fd: int, *places: int) -> None:
-    """Makes a file what is read or written at these numbers, by what is started too."""
+    """Make a file what is read or written at these numbers, by what is started too."""
     for target in places:
         os.dup2(fd, target)
     if fd not in places:

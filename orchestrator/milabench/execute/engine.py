@@ -91,7 +91,7 @@ class Overhead:
         return (self.control_cpu_s + self.agent_cpu_s) / self.wall_s if self.wall_s > 0 else 0.0
 
     def to_json(self) -> dict[str, float]:
-        """For the journal and the summary."""
+        """Return for the journal and the summary."""
         return {
             "control_cpu_s": round(self.control_cpu_s, 6),
             "agent_cpu_s": round(self.agent_cpu_s, 6),
@@ -125,7 +125,7 @@ async def execute(
     progress: Callable[[Progress], object],
     settings: ExecutionSettings | None = None,
 ) -> ExecutionResult:
-    """Carries out a plan and returns the outcome of every step.
+    """Carry out a plan and returns the outcome of every step.
 
     `progress` must not raise (events.fanout.Fanout does not). The first SIGINT, SIGTERM or SIGHUP ends the steps in
     order and cancels the rest, the second kills at once; either way it returns. Raises Unreachable when a device is
@@ -168,7 +168,7 @@ class Engine:
         self._limit: asyncio.TimerHandle | None = None
 
     def interrupt(self) -> None:
-        """First: ends what runs, in order, and starts nothing more. Again: kills at once."""
+        """Return first: ends what runs, in order, and starts nothing more. Again: kills at once."""
         self._interrupts += 1
         if self._interrupts == 1:
             self._progress(Notice(text="interrupted: ending the running steps; interrupt again to kill them"))
@@ -178,7 +178,7 @@ class Engine:
             self._end(step, grace_s=None if self._interrupts == 1 else 0.0)
 
     async def carry_out(self) -> ExecutionResult:
-        """Everything, in the plan's order."""
+        """Return everything, in the plan's order."""
         await self._lock_devices()
         control, agents, wall = time.process_time(), await self._agents_cpu_s(), 0.0
         plan: Plan | None = self._plan
@@ -203,7 +203,7 @@ class Engine:
         return done
 
     def _more(self) -> Plan | None:
-        """What is to be done beyond the plan, by what has been recorded; it belongs to the plan from now on."""
+        """Return what is to be done beyond the plan, by what has been recorded; it belongs to the plan from now on."""
         if self._settings.more is None:
             return None
         if self._interrupts or self._has_cancelled():
@@ -239,7 +239,7 @@ class Engine:
         return sum(await asyncio.gather(*(executor.cpu_s() for executor in self._executors.values())))
 
     async def _try_group(self, group: Sequence[Step]) -> bool:
-        """Runs a group, again while one of its steps fails and may be tried again; whether any was started."""
+        """Run a group, again while one of its steps fails and may be tried again; whether any was started."""
         was_started = False
         for tries_left in range(self._settings.max_retries, -1, -1):
             for step in group:
@@ -253,7 +253,7 @@ class Engine:
         return was_started
 
     async def _run_group(self, group: Sequence[Step], ended: dict[str, Outcome]) -> bool:
-        """Runs the steps of a group together; whether any was started."""
+        """Run the steps of a group together; whether any was started."""
         startable = []
         for step in group:
             outcome = self._before_start(step)
@@ -287,7 +287,7 @@ class Engine:
         return bool(tasks)
 
     async def _ports_of(self, group: Sequence[Step]) -> dict[str, dict[str, str]]:
-        """The value of `@port` for each job of a group that asks for one: free where its first step runs."""
+        """Return the value of `@port` for each job of a group that asks for one: free where its first step runs."""
         ports: dict[str, dict[str, str]] = {}
         for step in group:
             job = step.job
@@ -297,7 +297,7 @@ class Engine:
         return ports
 
     def _before_start(self, step: Step) -> Outcome | None:
-        """The outcome of a step that will not be started."""
+        """Return the outcome of a step that will not be started."""
         attempt, limit = self._attempts[step.id], self._settings.max_failures
         if self._interrupts:
             return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
@@ -362,7 +362,7 @@ class Engine:
             self._end_rest_of_job(step)
 
     def _together(self, step: Step, at: Literal["barrier", "end", "gone"]) -> None:
-        """Lets the steps of a group on several nodes measure when the last is ready, and end when the last has measured."""
+        """Let the steps of a group on several nodes measure when the last is ready, and end when the last has measured."""
         group = self._gathering
         if group is None or step.id not in group.nodes:
             return
@@ -382,7 +382,7 @@ class Engine:
             self._limit = asyncio.get_running_loop().call_later(group.limit_s, self._fail_late, group)
 
     async def _release(self, group: GroupBarrier) -> None:
-        """Releases a group on all its nodes at the same time, and notes within what time, by our clock, that happened."""
+        """Release a group on all its nodes at the same time, and notes within what time, by our clock, that happened."""
 
         async def release(node: str) -> tuple[str, dict[str, float]]:
             asked = time.monotonic(), time.time()
@@ -402,7 +402,7 @@ class Engine:
         self._journal({**entry, "steps": {step: group.nodes[step] for step in group.live}})
 
     def _fail_late(self, group: GroupBarrier) -> None:
-        """The last of a group was not ready in time: none of it can be measured."""
+        """Return the last of a group was not ready in time: none of it can be measured."""
         late = group.late
         group.is_released = group.is_stopped = True  # nobody is let go while they end one after the other
         for step in group.live:
@@ -419,18 +419,18 @@ class Engine:
             self._limit = None
 
     async def _is_served(self, step: Step) -> bool:
-        """Waits for the server of a client; whether it can take requests."""
+        """Wait for the server of a client; whether it can take requests."""
         serving = self._serving.get(server_of(step))
         return serving is not None and await asyncio.shield(serving)
 
     def _tell_client(self, step: Step, *, is_serving: bool) -> None:
-        """Lets the client of a server go on; the first word counts."""
+        """Let the client of a server go on; the first word counts."""
         serving = self._serving.get(step.id)
         if serving is not None and not serving.done():
             serving.set_result(is_serving)
 
     def _unserved(self, step: Step, ended: Mapping[str, Outcome]) -> Outcome:
-        """The outcome of a client that was not started, for want of its server."""
+        """Return the outcome of a client that was not started, for want of its server."""
         attempt = self._attempts[step.id]
         if self._interrupts:
             return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
@@ -438,14 +438,14 @@ class Engine:
         return Skipped(step=step.id, reason=f"{server} {dependency_outcome_text(ended.get(server))}", attempt=attempt)
 
     def _with_log(self, step: Step, outcome: Outcome) -> Outcome:
-        """The outcome; of a server that failed, where to read why."""
+        """Return the outcome; of a server that failed, where to read why."""
         if role_of(step) != "server" or not isinstance(outcome, Failed):
             return outcome
         stem = f"{self._settings.values.get('run', '.')}/{self._stem(step)}"
         return replace(outcome, detail=f"{outcome.detail}; its output is in {stem}.*")
 
     def _end_rest_of_job(self, step: Step) -> None:
-        """The other ranks of a job over several nodes wait for one that is gone, without end."""
+        """Return the other ranks of a job over several nodes wait for one that is gone, without end."""
         for other in self._plan.steps:
             if other.id != step.id and is_of_one_job(step, other):
                 self._doomed.add(other.id)  # it may be about to start
@@ -477,7 +477,7 @@ class Engine:
             self._unrecordable(step, error)
 
     def _unrecordable(self, step: Step, error: OSError) -> None:
-        """A step whose records cannot be kept has no use: it is ended and fails. It is said once for the whole run."""
+        """Return a step whose records cannot be kept has no use: it is ended and fails. It is said once for the whole run."""
         if step.id not in self._unrecorded:
             self._unrecorded[step.id] = error
             self._end(step.id)
@@ -492,7 +492,7 @@ class Engine:
         return attempt_stem(step.stem or step.id, self._attempts[step.id])
 
     def _conclude(self, step: Step, outcome: Outcome, ended: dict[str, Outcome]) -> None:
-        """Notes the end of an attempt; a step that passed once has passed, whatever became of another attempt."""
+        """Note the end of an attempt; a step that passed once has passed, whatever became of another attempt."""
         outcome = self._as_recorded(step, self._with_data(step, outcome))
         entry: dict[str, object] = {"outcome": outcome_name(outcome)}
         match outcome:
@@ -516,7 +516,7 @@ class Engine:
         self._progress(Ended(step=step.id, outcome=outcome))
 
     def _with_data(self, step: Step, outcome: Outcome) -> Outcome:
-        """The outcome, failed if what was to be found in the records of a step that passed is not there."""
+        """Return the outcome, failed if what was to be found in the records of a step that passed is not there."""
         if not isinstance(outcome, Passed) or self._settings.lacks is None:
             return outcome
         lacking = self._settings.lacks(step, self._stem(step))
@@ -525,7 +525,7 @@ class Engine:
         return Failed(step=step.id, why="no-data", detail=lacking, attempt=outcome.attempt)
 
     def _as_recorded(self, step: Step, outcome: Outcome) -> Outcome:
-        """The outcome, failed if it was not recorded: what nobody can read afterwards has not been measured."""
+        """Return the outcome, failed if it was not recorded: what nobody can read afterwards has not been measured."""
         error = self._unrecorded.get(step.id)
         if error is None or isinstance(outcome, Skipped | Missing):
             return outcome
@@ -552,37 +552,37 @@ class Engine:
             self._meanwhile(executor.end(step, grace_s=grace_s, is_done=is_done))
 
     def _meanwhile(self, what: Coroutine[Any, Any, None]) -> None:
-        """Does something while steps run; `carry_out` returns after it."""
+        """Do something while steps run; `carry_out` returns after it."""
         task = asyncio.create_task(what)
         self._asides.add(task)
         task.add_done_callback(self._asides.discard)
 
 
 def is_of_one_job(step: Step, other: Step) -> bool:
-    """Whether two steps need each other, as the ranks of a job and a server and its client do."""
+    """Return whether two steps need each other, as the ranks of a job and a server and its client do."""
     return bool(step.job) and step.job == other.job
 
 
 def role_of(step: Step) -> str:
-    """`server` or `client`; empty for a step that is neither."""
+    """Return `server` or `client`; empty for a step that is neither."""
     return str(step.config.get("role") or "")
 
 
 def server_of(step: Step) -> str:
-    """The step that a client talks to; empty for what is no client."""
+    """Return the step that a client talks to; empty for what is no client."""
     server = step.config.get("server")
     return str(server.get("step") or "") if role_of(step) == "client" and isinstance(server, Mapping) else ""
 
 
 def asks_for_port(step: Step) -> bool:
-    """Whether a value of the step is a port that is chosen at the start."""
+    """Return whether a value of the step is a port that is chosen at the start."""
     return any(text.endswith("@port") for text in (*step.argv, *step.env.values())) or "@port" in str(
         step.config.get("server")
     )
 
 
 def outcome_name(outcome: Outcome) -> str:
-    """The outcome in the vocabulary of docs/protocol.md, section 5."""
+    """Return the outcome in the vocabulary of docs/protocol.md, section 5."""
     match outcome:
         case Passed():
             return "passed"
@@ -599,7 +599,7 @@ def outcome_name(outcome: Outcome) -> str:
 
 
 def dependency_outcome_text(outcome: Outcome | None) -> str:
-    """What became of a step that another one waited for."""
+    """Return what became of a step that another one waited for."""
     match outcome:
         case None | Missing():
             return "was not run"
@@ -616,7 +616,7 @@ def dependency_outcome_text(outcome: Outcome | None) -> str:
 
 
 def holder_text(holder: Holder) -> str:
-    """Who holds a device, for a person."""
+    """Return who holds a device, for a person."""
     since = datetime.fromtimestamp(holder.since).strftime(" since %Y-%m-%d %H:%M:%S") if holder.since else ""
     whom = f"run {holder.run} (pid {holder.pid}" if holder.run else "somebody ("
     owner = f"{holder.user}@{holder.host}" if holder.host else "unknown"

@@ -42,40 +42,40 @@ class RemoteFiles:
 
     @classmethod
     async def open(cls, machine: RemoteHost) -> RemoteFiles:
-        """One on a machine. Raises Unreachable."""
+        """Return one on a machine. Raises Unreachable."""
         return cls(machine.name, await machine.agent("files"))
 
     def close(self) -> None:
-        """Lets it go."""
+        """Let it go."""
         self._channel.writer.close()
 
     async def facts(self, *disks: str) -> Mapping[str, Any]:
-        """What the machine is, as its agent tells. Raises Unreachable."""
+        """Return what the machine is, as its agent tells. Raises Unreachable."""
         async with self._turn:
             return cast("Mapping[str, Any]", (await self._ask({"do": "facts", "disks": list(disks)}))["facts"])
 
     async def mark(self, path: str) -> None:
-        """Makes an empty file there. Raises Unreachable."""
+        """Make an empty file there. Raises Unreachable."""
         async with self._turn:
             await self._ask({"do": "mark", "path": path})
 
     async def look(self, paths: Sequence[str]) -> tuple[bool, ...]:
-        """Which of these paths exist there. Raises Unreachable."""
+        """Return which of these paths exist there. Raises Unreachable."""
         async with self._turn:
             return tuple((await self._ask({"do": "look", "paths": list(paths)}))["found"])
 
     async def forget(self, paths: Sequence[str]) -> None:
-        """Removes files there. Raises Unreachable."""
+        """Remove files there. Raises Unreachable."""
         async with self._turn:
             await self._ask({"do": "forget", "paths": list(paths)})
 
     async def link(self, path: str, target: str) -> None:
-        """Makes a symbolic link there, in the place of an older one. Raises Unreachable."""
+        """Make a symbolic link there, in the place of an older one. Raises Unreachable."""
         async with self._turn:
             await self._ask({"do": "link", "path": path, "target": target})
 
     async def send(self, folder: Path, target: str, *, keep: bool = False, thorough: bool = True) -> Sent:
-        """Makes the folder `there` like ours; `keep` leaves what else it holds.
+        """Make the folder `there` like ours; `keep` leaves what else it holds.
 
         `thorough` compares contents; else a file with the same size and time counts as the same, which is right for what only
         milabench writes and much less to read. Raises Unreachable, also for a full disk.
@@ -92,7 +92,7 @@ class RemoteFiles:
         return Sent(files=done["taken"], bytes=sent, removed=done["removed"])
 
     async def _send_file(self, path: Path, size: int, offset: int) -> int:
-        """Sends a file from an offset on, and the digest of all of it; how many bytes."""
+        """Send a file from an offset on, and the digest of all of it; how many bytes."""
         digest = hashlib.sha256()
         left = size
         with path.open("rb") as file:
@@ -128,7 +128,7 @@ class RemoteFiles:
 
 
 def _entries(folder: Path, *, thorough: bool) -> Iterator[list[Any]]:
-    """What a folder holds, as the agent's `take` wants it; folders before what is in them, what says `complete` last."""
+    """Return what a folder holds, as the agent's `take` wants it; folders before what is in them, what says `complete` last."""
     last = []
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
@@ -161,7 +161,7 @@ def _entry(path: Path, name: str, *, thorough: bool) -> list[Any] | None:
 async def storages(
     desks: Mapping[str, RemoteFiles], bases: Mapping[str, str], here: Path
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Which nodes share a file system, and why the base of a node cannot be used.
+    """Return which nodes share a file system, and why the base of a node cannot be used.
 
     For each the first node that sees the same base, empty where that is ours: every node leaves a file of its own in its
     base, and everybody looks whose it sees.

@@ -44,12 +44,12 @@ class HostPool:
         self._loop = ReusableLoop()
 
     def machine(self, address: Address) -> RemoteHost:
-        """The machine at an address, the same one whenever it is asked for."""
+        """Return the machine at an address, the same one whenever it is asked for."""
         known = replace(address, accept_new=False)  # whether its key may be recorded makes it no other machine
         return self._machines.setdefault(known, RemoteHost(address))
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What `main()` returns; see `ReusableLoop.run`."""
+        """Return what `main()` returns; see `ReusableLoop.run`."""
 
         async def awake() -> T:
             await asyncio.sleep(0)  # what happened to connections while the loop rested is noticed before they are used
@@ -58,7 +58,7 @@ class HostPool:
         return self._loop.run(awake)
 
     def close(self) -> None:
-        """Ends all connections. What is asked of a machine afterwards opens a new one."""
+        """End all connections. What is asked of a machine afterwards opens a new one."""
         if not self._loop.is_open:
             return
 
@@ -72,7 +72,7 @@ class HostPool:
 
 
 async def connect_all(machines: Sequence[RemoteHost]) -> tuple[dict[str, RemoteHost], dict[str, str]]:
-    """The machines that can be reached, by name, and why the others cannot."""
+    """Return the machines that can be reached, by name, and why the others cannot."""
     why = await open_all(machines)
     return {machine.name: machine for machine in machines if machine.name not in why}, why
 
@@ -84,7 +84,7 @@ async def query_all(
     *,
     clock: Callable[[], float] = time.time,
 ) -> dict[str, HostReport]:
-    """What every machine says of itself; all are asked at the same time."""
+    """Return what every machine says of itself; all are asked at the same time."""
     async with remote_files_of(list(machines.values())) as (desks, closed):
         asked = await asyncio.gather(*(_ask(desk, bases[name], clock) for name, desk in desks.items()))
         reports = dict(zip(desks, asked, strict=True))
@@ -114,7 +114,7 @@ async def _ask(desk: RemoteFiles, base: str, clock: Callable[[], float]) -> Host
 async def remote_files_of(
     machines: Sequence[RemoteHost],
 ) -> AsyncIterator[tuple[dict[str, RemoteFiles], dict[str, str]]]:
-    """Somebody who answers about files on each machine, by name, and why there is nobody on the others."""
+    """Return somebody who answers about files on each machine, by name, and why there is nobody on the others."""
     why: dict[str, str] = {}
 
     async def opened(machine: RemoteHost) -> RemoteFiles | None:
@@ -133,7 +133,7 @@ async def remote_files_of(
 
 
 async def link_speeds(machines: Sequence[tuple[RemoteHost, str]], seconds: float = 0.3) -> dict[str, Mapping[str, Any]]:
-    """What each machine's connection to the next is like, `{"round_trip_s", "bytes_per_s"}` or `{"error"}`, one at a time.
+    """Return what each machine's connection to the next is like, `{"round_trip_s", "bytes_per_s"}` or `{"error"}`, one at a time.
 
     Each machine comes with the address at which the others reach it.
     """

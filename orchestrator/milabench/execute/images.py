@@ -15,7 +15,7 @@ from milabench.plan.model import Step
 
 
 def missing_images(images: Iterable[Image]) -> list[str]:
-    """Those that are not on this machine, or whose engine is not, as a person names them."""
+    """Return those that are not on this machine, or whose engine is not, as a person names them."""
     return [f"image {image.name} ({why})" for image in images if (why := _why_missing(image))]
 
 
@@ -55,7 +55,7 @@ def fetch_images(images: Iterable[Image], *, anew: bool, say: Callable[[str], ob
 
 
 async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, anew: bool) -> None:
-    """The same on another machine. Raises EnvironmentFailed with a line for each that cannot be fetched."""
+    """Return the same on another machine. Raises EnvironmentFailed with a line for each that cannot be fetched."""
     failed = []
     marker = f"images-{os.getpid()}-{os.urandom(4).hex()}"
     async with remote_node(machine, marker) as node:
@@ -64,7 +64,7 @@ async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, anew: b
                 id=f"image{number}",
                 bench="install",
                 phase="install",
-                argv=("/bin/sh", "-c", in_one_line(image, anew=anew)),
+                argv=("/bin/sh", "-c", in_one_line(image, refetch=anew)),
                 env={"PATH": "@path"},
                 cwd="/",
                 needs_data=False,
@@ -77,12 +77,12 @@ async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, anew: b
 
 
 def no_engine(image: Image) -> str:
-    """What to say where the engine is not installed."""
+    """Return what to say where the engine is not installed."""
     return f"image {image.name}: {image.engine} is not on PATH; install it, or choose another container.engine"
 
 
 def not_fetched(image: Image, output: str) -> str:
-    """What to say where an image cannot be fetched, in one line."""
+    """Return what to say where an image cannot be fetched, in one line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     why = lines[-1].removeprefix("Error: ") if lines else "it did not say why"
     return f"image {image.name}: {image.engine} cannot fetch it: {why}; correct container.image, or load the image yourself"

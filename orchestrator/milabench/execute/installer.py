@@ -157,12 +157,12 @@ class Pip:
 
 
 def torch_index(backend: str) -> str:
-    """Where the builds of torch for a backend are published."""
+    """Return where the builds of torch for a backend are published."""
     return f"{TORCH_INDEX}/{backend}/"
 
 
 def pulls_cuda(rehearsal: str) -> str | None:
-    """The first CUDA package that uv said it would install, if any."""
+    """Return the first CUDA package that uv said it would install, if any."""
     match = re.search(r"^\s*\+ ((?:nvidia|cuda)-\S+)", rehearsal, re.MULTILINE)
     return match[1] if match else None
 
@@ -213,7 +213,7 @@ _MEANINGS: Sequence[tuple[re.Pattern[str], str]] = tuple(
 
 
 def explain_failure(output: str) -> str:
-    """One line for a person out of what uv or pip wrote before it gave up."""
+    """Return one line for a person out of what uv or pip wrote before it gave up."""
     # uv wraps its explanations at the width of a terminal, also where there is none.
     flowing = re.sub(r"\n\s{2,}(?=\S)(?!cause:)", " ", output)
     for pattern, sentence in _MEANINGS:

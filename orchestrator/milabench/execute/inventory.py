@@ -24,17 +24,17 @@ COMPLETE = ".complete"
 
 
 def store_folder(dirs: Dirs, spec: VenvSpec) -> Path:
-    """Where the environment lies."""
+    """Return where the environment lies."""
     return Path(dirs.venv, ".store", spec.folder)
 
 
 def venv_link(dirs: Dirs, group: str) -> Path:
-    """Where benchmarks and users find the environment of an install group."""
+    """Return where benchmarks and users find the environment of an install group."""
     return Path(dirs.venv, group)
 
 
 def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
-    """The environment was built to its end from just this specification, and its interpreter is still there."""
+    """Return the environment was built to its end from just this specification, and its interpreter is still there."""
     folder = store_folder(dirs, spec)
     try:
         marker = json.loads((folder / COMPLETE).read_text())
@@ -44,13 +44,13 @@ def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
 
 
 def is_linked(dirs: Dirs, spec: VenvSpec) -> bool:
-    """The environment is complete and its group's link leads to it."""
+    """Return the environment is complete and its group's link leads to it."""
     link = venv_link(dirs, spec.group)
     return link.is_symlink() and link.resolve() == store_folder(dirs, spec).resolve() and is_complete(dirs, spec)
 
 
 def benchmate_digest(project: Path) -> str:
-    """sha256 over the files that make the benchmate distribution. Raises EnvironmentFailed when they are not there."""
+    """Return sha256 over the files that make the benchmate distribution. Raises EnvironmentFailed when they are not there."""
     files = [project / "pyproject.toml", *sorted((project / "src").rglob("*"))]
     if not files[0].is_file():
         raise EnvironmentFailed(f"{project}: benchmate's project is not there; install milabench from its source tree")
@@ -63,12 +63,12 @@ def benchmate_digest(project: Path) -> str:
 
 
 def source_folder(dirs: Dirs, source: Source) -> Path:
-    """Where the program lies."""
+    """Return where the program lies."""
     return Path(dirs.code, source.folder)
 
 
 def is_fetched(dirs: Dirs, source: Source) -> bool:
-    """The program was unpacked to its end from just this file or revision."""
+    """Return the program was unpacked to its end from just this file or revision."""
     from milabench.plan.install import source_json
 
     try:
@@ -79,23 +79,23 @@ def is_fetched(dirs: Dirs, source: Source) -> bool:
 
 
 def source_marker(dirs: Dirs, source: Source) -> Path:
-    """What says, beside the program, that it is there from beginning to end."""
+    """Return what says, beside the program, that it is there from beginning to end."""
     # Beside the folder, not in it: the folder is exactly what was published.
     return Path(dirs.code, f".{source.folder}.complete")
 
 
 def packages_of(venv: Path) -> dict[str, str]:
-    """The packages of an environment: normalised name to version."""
+    """Return the packages of an environment: normalised name to version."""
     return _packages(sorted(venv.glob("lib/python*/site-packages")))
 
 
 def installed_packages() -> dict[str, str]:
-    """The packages of the running interpreter: normalised name to version; the first on its path counts."""
+    """Return the packages of the running interpreter: normalised name to version; the first on its path counts."""
     return _packages(Path(entry) for entry in dict.fromkeys(sys.path) if entry)
 
 
 def _packages(folders: Iterable[Path]) -> dict[str, str]:
-    """By the names of their metadata folders, `name-version.dist-info`; older forms are read."""
+    """Return by the names of their metadata folders, `name-version.dist-info`; older forms are read."""
     versions: dict[str, str] = {}
     for folder in folders:
         for info in sorted(folder.glob("*.dist-info")):
@@ -111,5 +111,5 @@ def _packages(folders: Iterable[Path]) -> dict[str, str]:
 
 
 def _normalised(name: str) -> str:
-    """As packaging.utils.canonicalize_name does, which costs 15 ms to import."""
+    """Return as packaging.utils.canonicalize_name does, which costs 15 ms to import."""
     return re.sub(r"[-_.]+", "-", name).lower()

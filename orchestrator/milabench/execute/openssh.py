@@ -29,7 +29,7 @@ class OpensshChannel:
         self._words = words
 
     async def how_it_ended(self) -> str:
-        """How the command ended; ssh's own code says that the connection was lost."""
+        """Return how the command ended; ssh's own code says that the connection was lost."""
         code = await self._process.wait()
         if code == FAILED:
             said = self.said()
@@ -37,7 +37,7 @@ class OpensshChannel:
         return f"the agent ended with exit code {code}" if code >= 0 else "the connection was lost: ssh was killed"
 
     def said(self) -> str:
-        """The last line on its standard error."""
+        """Return the last line on its standard error."""
         return _last_line(self._words)
 
 
@@ -57,7 +57,7 @@ class OpensshConnection:
         return None if (self._folder / "s").exists() else "the connection was lost"
 
     async def start(self, command: str) -> OpensshChannel:
-        """Starts a line of the login shell. Raises Unreachable."""
+        """Start a line of the login shell. Raises Unreachable."""
         if self.lost:
             raise Unreachable(f"{self._address.name}: {self.lost}")
         self._count += 1
@@ -75,7 +75,7 @@ class OpensshConnection:
         return OpensshChannel(process, words)
 
     async def close(self) -> None:
-        """Ends the master and everything that runs over it."""
+        """End the master and everything that runs over it."""
         if self.lost is None:
             await _quiet("ssh", "-O", "exit", *self._options, self._address.host)
         for child in self._children:
@@ -87,7 +87,7 @@ class OpensshConnection:
 
 
 async def connect_openssh(address: Address) -> OpensshConnection:
-    """A master connection to a machine. Raises Unreachable, with the node's name and what ssh said."""
+    """Return a master connection to a machine. Raises Unreachable, with the node's name and what ssh said."""
     if shutil.which("ssh") is None:
         raise Unreachable(f"{address.name}: no ssh on PATH; transport: asyncssh needs none")
     if address.key and not (key := Path(address.key).expanduser()).exists():  # ssh itself would go on with others

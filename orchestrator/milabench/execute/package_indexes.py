@@ -16,12 +16,12 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")
 
 
 def mask(text: str) -> str:
-    """The text with the user names and passwords of all its URLs replaced by `***`."""
+    """Return the text with the user names and passwords of all its URLs replaced by `***`."""
     return _CREDENTIALS.sub("***", text)
 
 
 def parse_pip_config(text: str) -> dict[str, str]:
-    """The settings that `pip config list` prints.
+    """Return the settings that `pip config list` prints.
 
     The environment wins over settings of `pip install`, those over global ones. Names are pip's option names
     (`find-links`); lines that are not settings are passed over.
@@ -36,7 +36,7 @@ def parse_pip_config(text: str) -> dict[str, str]:
 
 
 def pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """What pip would use on this machine: its files and its environment variables (about half a second).
+    """Return what pip would use on this machine: its files and its environment variables (about half a second).
 
     Where there is no pip at all, only the environment variables count.
     """
@@ -59,7 +59,7 @@ def pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def uv_env(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that make uv use what pip would use; a variable that the user has set is left alone.
+    """Return the variables that make uv use what pip would use; a variable that the user has set is left alone.
 
     uv's default of the first index that knows a package would let an old extra index win over the main one, so pip's
     rule, the best match of all indexes, is asked for beside extra indexes.
@@ -93,12 +93,12 @@ def uv_env(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str,
 
 
 def uv_options(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """The options for what uv reads from no variable; for `uv pip install`, `sync`, `compile` and `uv build`."""
+    """Return the options for what uv reads from no variable; for `uv pip install`, `sync`, `compile` and `uv build`."""
     return ("--no-index",) if _is_true(settings.get("no-index")) else ()
 
 
 def pip_env(settings: Mapping[str, str]) -> dict[str, str]:
-    """The variables that give pip itself these settings."""
+    """Return the variables that give pip itself these settings."""
     return {f"PIP_{name.upper().replace('-', '_')}": value for name, value in settings.items()}
 
 
@@ -115,7 +115,7 @@ class Indexes:
 
 
 def indexes(settings: Mapping[str, str], environ: Mapping[str, str]) -> Indexes:
-    """The indexes that uv would use under these pip settings and this environment."""
+    """Return the indexes that uv would use under these pip settings and this environment."""
     env = {**environ, **uv_env(settings, environ)}
     main = env.get("UV_DEFAULT_INDEX") or env.get("UV_INDEX_URL") or PYPI
     named = (*_words(env.get("UV_INDEX")), *_words(env.get("UV_EXTRA_INDEX_URL")))

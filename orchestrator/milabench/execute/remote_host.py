@@ -34,7 +34,7 @@ class RemoteHost:
         return self.address.name
 
     async def connection(self) -> Connection:
-        """The connection, opened if there is none. Raises Unreachable."""
+        """Return the connection, opened if there is none. Raises Unreachable."""
         async with self._opening:
             if self._connection is not None and self._connection.lost:
                 await self._connection.close()
@@ -47,7 +47,7 @@ class RemoteHost:
             return self._connection
 
     async def agent(self, *words: str, marker: str = "") -> Channel:
-        """An agent with these arguments, its input open. Raises Unreachable."""
+        """Return an agent with these arguments, its input open. Raises Unreachable."""
         rested = self._connection
         connection = await self.connection()
         try:
@@ -59,7 +59,7 @@ class RemoteHost:
         return await start_agent(self.name, await self.connection(), words, marker=marker, python=self.address.python)
 
     async def ask(self, *words: str, within_s: float = ASK_S) -> Mapping[str, Any]:
-        """What an agent for one question answers. Raises Unreachable."""
+        """Return what an agent for one question answers. Raises Unreachable."""
         channel = await self.agent(*words)
         try:
             line = await asyncio.wait_for(channel.reader.readline(), within_s)
@@ -73,23 +73,23 @@ class RemoteHost:
             channel.writer.close()
 
     async def left(self, *markers: str) -> list[tuple[int, str]]:
-        """Pid and command of what carries these markers there. Raises Unreachable."""
+        """Return pid and command of what carries these markers there. Raises Unreachable."""
         answer = await self.ask("left", *markers)
         return [(int(one["pid"]), str(one["command"])) for one in answer["left"]]
 
     async def sweep(self, *markers: str, grace_s: float = 5.0) -> str:
-        """Ends what carries these markers there; one line about it. Raises Unreachable."""
+        """End what carries these markers there; one line about it. Raises Unreachable."""
         return sweep_text(await self.ask("sweep", *markers, "--grace", str(grace_s), within_s=ASK_S + grace_s))
 
     async def close(self) -> None:
-        """Ends the connection."""
+        """End the connection."""
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
 
 
 def sweep_text(answer: Mapping[str, Any]) -> str:
-    """What a sweep came to, in a line."""
+    """Return what a sweep came to, in a line."""
     left = [f"{one['pid']} ({one['command']})" for one in answer["left"]]
     if left:
         return f"these of its processes are still there: {', '.join(left)}"
@@ -97,7 +97,7 @@ def sweep_text(answer: Mapping[str, Any]) -> str:
 
 
 def node_marker(marker: str, node: str) -> str:
-    """What the processes of a run carry on another node: two nodes of a test may be one machine."""
+    """Return what the processes of a run carry on another node: two nodes of a test may be one machine."""
     return f"{marker}@{node}"
 
 
@@ -109,7 +109,7 @@ def remote_node(
     lease_s: float = LEASE_S,
     values: Mapping[str, str | None] | None = None,
 ) -> AgentNode:
-    """A machine as an Executor; `marker` is the run's. What a lost agent may have left there is ended before the next."""
+    """Return a machine as an Executor; `marker` is the run's. What a lost agent may have left there is ended before the next."""
     own = node_marker(marker, machine.name)
     is_first = True
 
@@ -133,7 +133,7 @@ def remote_node(
 
 
 async def open_all(machines: Sequence[RemoteHost]) -> dict[str, str]:
-    """Opens every connection at the same time; why it failed, by node, for those that cannot be reached."""
+    """Open every connection at the same time; why it failed, by node, for those that cannot be reached."""
     # A jump host answers a few logins at a time (sshd's MaxStartups) and drops the others.
     through = {machine.address.proxy_jump: asyncio.Semaphore(8) for machine in machines}
 

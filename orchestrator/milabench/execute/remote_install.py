@@ -23,7 +23,7 @@ from milabench.plan.model import Step
 from milabench.plan.venvs import VenvSpec
 
 PACKAGE = Path(__file__).resolve().parent.parent
-PACKAGES = ("bench", "config", "events", "execute", "facts", "plan")
+PACKAGES = ("bench", "config", "devices", "events", "execute", "facts", "plan")
 _MAIN = "from milabench.execute.remote_install import main\nmain()\n"
 _LOOK = (
     'for p in python3.11 python3.12 python3.13 python3.14 python3; do if "$p" -c '
@@ -48,7 +48,7 @@ class RemoteInstallJob:
 
 @cache
 def packed_installer() -> bytes:
-    """This package, as far as building environments needs it, and what it imports, in one file that Python runs."""
+    """Return this package, as far as building environments needs it, and what it imports, in one file that Python runs."""
     return deterministic_zip(_files())
 
 
@@ -75,7 +75,7 @@ async def install_remotely(
     uv: Path | None,
     say: Callable[[str], object],
 ) -> None:
-    """Builds the job's environments on a machine; `scratch` is a folder here, `uv` our program when it runs there too.
+    """Build the job's environments on a machine; `scratch` is a folder here, `uv` our program when it runs there too.
 
     Raises EnvironmentFailed with why not.
     """
@@ -116,7 +116,7 @@ async def install_remotely(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """There: builds what the job says, and ends with the exit code that says how that went."""
+    """Return there: builds what the job says, and ends with the exit code that says how that went."""
     path = (argv or sys.argv[1:])[0]
     with open(path, "rb") as file:  # noqa: PTH123
         job = pickle.loads(file.read())  # written by the same code, into a folder of the same user

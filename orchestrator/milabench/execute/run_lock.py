@@ -42,7 +42,7 @@ class Orchestrator:
     detached: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """For the lock file and the journal."""
+        """Return for the lock file and the journal."""
         return asdict(self)
 
     @property
@@ -66,7 +66,7 @@ class Orchestrator:
 
 
 def this_orchestrator(marker: str, *, detached: bool = False) -> Orchestrator:
-    """We, about to carry out a run whose processes carry `marker`."""
+    """Return we, about to carry out a run whose processes carry `marker`."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -84,7 +84,7 @@ def this_orchestrator(marker: str, *, detached: bool = False) -> Orchestrator:
 
 
 def orchestrator_of(entry: Mapping[str, Any]) -> Orchestrator | None:
-    """The orchestrator that a journal's entry or a lock file names; None when it names none."""
+    """Return the orchestrator that a journal's entry or a lock file names; None when it names none."""
     kinds = {"pid": int, "pid_start": int, "boot": str, "host": str, "user": str, "marker": str, "since": float}
     try:
         known = {name: kind(entry[name]) for name, kind in kinds.items()}
@@ -95,7 +95,7 @@ def orchestrator_of(entry: Mapping[str, Any]) -> Orchestrator | None:
 
 @contextlib.contextmanager
 def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
-    """Holds a run directory for one orchestrator.
+    """Hold a run directory for one orchestrator.
 
     The lock is flock's: it falls with its holder, however that ends, and reaches the other machines of a shared file
     system. Raises Unreachable, with the holder, when it is held, RecordError when the directory cannot be locked.
@@ -128,7 +128,7 @@ def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
 
 
 def holder_of(path: Path) -> Orchestrator | None:
-    """Who carries out the run in a directory at this moment; None when nobody does."""
+    """Return who carries out the run in a directory at this moment; None when nobody does."""
     try:
         fd = os.open(path / FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -147,7 +147,7 @@ def holder_of(path: Path) -> Orchestrator | None:
 
 
 def wait_for_release(path: Path) -> None:
-    """Returns when nobody holds the run directory any more; nothing polls."""
+    """Return when nobody holds the run directory any more; nothing polls."""
     with contextlib.suppress(OSError):
         fd = os.open(path / FILE, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -179,7 +179,7 @@ def _holder(fd: int) -> Orchestrator | None:
 
 
 def _start_of(pid: int) -> int | None:
-    """When a process began, in ticks since boot; None for one that is gone or a zombie."""
+    """Return when a process began, in ticks since boot; None for one that is gone or a zombie."""
     try:
         fields_ = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -104,7 +104,7 @@ def require_fetched(outcomes: Iterable[SourceOutcome]) -> None:
 
 
 def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str], *, force: bool = False) -> Path:
-    """The folder of the program, fetched unless it is there. Raises EnvironmentFailed."""
+    """Return the folder of the program, fetched unless it is there. Raises EnvironmentFailed."""
     code = make_folder(Path(dirs.code))
     folder = source_folder(dirs, source)
     with hold_lock(code / f".{source.folder}.lock"):
@@ -133,7 +133,7 @@ def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str]
 
 
 def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> Path:
-    """The release file in the user's cache, fetched unless it is there and unaltered. Raises EnvironmentFailed."""
+    """Return the release file in the user's cache, fetched unless it is there and unaltered. Raises EnvironmentFailed."""
     cache = make_folder(cache_home(environ) / "milabench" / "archives")
     kept = cache / source.sha256
     if kept.is_file() and sha256_of(kept) == source.sha256:
@@ -156,12 +156,12 @@ def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> 
 
 
 def cache_home(environ: Mapping[str, str]) -> Path:
-    """The folder of the user's caches."""
+    """Return the folder of the user's caches."""
     return Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache")
 
 
 def sha256_of(file: Path) -> str:
-    """sha256 of a file's content, in hexadecimal."""
+    """Return sha256 of a file's content, in hexadecimal."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
@@ -219,7 +219,7 @@ def _download(source: PyPI, where: Indexes, environ: Mapping[str, str], into: Pa
 
 
 def release_files(project: str, where: Indexes) -> tuple[tuple[str, str], ...]:
-    """The names and sha256 of all files of a project that the indexes list, in their order.
+    """Return the names and sha256 of all files of a project that the indexes list, in their order.
 
     Files without a hash are left out. Raises EnvironmentFailed when an index cannot be reached.
     """
@@ -234,7 +234,7 @@ def release_files(project: str, where: Indexes) -> tuple[tuple[str, str], ...]:
 
 
 def release(project: str, version: str, *, environ: Mapping[str, str], pip: Mapping[str, str] | None = None) -> PyPI:
-    """The file of a release that holds its source: the sdist, else a wheel for any platform, with the index's own sha256.
+    """Return the file of a release that holds its source: the sdist, else a wheel for any platform, with the index's own sha256.
 
     Raises EnvironmentFailed when no index lists such a file.
     """
@@ -263,7 +263,7 @@ def _client(where: Indexes) -> PyPIClient:
 
 
 def _links(project: str, where: Indexes, client: PyPIClient) -> Iterator[tuple[str, Link | Exception]]:
-    """What each place lists for a project, or why it did not answer; a place that fails does not hide the others."""
+    """Return what each place lists for a project, or why it did not answer; a place that fails does not hide the others."""
     import httpx2
     from unearth import PackageFinder
 
@@ -290,7 +290,7 @@ def _listed(finder: PackageFinder, project: str) -> list[Package]:
 
 
 def _patiently(ask: Callable[[], _T]) -> _T:
-    """The answer, asked for again when the network fails for a moment."""
+    """Return the answer, asked for again when the network fails for a moment."""
     import httpx2
 
     for pause_s in _PAUSES_S:

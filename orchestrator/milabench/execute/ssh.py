@@ -62,7 +62,7 @@ class SshReader:
         self._reader = reader
 
     async def readline(self) -> bytes:
-        """One line; empty at the end, also when the connection was lost."""
+        """Return one line; empty at the end, also when the connection was lost."""
         import asyncssh
 
         try:
@@ -71,7 +71,7 @@ class SshReader:
             return b""
 
     async def readexactly(self, n: int) -> bytes:
-        """So many bytes. Raises EOFError at the end."""
+        """Return so many bytes. Raises EOFError at the end."""
         import asyncssh
 
         try:
@@ -87,12 +87,12 @@ class SshWriter:
         self._writer = writer
 
     def write(self, data: bytes) -> None:
-        """Queues bytes; those for a channel that is gone are dropped."""
+        """Queue bytes; those for a channel that is gone are dropped."""
         with contextlib.suppress(OSError):
             self._writer.write(data)
 
     async def drain(self) -> None:
-        """Waits until they can go. Raises BrokenPipeError when they cannot any more."""
+        """Wait until they can go. Raises BrokenPipeError when they cannot any more."""
         import asyncssh
 
         try:
@@ -101,7 +101,7 @@ class SshWriter:
             raise BrokenPipeError(str(error)) from None
 
     def close(self) -> None:
-        """Ends the agent's lease."""
+        """End the agent's lease."""
         with contextlib.suppress(OSError):
             self._writer.write_eof()
 
@@ -125,7 +125,7 @@ class SshChannel:
                 self._words = (self._words + piece)[-TAIL_BYTES:]
 
     async def how_it_ended(self) -> str:
-        """How the command ended. asyncssh says None for exit status and signal alike when the connection was lost."""
+        """Return how the command ended. asyncssh says None for exit status and signal alike when the connection was lost."""
         await self._process.wait_closed()
         await asyncio.wait({self._listening}, timeout=WORDS_S)
         code, signal = self._process.exit_status, self._process.exit_signal
@@ -136,7 +136,7 @@ class SshChannel:
         return self._lost() or "the connection was lost"
 
     def said(self) -> str:
-        """The last line on its standard error."""
+        """Return the last line on its standard error."""
         lines = self._words.decode("utf-8", "backslashreplace").strip().splitlines()
         return lines[-1][:300] if lines else ""
 
@@ -157,7 +157,7 @@ class SshConnection:
         return f"the connection was lost: {self._client.why or 'it was closed from there'}"
 
     async def start(self, command: str) -> SshChannel:
-        """Starts a line of the login shell. Raises Unreachable."""
+        """Start a line of the login shell. Raises Unreachable."""
         import asyncssh
 
         try:
@@ -168,14 +168,14 @@ class SshConnection:
         return SshChannel(process, lambda: self.lost)
 
     async def close(self) -> None:
-        """Ends it and everything that runs over it."""
+        """End it and everything that runs over it."""
         self._connection.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._connection.wait_closed(), 5.0)
 
 
 async def connect_asyncssh(address: Address) -> SshConnection:
-    """A connection to a machine. Raises Unreachable, with the node's name and the way out."""
+    """Return a connection to a machine. Raises Unreachable, with the node's name and the way out."""
     import asyncssh
 
     name = address.name
@@ -224,7 +224,7 @@ def _through(address: Address) -> str:
 
 
 def _said(error: OSError) -> str:
-    """What the system calls it: asyncio's own words name the address once more."""
+    """Return what the system calls it: asyncio's own words name the address once more."""
     text = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
     return text.lower()
 
@@ -243,7 +243,7 @@ def _no_key(address: Address) -> str:
 
 
 def _known_hosts(address: Address) -> Any:
-    """What asyncssh compares keys with; an empty list where there is no file yet, which trusts nobody."""
+    """Return what asyncssh compares keys with; an empty list where there is no file yet, which trusts nobody."""
     import asyncssh
 
     file = address.known_hosts_file
@@ -263,21 +263,21 @@ def _known_hosts(address: Address) -> Any:
 
 
 def _keys_in(file: Path) -> asyncssh.SSHKnownHosts:
-    """The keys in a known_hosts file. Raises OSError and ValueError."""
+    """Return the keys in a known_hosts file. Raises OSError and ValueError."""
     status = file.stat()
     return _read_keys(str(file), status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 @lru_cache(maxsize=4)
 def _read_keys(file: str, *_version: int) -> asyncssh.SSHKnownHosts:
-    """The same, read once for all connections: each would decode the keys of all machines, a cost that is their square."""
+    """Return the same, read once for all connections: each would decode the keys of all machines, a cost that is their square."""
     import asyncssh
 
     return asyncssh.read_known_hosts(file)
 
 
 def _client(address: Address) -> Any:
-    """What asyncssh asks about a key that it does not know, and tells of the end."""
+    """Return what asyncssh asks about a key that it does not know, and tells of the end."""
     import asyncssh
 
     class Client(asyncssh.SSHClient):
@@ -318,7 +318,7 @@ def _client(address: Address) -> Any:
 
 
 def record_host_key(file: Path, host: str, public: str) -> None:
-    """Adds the key of a host to a known_hosts file, in one write. Raises OSError."""
+    """Return adds the key of a host to a known_hosts file, in one write. Raises OSError."""
     kind, data, *_ = public.split()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -48,7 +48,7 @@ class GroupBarrier:
 
 
 def group_barrier(steps: Sequence[Step]) -> GroupBarrier | None:
-    """The steps of a group that start to measure at the same time on several nodes; None when there are none."""
+    """Return the steps of a group that start to measure at the same time on several nodes; None when there are none."""
     measures: dict[str, Any] = {step.id: step.config.get("measure") for step in steps}
     waiting = [step for step in steps if isinstance(measure := measures[step.id], Mapping) and measure.get("barrier")]
     if len({step.node for step in waiting}) < 2:

@@ -101,7 +101,7 @@ VenvOutcome = VenvReady | VenvBroken
 
 
 def find_uv(environ: Mapping[str, str]) -> str | None:
-    """uv's program: the one that was installed with us, else the user's, else None."""
+    """Return uv's program: the one that was installed with us, else the user's, else None."""
     try:
         from uv import find_uv_bin
 
@@ -111,7 +111,7 @@ def find_uv(environ: Mapping[str, str]) -> str | None:
 
 
 def benchmate_requirements(project: Path) -> tuple[str, ...]:
-    """What the benchmate distribution needs, as its pyproject.toml says."""
+    """Return what the benchmate distribution needs, as its pyproject.toml says."""
     return tuple(tomllib.loads((project / "pyproject.toml").read_text())["project"].get("dependencies", ()))
 
 
@@ -132,7 +132,7 @@ def install_venvs(
 
 
 def make_folder(folder: Path) -> Path:
-    """The folder, made with its parents. Raises EnvironmentFailed when it cannot be made or written into."""
+    """Return the folder, made with its parents. Raises EnvironmentFailed when it cannot be made or written into."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -223,7 +223,7 @@ class _Work:
         return VenvReady(group=spec.group, path=folder, is_new=is_new, seconds=seconds, notes=notes)
 
     def _waits(self, spec: VenvSpec) -> bool:
-        """Whether to go on waiting for somebody else who builds this environment; says once that we do."""
+        """Return whether to go on waiting for somebody else who builds this environment; says once that we do."""
         if spec.group not in self._waited_for:
             self._waited_for.add(spec.group)
             self._say(spec, "waiting", "somebody else is building it")
@@ -267,7 +267,7 @@ class _Work:
         return notes
 
     def _benchmate_wheel(self, digest: str, installer: Installer, shell: _Shell) -> Path:
-        """Built once, so that later environments need neither a build backend nor a network for it."""
+        """Return built once, so that later environments need neither a build backend nor a network for it."""
         wheels = make_folder(Path(self.dirs.cache, "wheels"))
         home = wheels / f"benchmate-{digest[:16]}"
         with hold_lock(wheels / f"{home.name}.lock"):
@@ -302,7 +302,7 @@ class _Work:
         return tuple(lines)
 
     def _interpreter(self, spec: VenvSpec, shell: _Shell) -> tuple[str, tuple[str, ...]]:
-        """The interpreter that the locks were made for, else the one that runs us, which is said."""
+        """Return the interpreter that the locks were made for, else the one that runs us, which is said."""
         running = f"{sys.version_info.major}.{sys.version_info.minor}"
         wanted = ".".join(spec.python.split(".")[:2])
         if wanted == running:
@@ -320,7 +320,7 @@ class _Work:
         return sys.executable, (note,)
 
     def _python(self, wanted: str, shell: _Shell) -> str | None:
-        """An interpreter of this version: on PATH, or where uv finds one."""
+        """Return an interpreter of this version: on PATH, or where uv finds one."""
         candidates = [shutil.which(f"python{wanted}", path=shell.environ.get("PATH"))]
         if self.options.uv:
             find = (self.options.uv, "python", "find", wanted, "--no-project", "--no-python-downloads")
@@ -389,7 +389,7 @@ class _Work:
             return child
 
     def forget(self, child: subprocess.Popen[str]) -> None:
-        """The child has ended."""
+        """Return the child has ended."""
         with self._lock:
             self._children.discard(child)
 
@@ -427,12 +427,12 @@ class _Shell:
         raise _BuildFailedError(explain_failure(telling))
 
     def attempt(self, attempt: InstallCommand) -> str | None:
-        """None when the command succeeds, else what it said."""
+        """Return none when the command succeeds, else what it said."""
         code, output = self._ended(attempt.argv, {**self.environ, **attempt.env})
         return None if code == 0 else output
 
     def answer(self, argv: Sequence[str]) -> str | None:
-        """What the command said, when it succeeded."""
+        """Return what the command said, when it succeeded."""
         code, output = self._ended(argv, self.environ)
         return output if code == 0 else None
 
@@ -479,7 +479,7 @@ def link_to(link: Path, folder: Path) -> None:
 
 
 def url_responds(url: str, environ: Mapping[str, str], timeout_s: float = PROBE_S) -> bool:
-    """Whether a server answers under this URL in time, whatever it says; through the user's proxy and certificates."""
+    """Return whether a server answers under this URL in time, whatever it says; through the user's proxy and certificates."""
     proxies = {
         scheme: value
         for scheme in ("http", "https")
@@ -503,7 +503,7 @@ def url_responds(url: str, environ: Mapping[str, str], timeout_s: float = PROBE_
 
 
 def _reason(error: OSError) -> str:
-    """Why a file operation failed, in one line; copying a tree reports all its failures in one text of its own."""
+    """Return why a file operation failed, in one line; copying a tree reports all its failures in one text of its own."""
     text = str(error)
     if error.errno == errno.ENOSPC or "No space left on device" in text:
         return "no space left on the disk"
@@ -515,7 +515,7 @@ def _must_build(dirs: Dirs, spec: VenvSpec, options: InstallOptions) -> bool:
 
 
 def _mark_complete(folder: Path, spec: VenvSpec, installer: str) -> None:
-    """Written last, and on the disk before it has its name: its presence is the claim that everything else is there."""
+    """Return written last, and on the disk before it has its name: its presence is the claim that everything else is there."""
     marker = {
         "digest": spec.digest,
         "group": spec.group,

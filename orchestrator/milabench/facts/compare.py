@@ -32,9 +32,11 @@ class NodeFinding:
 def compare_nodes(
     nodes: Sequence[Node], *, base: str, bases: Mapping[str, str] | None = None
 ) -> tuple[NodeFinding, ...]:
-    """The findings on each node, then those between them. `base` is our folder, `bases` where a node has it elsewhere."""
-    found = [finding for node in nodes for finding in _of_node(node, (bases or {}).get(node.name) or node.base or base)]
-    return (*found, *_differences(nodes), *_twice(nodes))
+    """Return the findings on each node, then those between them. `base` is our folder, `bases` where a node has it elsewhere."""
+    findings = [
+        finding for node in nodes for finding in _of_node(node, (bases or {}).get(node.name) or node.base or base)
+    ]
+    return (*findings, *_differences(nodes), *_twice(nodes))
 
 
 def _of_node(node: Node, base: str) -> Iterator[NodeFinding]:
@@ -61,7 +63,7 @@ def _of_node(node: Node, base: str) -> Iterator[NodeFinding]:
         yield finding("shared memory", state, f"{free / 1024:.1f} GiB free; loader workers hand batches over in it")
     yield finding("devices", "ok", _devices(node))
     if busy := list(_processes(node)):
-        yield finding("processes", "bad", f"somebody computes on its devices: {', '.join(busy)}")
+        yield finding("processes", "bad", f"other processes use its devices: {', '.join(busy)}")
 
 
 def _grade(value: float, note: float, bad: float) -> Literal["ok", "note", "bad"]:
@@ -84,7 +86,7 @@ def _processes(node: Node) -> Iterator[str]:
 
 
 def _differences(nodes: Sequence[Node]) -> Iterator[NodeFinding]:
-    """What equal machines have in common and these have not."""
+    """Yield what equal machines have in common and these have not."""
     asked = [node for node in nodes if node.hostname]
     kinds: dict[str, dict[str, str]] = {
         "operating system": {node.name: node.os for node in asked},
@@ -113,11 +115,11 @@ def _text(value: Any) -> str:
 
 
 def _twice(nodes: Sequence[Node]) -> Iterator[NodeFinding]:
-    """Two entries that lead to one machine would measure on the same devices."""
-    seen: dict[tuple[str, str], Node] = {}
+    """Find entries that lead to one machine: they would measure on the same devices."""
+    first_seen: dict[tuple[str, str], Node] = {}
     for node in nodes:
         who = (node.hostname, _text(node.details.get("boot")))
-        if all(who) and who in seen:
-            says = f"is the same machine as {seen[who].name}: {node.hostname}"
+        if all(who) and who in first_seen:
+            says = f"is the same machine as {first_seen[who].name}: {node.hostname}"
             yield NodeFinding(node=node.name, what="machine", state="note", says=says)
-        seen.setdefault(who, node)
+        first_seen.setdefault(who, node)

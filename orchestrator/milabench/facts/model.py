@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, TypeAlias
 
-Arch = Literal["cuda", "rocm", "xpu", "hpu", "cpu"]
-ARCHS: tuple[Arch, ...] = ("cuda", "rocm", "xpu", "hpu", "cpu")
+Arch: TypeAlias = str
+"""The kind of a machine's accelerators: that of a vendor in devices/, or cpu."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,44 +10,45 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from milabench.devices.registry import ARCHS
 from milabench.errors import Unreachable
-from milabench.facts.model import ARCHS, Device, Node
+from milabench.facts.model import Device, Node
 
 AGENT = Path(__file__).resolve().parent.parent / "execute" / "agent" / "__main__.py"
 
 
 def agent_command(*words: str, python: str = sys.executable) -> list[str]:
-    """The command that runs the agent on this machine; it needs nothing but the standard library."""
+    """Return the command that runs the agent on this machine; it needs nothing but the standard library."""
     return [python, "-u", "-I", "-S", str(AGENT), *words]
 
 
 class LocalProbe:
-    """A machine that was asked what it is; there is work to do until it has answered."""
+    """A query of the machine we are on; other work can be done until it has answered."""
 
     def __init__(self) -> None:
         command = agent_command("facts")
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self._said: tuple[str, str] | None = None
+        self._output: tuple[str, str] | None = None
 
     def answer(self) -> Node:
-        """What it said. Raises Unreachable when the agent cannot answer."""
-        if self._said is None:
-            self._said = self._process.communicate()
-        said, errors = self._said
+        """Return its answer. Raises Unreachable when the agent cannot answer."""
+        if self._output is None:
+            self._output = self._process.communicate()
+        facts, errors = self._output
         if self._process.returncode != 0:
             last = (errors.strip().splitlines() or ["no answer"])[-1]
             raise Unreachable(f"local: the agent could not describe this machine: {last}")
-        return parse_facts(json.loads(said))
+        return parse_facts(json.loads(facts))
 
 
 @cache
 def this_machine() -> LocalProbe:
-    """The machine we are on, asked when this is first called, and once in the life of a command."""
+    """Return the machine we are on, asked when this is first called, and once in the life of a command."""
     return LocalProbe()
 
 
 def parse_facts(answer: Mapping[str, Any], *, name: str = "local") -> Node:
-    """The agent's answer to `facts` as a Node; what it could not find out stays empty, with the reason in `details`."""
+    """Return the agent's answer to `facts` as a Node; what it could not find out stays empty, with the reason in `details`."""
     devices = tuple(
         Device(
             index=int(device["index"]),

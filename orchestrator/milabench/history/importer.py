@@ -78,13 +78,13 @@ def write_foreign_run(arrival: ForeignRun, base: Path, is_secret: IsSecret) -> I
 
 
 def digest_of(pieces: Iterable[tuple[str, bytes]]) -> str:
-    """One hash for named pieces, whatever their order."""
+    """Return one hash for named pieces, whatever their order."""
     lines = sorted(f"{name}\0{len(content)}\0{hashlib.sha256(content).hexdigest()}\n" for name, content in pieces)
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def at(seconds: float | None) -> datetime:
-    """A unix time as a date; the epoch where it is not known."""
+    """Return a unix time as a date; the epoch where it is not known."""
     try:
         return datetime.fromtimestamp(seconds or 0.0, tz=UTC)
     except (OverflowError, OSError, ValueError):
@@ -128,7 +128,7 @@ def _write(writer: RunWriter, arrival: ForeignRun, is_secret: IsSecret) -> int:
 
 
 def mask_secrets(content: bytes, is_secret: IsSecret) -> tuple[bytes, int]:
-    """(the text with `***` for the values of secret variables, how many there were)."""
+    """Return (the text with `***` for the values of secret variables, how many there were)."""
     masked = 0
 
     def replaced(match: re.Match[bytes]) -> bytes:

@@ -21,7 +21,7 @@ _STAMP = re.compile(r"\.\d{4}-\d\d-\d\d_\d\d[-:_]\d\d[-:_]\d\d(?:[.:]\d+)?$")
 
 
 def run_folders(source: Path) -> list[Path]:
-    """The run directories at or below a folder: those that hold `.data` files."""
+    """Return the run directories at or below a folder: those that hold `.data` files."""
     return sorted({path.parent for path in source.rglob("*.data")})
 
 
@@ -42,7 +42,7 @@ def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
 
 
 def read_milabench13_run(folder: Path, origin: str) -> tuple[ForeignRun | None, list[str]]:
-    """(the run in a folder, what of it is left out). Raises RecordError when it is no run, or one of ours."""
+    """Return (the run in a folder, what of it is left out). Raises RecordError when it is no run, or one of ours."""
     run = open_run(folder)
     if run.manifest:
         is_packed = Path(origin).is_file()
@@ -81,7 +81,7 @@ def read_milabench13_run(folder: Path, origin: str) -> tuple[ForeignRun | None, 
 
 
 def _is_own(result: StepResult) -> bool:
-    """Whether a pack is milabench talking to another machine: it calls itself remote and has no definition."""
+    """Return whether a pack is milabench talking to another machine: it calls itself remote and has no definition."""
     return result.step.bench == "remote" and result.measured.config.get("definition") in (".", None)
 
 
@@ -116,7 +116,7 @@ def _step(run: Run, result: StepResult) -> ForeignStep:
 
 
 def _tag(config: Mapping[str, Any]) -> str:
-    """`D0` of `["resnet50", "D0"]`."""
+    """Return `D0` of `["resnet50", "D0"]`."""
     tag = config.get("tag")
     last = str(tag[-1]) if isinstance(tag, list) and len(tag) > 1 else ""
     return last if re.fullmatch(r"D\d+|\d+", last) else ""
@@ -137,7 +137,7 @@ def _version(meta: Mapping[str, Any]) -> str:
 
 
 def _system(system: Mapping[str, Any], results: Iterable[StepResult]) -> Mapping[str, Any]:
-    """The machine as its records describe it; several nodes are those that the records name."""
+    """Return the machine as its records describe it; several nodes are those that the records name."""
     nodes = system.get("nodes")
     names = dict.fromkeys(result.step.node for result in results)
     if not isinstance(nodes, list) or not nodes or len(names) < 2:

@@ -27,12 +27,12 @@ _NUMBERS = {
 
 
 def looks_like_one(value: Any) -> bool:
-    """Whether JSON is what nccl-tests write."""
+    """Return whether JSON is what nccl-tests write."""
     return isinstance(value, dict) and isinstance(value.get("results"), list) and "average_bus_bandwidth" in value
 
 
 def read_nccl_json(path: Path) -> Mapping[str, Any]:
-    """The JSON of a file. Raises RecordError, with line and column, when it is not what nccl-tests write."""
+    """Return the JSON of a file. Raises RecordError, with line and column, when it is not what nccl-tests write."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise RecordError(f"{path}: is larger than {MAX_BYTES // 2**20} MiB")
@@ -62,7 +62,7 @@ def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
 
 
 def read_nccl_run(files: Sequence[tuple[str, Mapping[str, Any]]], name: str, origin: str) -> ForeignRun:
-    """A run of these results, each (file name, JSON); several of one collective are its replicates."""
+    """Return a run of these results, each (file name, JSON); several of one collective are its replicates."""
     steps, repeats = [], dict[str, int]()
     for file, value in files:
         bench = _bench(value, file)
@@ -123,7 +123,7 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
 
 
 def _measurements(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    """The mean bus bandwidth as the tool itself gives it, which is the benchmark's number, then each message size's."""
+    """Return the mean bus bandwidth as the tool itself gives it, which is the benchmark's number, then each message size's."""
     average = _number(as_mapping(value.get("average_bus_bandwidth")).get("bandwidth"))
     if average is not None:
         yield {
@@ -162,14 +162,14 @@ def _wrong(value: Mapping[str, Any]) -> float:
 
 
 def _bench(value: Mapping[str, Any], file: str) -> str:
-    """`all_reduce_perf`: the program's name, else the file's."""
+    """Return `all_reduce_perf`: the program's name, else the file's."""
     args = value.get("args")
     program = str(args[0]) if isinstance(args, list) and args else ""
     return Path(program).name or Path(file).stem
 
 
 def _system(values: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The hosts and devices that took part; the device names come from the files."""
+    """Return the hosts and devices that took part; the device names come from the files."""
     hosts: dict[str, dict[int, dict[str, Any]]] = {}
     for value in values:
         listed = as_mapping(value.get("config")).get("devices") or value.get("devices") or ()
@@ -196,7 +196,7 @@ def _when(value: Any) -> datetime:
 
 
 def _number(value: Any) -> float | None:
-    """A number; nccl-tests writes numbers that are none as text."""
+    """Return a number; nccl-tests writes numbers that are none as text."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)

@@ -84,7 +84,7 @@ class RunRows:
 
 
 def rows(summary: Summary, document: Mapping[str, Any], identity: str) -> RunRows:
-    """The rows of a run; `identity` tells it from all others, `told` is its summary as JSON, which is kept whole."""
+    """Return the rows of a run; `identity` tells it from all others, `told` is its summary as JSON, which is kept whole."""
     text = json.dumps(document, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     listed = summary.system.get("nodes")
@@ -113,7 +113,7 @@ def rows(summary: Summary, document: Mapping[str, Any], identity: str) -> RunRow
 
 
 def _created(name: str) -> str:
-    """When a run was made, as the name of its directory tells it; milabench 1.3 wrote it down nowhere else."""
+    """Return when a run was made, as the name of its directory tells it; milabench 1.3 wrote it down nowhere else."""
     stamp = _STAMP.search(name)
     return f"{stamp[1]}T{stamp[2]}:{stamp[3]}:{stamp[4]}" if stamp else ""
 

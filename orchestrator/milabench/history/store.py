@@ -60,7 +60,7 @@ class Store:
         return "added" if known is None else "updated"
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
-        """(columns, rows) of a statement that only reads. Raises UsageError when the database does not understand it."""
+        """Return (columns, rows) of a statement that only reads. Raises UsageError when the database does not understand it."""
         try:
             cursor = self._execute(sql, parameters) if parameters else self._connection.execute(sql)
             if cursor.description is None:
@@ -70,7 +70,7 @@ class Store:
             raise UsageError(f"{self._name}: {_first_line(error)}") from None
 
     def count(self) -> int:
-        """How many runs it holds."""
+        """Return how many runs it holds."""
         return int(self.query("SELECT count(*) FROM runs")[1][0][0])
 
     def _execute(self, sql: str, parameters: Sequence[Any]) -> Cursor:
@@ -78,7 +78,7 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """One transaction: all of it, or nothing."""
+        """Return one transaction: all of it, or nothing."""
         try:
             yield
             self._connection.commit()
@@ -103,18 +103,18 @@ class Store:
             )
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Return give the connection back."""
         self._connection.close()
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is a database server and no file."""
+    """Return whether a place is a database server and no file."""
     return place.startswith(_URLS)
 
 
 @contextmanager
 def open_store(place: str, *, is_writing: bool) -> Iterator[Store]:
-    """The store at a path or a PostgreSQL URL; one that is written to is made.
+    """Return the store at a path or a PostgreSQL URL; one that is written to is made.
 
     Raises NothingSelected when there is none to read, RecordError when it is none, Unreachable for a server that does not
     answer, EnvironmentFailed without its driver.
@@ -178,7 +178,7 @@ def _open_server(url: str, is_writing: bool) -> Store:
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown."""
+    """Return the URL as it may be shown."""
     head, at, tail = url.rpartition("@")
     scheme, _, who = head.partition("://")
     return f"{scheme}://{who.partition(':')[0]}@{tail}" if at else url

@@ -67,7 +67,7 @@ class Trend:
         return len(self.points) >= LEAST_HISTORY
 
     def to_json(self) -> dict[str, Any]:
-        """For `history --json`."""
+        """Return for `history --json`."""
         return {
             "bench": self.bench,
             "metric": self.metric,
@@ -103,7 +103,7 @@ class Trend:
 
 
 def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: int | None = None) -> tuple[Trend, ...]:
-    """The trend of each system and unit, over all runs or the `last` ones.
+    """Return the trend of each system and unit, over all runs or the `last` ones.
 
     Rows have run, created, host, device, value, units, direction, low, high, validity, outcome.
 

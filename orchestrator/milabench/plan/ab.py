@@ -22,12 +22,12 @@ class Interleaved:
 
 
 def side_name(bench: str, side: str) -> str:
-    """What a benchmark of one side is called: `digits@A`."""
+    """Return what a benchmark of one side is called: `digits@A`."""
     return f"{bench}@{side}"
 
 
 def interleaved(a: Plan, b: Plan, seed: int) -> Interleaved:
-    """Both plans as one: replicate by replicate and benchmark by benchmark, the two sides right after each other.
+    """Return both plans as one: replicate by replicate and benchmark by benchmark, the two sides right after each other.
 
     Which side of a pair goes first is drawn by the seed. What only one side can run is skipped, with the reason.
     """
@@ -49,17 +49,17 @@ def interleaved(a: Plan, b: Plan, seed: int) -> Interleaved:
 
 
 def of_side(plan: Plan, side: str) -> Plan:
-    """The steps of one side, with their benchmarks under the names that the suite has for them."""
+    """Return the steps of one side, with their benchmarks under the names that the suite has for them."""
     suffix = side_name("", side)
     own = (step for step in plan.steps if step.bench.endswith(suffix))
     return replace(plan, steps=tuple(replace(step, bench=step.bench.removesuffix(suffix)) for step in own))
 
 
 def _launches(plan: Plan) -> dict[tuple[str, int], list[Step]]:
-    found: dict[tuple[str, int], list[Step]] = {}
+    launches: dict[tuple[str, int], list[Step]] = {}
     for step in plan.steps:
-        found.setdefault((step.bench, step.repeat), []).append(step)
-    return found
+        launches.setdefault((step.bench, step.repeat), []).append(step)
+    return launches
 
 
 def _hashes(launches: Mapping[tuple[str, int], list[Step]], bench: str) -> list[str]:
@@ -67,20 +67,22 @@ def _hashes(launches: Mapping[tuple[str, int], list[Step]], bench: str) -> list[
 
 
 def _left_out(plan: Plan, other: Plan, side: str, both: set[str]) -> list[SkippedBench]:
-    """What one side has and the pairs have not."""
+    """Return what one side has and the pairs have not."""
     elsewhere = {skip.bench: skip.why for skip in other.skipped}
-    there = "B" if side == "A" else "A"
-    found = [SkippedBench(bench=side_name(skip.bench, side), why=skip.why) for skip in plan.skipped]
+    other_side = "B" if side == "A" else "A"
+    skipped = [SkippedBench(bench=side_name(skip.bench, side), why=skip.why) for skip in plan.skipped]
     for bench in dict.fromkeys(step.bench for step in plan.steps if step.bench not in both):
         why = (
-            f"{there} skips it: {elsewhere[bench]}" if bench in elsewhere else f"{there} has no benchmark of this name"
+            f"{other_side} skips it: {elsewhere[bench]}"
+            if bench in elsewhere
+            else f"{other_side} has no benchmark of this name"
         )
-        found.append(SkippedBench(bench=side_name(bench, side), why=why))
-    return found
+        skipped.append(SkippedBench(bench=side_name(bench, side), why=why))
+    return skipped
 
 
 def _of_side(step: Step, side: str) -> Step:
-    """The step under the name of its side; what the program is told stays the same."""
+    """Return the step under the name of its side; what the program is told stays the same."""
 
     def renamed(name: str) -> str:
         return side_name(step.bench, side) + name.removeprefix(step.bench)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from milabench.config.schema import BenchmarkConfig, ContainerConfig, SystemConfig
+from milabench.devices.registry import vendor_of
 from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Arch, Device
 from milabench.plan.context import NodeBenchmark
@@ -35,7 +36,7 @@ class Container:
 
 
 def container_of(config: BenchmarkConfig, system: SystemConfig) -> Container | None:
-    """The container of a benchmark's steps: what it says itself, else the system. Raises ConfigError without an image."""
+    """Return the container of a benchmark's steps: what it says itself, else the system. Raises ConfigError without an image."""
     own, common = config.container, system.container
     engine = own.engine or common.engine
     image = own.image or config.docker_image or common.image or system.docker_image
@@ -43,8 +44,8 @@ def container_of(config: BenchmarkConfig, system: SystemConfig) -> Container | N
         return None
     if image is None:
         where, path = _place_of(own, config, system)
-        way_out = "add image: NAME, or docker_image: NAME"
-        raise ConfigError(Problem(where=where, path=path, what="a container without an image", way_out=way_out))
+        hint = "add image: NAME, or docker_image: NAME"
+        raise ConfigError(Problem(where=where, path=path, what="a container without an image", hint=hint))
     return Container(
         engine=engine or "docker",
         image=image,
@@ -77,7 +78,7 @@ def containerized(step: Step, bench: NodeBenchmark, devices: Sequence[Device] = 
 def containerize(
     step: Step, container: Container, arch: Arch, devices: Sequence[Device], folders: Iterable[str], cache: str
 ) -> Step:
-    """The step with its command in a container of its own, which the engine ends too.
+    """Return the step with its command in a container of its own, which the engine ends too.
 
     `folders` are seen inside under the same paths; of `devices` (all that the node has for it) no others are seen. Values
     of variables stand in no command line: the engine takes them from its own environment, by name. `cache` is where
@@ -90,9 +91,9 @@ def containerize(
         if step.venv:
             env["APPTAINERENV_PREPEND_PATH"] = f"{step.venv}/bin"
         return replace(step, argv=words, env=env, container=container.image)
-    if arch == "cuda" and "CUDA_VISIBLE_DEVICES" in env:
-        # Inside there are only these, and they are counted from 0.
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(len(devices))))
+    vendor = vendor_of(arch)
+    env.update(vendor.container_environment(env, len(devices)))
+    ids = [str(device.details.get("visible_as") or device.uuid) for device in devices]
     names = sorted({*env, *_MARKERS, *_INHERITED} - {"PATH"})
     path = ":".join((f"{step.venv}/bin", *_PATH) if step.venv else _PATH)
     ours = [
@@ -109,7 +110,7 @@ def containerize(
     words = (
         *(container.engine, "run", "--rm", "--init", "--name=@container", "--label=milabench.marker=@marker"),
         *(word for word in ours if not _is_given(word, container.args)),
-        *_device_words(container.engine, arch, devices),
+        *vendor.container_options(container.engine, ids),
         *(f"--volume={_pair(mount)}" for mount in mounts),
         "--volume=@folder",
         f"--workdir={step.cwd}",
@@ -124,10 +125,9 @@ def containerize(
 
 
 def _apptainer(container: Container, step: Step, arch: Arch, mounts: Sequence[str], cache: str) -> tuple[str, ...]:
-    """It is no service: what it starts are its own children, and it hands its environment on."""
-    vendor = {"cuda": ("--nv",), "rocm": ("--rocm",)}.get(arch, ())
+    """Return the words around a command. Apptainer has no daemon: what it starts are its children, with its environment."""
     return (
-        *("apptainer", "exec", *vendor),
+        *("apptainer", "exec", *vendor_of(arch).apptainer_options),
         *(f"--bind={_pair(mount)}" for mount in mounts),
         "--bind=@folder",
         f"--pwd={step.cwd}",
@@ -137,27 +137,8 @@ def _apptainer(container: Container, step: Step, arch: Arch, mounts: Sequence[st
     )
 
 
-def _device_words(engine: str, arch: Arch, devices: Sequence[Device]) -> tuple[str, ...]:
-    ids = [str(device.details.get("visible_as") or device.uuid) for device in devices]
-    match arch if ids else "cpu":
-        case "cuda" if engine == "docker":
-            # The value is a line of comma-separated values itself: without the quotes only the first device counts.
-            return (f'--gpus="device={",".join(ids)}"',)
-        case "cuda":
-            return tuple(f"--device=nvidia.com/gpu={one}" for one in ids)
-        case "rocm":
-            groups = "keep-groups" if engine == "podman" else "video"
-            return ("--device=/dev/kfd", "--device=/dev/dri", f"--group-add={groups}")
-        case "xpu":
-            return ("--device=/dev/dri",)
-        case "hpu":
-            return ("--runtime=habana", "--env=HABANA_VISIBLE_DEVICES=all")
-        case _:
-            return ()
-
-
 def _is_given(word: str, args: Sequence[str]) -> bool:
-    """Whether the suite's own options say what one of ours would: twice is an error for some, for others the later wins."""
+    """Return whether the suite's own options have one of ours: twice is an error for some, for others the later wins."""
     name = word.partition("=")[0]
     return any(given.partition("=")[0] == name for given in args)
 
@@ -167,11 +148,11 @@ def _pair(mount: str) -> str:
 
 
 def outermost(folders: Iterable[str]) -> tuple[str, ...]:
-    """The folders that are in no other one of them, in the order in which they come; a relative one is none."""
+    """Return the folders that are in no other one of them, in the order in which they come; a relative one is none."""
     known = dict.fromkeys(PurePath(folder) for folder in folders if folder.startswith("/"))
     return tuple(str(folder) for folder in known if not any(outer in folder.parents for outer in known))
 
 
 def names_in(step: Step, attempt: int) -> dict[str, str]:
-    """The values that a step's container needs beside those of the run: what tells its name from that of an earlier attempt."""
+    """Return the values that a step's container needs beside the run's: what tells its name from an earlier attempt's."""
     return {"attempt": str(attempt)} if step.end_argv and attempt > 1 else {}

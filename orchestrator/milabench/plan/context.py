@@ -56,9 +56,9 @@ class PlanContext:
 
 def dirs_at(context: PlanContext, node: Node) -> Dirs:
     """Return the folders on a node."""
-    here = context.dirs
-    base = here.base if node.local else node.base or here.base
-    return Dirs(**{each.name: rebase_path(here.base, getattr(here, each.name), base) for each in fields(here)})
+    local = context.dirs
+    base = local.base if node.local else node.base or local.base
+    return Dirs(**{folder.name: rebase_path(local.base, getattr(local, folder.name), base) for folder in fields(local)})
 
 
 def folder_on(node: Node, bench: ResolvedBenchmark, context: PlanContext) -> str:
@@ -143,7 +143,7 @@ def _own_dirs(config: BenchmarkConfig, dirs: Dirs) -> Dirs:
     for name in config.dirs:
         if name not in ("data", "cache", "extra"):
             what = f"'{name}' cannot be moved for one benchmark"
-            way_out = "move data, cache or extra; system.dirs moves any folder for all"
+            hint = "move data, cache or extra; system.dirs moves any folder for all"
             where = config.origin.where(f"dirs.{name}")
-            raise ConfigError(Problem(where=where, path=f"{config.name}.dirs.{name}", what=what, way_out=way_out))
+            raise ConfigError(Problem(where=where, path=f"{config.name}.dirs.{name}", what=what, hint=hint))
     return replace(dirs, **{name: str(PurePath(dirs.base, folder)) for name, folder in config.dirs.items()})

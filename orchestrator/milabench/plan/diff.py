@@ -29,7 +29,7 @@ class FieldChange:
     new: Any
 
     def to_json(self) -> dict[str, Any]:
-        """`{"field", "old", "new"}`."""
+        """Return `{"field", "old", "new"}`."""
         return {"field": self.field, "old": self.old, "new": self.new}
 
 
@@ -47,7 +47,7 @@ class SectionDiff:
         return bool(self.added or self.removed or self.changed or self.is_reordered)
 
     def to_json(self) -> dict[str, Any]:
-        """The names of what was added and removed, and the changes by name."""
+        """Return the names of what was added and removed, and the changes by name."""
         return {
             "added": list(self.added),
             "removed": list(self.removed),
@@ -68,7 +68,7 @@ class PlanDiff:
         return self.phase[0] != self.phase[1] or bool(self.system) or any(self.sections)
 
     def to_json(self) -> dict[str, Any]:
-        """For `milabench plan --diff --json`."""
+        """Return the JSON of `milabench plan --diff --json`."""
         return {
             "schema": SCHEMA,
             "equal": not self,
@@ -79,7 +79,7 @@ class PlanDiff:
 
 
 def plan_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> PlanDiff:
-    """What changed from one plan to another; both are JSON as `milabench plan --json` prints it."""
+    """Return what changed from one plan to another; both are JSON as `milabench plan --json` prints it."""
     present = [name for name in SECTIONS if name in old or name in new]
     return PlanDiff(
         phase=(str(old.get("phase", "run")), str(new.get("phase", "run"))),
@@ -89,7 +89,7 @@ def plan_diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> PlanDiff:
 
 
 def lasting(system: Any) -> dict[str, Any]:
-    """Of the system in a plan or a manifest what does not change by itself: `{"arch", node: {...}}`."""
+    """Return what does not change by itself of the system in a plan or a manifest: `{"arch", node: {...}}`."""
     system = system if isinstance(system, Mapping) else {}
     nodes = {}
     for node in system.get("nodes") or ():
@@ -100,13 +100,13 @@ def lasting(system: Any) -> dict[str, Any]:
 
 
 def is_plan(value: object) -> bool:
-    """Whether this is the JSON of a plan."""
+    """Return whether this is the JSON of a plan."""
     return (
         isinstance(value, Mapping)
         and any(name in value for name in ("steps", "venvs"))
         and all(
             isinstance(value.get(name, []), list)
-            and all(isinstance(each, Mapping) and isinstance(each.get(key), str) for each in value.get(name, []))
+            and all(isinstance(item, Mapping) and isinstance(item.get(key), str) for item in value.get(name, []))
             for name, key in SECTIONS.items()
         )
     )
@@ -114,15 +114,15 @@ def is_plan(value: object) -> bool:
 
 def _section(name: str, old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> SectionDiff:
     key = SECTIONS[name]
-    before, after = ({str(each[key]): each for each in listed} for listed in (old, new))
-    both = [each for each in after if each in before]
-    changed = [(each, changes) for each in both if (changes := _changes(before[each], after[each]))]
+    before, after = ({str(item[key]): item for item in items} for items in (old, new))
+    both = [item for item in after if item in before]
+    changed = [(item, changes) for item in both if (changes := _changes(before[item], after[item]))]
     return SectionDiff(
         name=name,
-        added=tuple(each for each in after if each not in before),
-        removed=tuple(each for each in before if each not in after),
+        added=tuple(item for item in after if item not in before),
+        removed=tuple(item for item in before if item not in after),
         changed=tuple(sorted(changed, key=lambda pair: len(pair[1]))),
-        is_reordered=name == "steps" and both != [each for each in before if each in after],
+        is_reordered=name == "steps" and both != [item for item in before if item in after],
     )
 
 
@@ -142,7 +142,7 @@ def _changes(old: Any, new: Any, path: str = "") -> tuple[FieldChange, ...]:
 
 
 def diff_text(diff: PlanDiff) -> str:
-    """The difference for a person: `+` added, `-` removed, `~` changed, with what each field was and is."""
+    """Return the difference for a person: `+` added, `-` removed, `~` changed, with what each field was and is."""
     if not diff:
         return "no difference\n"
     lines = [f"{diff.phase[0]} plan -> {diff.phase[1]} plan"] if diff.phase[0] != diff.phase[1] else []
@@ -151,18 +151,18 @@ def diff_text(diff: PlanDiff) -> str:
         if not section:
             continue
         counts = [
-            f"{len(found)} {what}"
-            for found, what in (
+            f"{len(names)} {what}"
+            for names, what in (
                 (section.added, "added"),
                 (section.removed, "removed"),
                 (section.changed, "changed"),
             )
-            if found
+            if names
         ]
         counts += ["in another order"] if section.is_reordered else []
         lines.append(f"{section.name}: {', '.join(counts)}")
-        for names, changed in _alike(section):
-            lines.append(f"  ~ {', '.join(names)}")
+        for alike, changed in _alike(section):
+            lines.append(f"  ~ {', '.join(alike)}")
             lines += [f"      {line}" for line in changed]
         lines += [f"  + {name}" for name in section.added]
         lines += [f"  - {name}" for name in section.removed]
@@ -170,12 +170,12 @@ def diff_text(diff: PlanDiff) -> str:
 
 
 def _alike(section: SectionDiff) -> list[tuple[list[str], list[str]]]:
-    """Names whose fields changed in the same way, with the lines that say how."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    """Return names whose fields changed in the same way, with the lines that say how."""
+    by_lines: dict[tuple[str, ...], list[str]] = {}
     for name, changes in section.changed:
         lines = tuple(line for change in changes for line in _lines(change))
-        found.setdefault(lines, []).append(name)
-    return [(names, list(lines)) for lines, names in found.items()]
+        by_lines.setdefault(lines, []).append(name)
+    return [(names, list(lines)) for lines, names in by_lines.items()]
 
 
 def _lines(change: FieldChange) -> list[str]:
@@ -186,7 +186,7 @@ def _lines(change: FieldChange) -> list[str]:
 
 
 def _words(old: list[str], new: list[str]) -> list[str]:
-    """Each run of words that differs, after the option that it belongs to."""
+    """Return each run of words that differs, after the option that it belongs to."""
     lines = []
     for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":

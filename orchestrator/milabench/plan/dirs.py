@@ -22,7 +22,7 @@ class Dirs:
     runs: str
 
     def environment(self) -> dict[str, str]:
-        """`MILABENCH_DIR_*` and the caches of the frameworks, all below this base."""
+        """Return `MILABENCH_DIR_*` and the caches of the frameworks, all below this base."""
         return {
             "MILABENCH_DIR_VENV": self.venv,
             "MILABENCH_DIR_CODE": self.code,
@@ -37,7 +37,7 @@ class Dirs:
 
 
 def dirs_under(base: str, overrides: Mapping[str, str]) -> Dirs:
-    """The folders under `base`; `overrides` (the system file's `dirs`) move single ones elsewhere.
+    """Return the folders under `base`; `overrides` (the system file's `dirs`) move single ones elsewhere.
 
     Raises ConfigError for `runs`.
     """

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
+from milabench.devices.registry import vendor_of
 from milabench.facts.model import Device
 from milabench.plan.context import NodeBenchmark
 from milabench.plan.method import Placement
-from milabench.plan.system import VISIBLE_DEVICES
 
 # Names of variables whose values are kept out of every record.
 SECRET = re.compile(
@@ -18,17 +18,17 @@ SECRET = re.compile(
 
 
 def secret_names(env: Mapping[str, str]) -> tuple[str, ...]:
-    """The names among `env` that hold secrets, by what they are called."""
+    """Return the names among `env` that hold secrets, by what they are called."""
     return tuple(sorted(name for name in env if SECRET.search(name)))
 
 
 def without_secrets(words: Sequence[str]) -> tuple[str, ...]:
-    """A command line of ours with the values left out that its overrides give to secret variables."""
+    """Return a command line of ours with the values left out that its overrides give to secret variables."""
     return tuple(_without_secret(word) for word in words)
 
 
 def _without_secret(word: str) -> str:
-    """`bench.env.HF_TOKEN=value` without the value."""
+    """Return `bench.env.HF_TOKEN=value` without the value."""
     key, equals, _ = word.partition("=") if not word.startswith("--") else _split_option(word)
     name = key.rpartition(".env.")[2]
     return f"{key}{equals}(secret)" if ".env." in key and equals and SECRET.search(name) else word
@@ -36,8 +36,8 @@ def _without_secret(word: str) -> str:
 
 def _split_option(word: str) -> tuple[str, str, str]:
     option, equals, rest = word.partition("=")
-    key, more, value = rest.partition("=")
-    return f"{option}{equals}{key}", more, value
+    key, second_equals, value = rest.partition("=")
+    return f"{option}{equals}{key}", second_equals, value
 
 
 def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[str, str]:
@@ -66,7 +66,7 @@ def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[st
 def placed_environment(
     placement: Placement, *, arch: str, threads: int, visible: Sequence[Device] | None = None
 ) -> dict[str, str]:
-    """What depends on where a step runs: its devices and its share of the processor's threads.
+    """Return what depends on where a step runs: its devices and its share of the processor's threads.
 
     `visible` are the devices that it sees, where they are more than its own.
     """
@@ -75,14 +75,6 @@ def placed_environment(
         "MILABENCH_DEVICES_HELD": ",".join(device.uuid for device in placement.devices),
         "OMP_NUM_THREADS": str(max(1, threads)),
     }
-    variable = VISIBLE_DEVICES.get(arch)
-    if variable is not None:
-        # A slice of a device (MIG) has no number that the vendor's library knows.
-        indices = ",".join(
-            str(device.details.get("visible_as", device.index)) for device in visible or placement.devices
-        )
-        env[variable] = f"level_zero:{indices}" if arch == "xpu" else indices
-    if arch == "cuda":
-        # CUDA's own default order is by speed; ours is the order of the tools that people compare with.
-        env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
-    return env
+    # A slice of a device (MIG) has no number that the vendor's library knows.
+    ids = [str(device.details.get("visible_as", device.index)) for device in visible or placement.devices]
+    return {**env, **vendor_of(arch).assigned_environment(ids)}

@@ -15,7 +15,7 @@ BARRIER_S = 600.0
 
 
 def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of `measure` for steps that start together; `instances` is how many there are, on all nodes.
+    """Return the part of `measure` for steps that start together; `instances` is how many there are, on all nodes.
 
     The longest wait, in seconds, is `system.options.barrier.timeout_s`, else half of `max_duration`, at most ten minutes.
     Raises ConfigError when it is no number of seconds.
@@ -29,7 +29,7 @@ def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, Any])
         limit = BARRIER_S if config.max_duration is None else min(BARRIER_S, config.max_duration / 2)
     if isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0:
         what = f"expected a number of seconds, got {limit!r}"
-        raise ConfigError(Problem(where="", path="system.options.barrier.timeout_s", what=what, way_out=""))
+        raise ConfigError(Problem(where="", path="system.options.barrier.timeout_s", what=what, hint=""))
     return {"barrier": True, "barrier_timeout_s": float(limit)}
 
 
@@ -58,7 +58,7 @@ def monitor_command(
     python: str | None = None,
     instruments: Instruments | None = None,
 ) -> tuple[str, ...]:
-    """The command that watches a group, from the environment of its steps; empty when it is not wanted.
+    """Return the command that watches a group, from the environment of its steps; empty when it is not wanted.
 
     Steps without an environment are watched by what `instruments` names, where there is something.
 
@@ -68,13 +68,13 @@ def monitor_command(
     if options.get("monitor") is False or not (venv or instruments):
         return ()
     simulated = options.get("simulated_devices")
-    about = ("--arch", arch, *(("--simulated", str(simulated)) if simulated else ()))
+    arguments = ("--arch", arch, *(("--simulated", str(simulated)) if simulated else ()))
     if not venv and instruments is not None:
         words = (instruments.python, "-I", "-c", _FROM_SOURCES, instruments.folder)
-        return (*words, *about, "--host-period", str(COMMAND_PERIOD_S))
+        return (*words, *arguments, "--host-period", str(COMMAND_PERIOD_S))
     return (
         python or f"{venv}/bin/python",
         *("-I", "-m", "benchmate.monitors"),
-        *about,
+        *arguments,
         *(("--packages",) if is_locked else ()),
     )

@@ -30,7 +30,7 @@ class Image:
 
     @property
     def fetch(self) -> tuple[str, ...]:
-        """The command that fetches it, also in the place of an older one; empty for a file of the user's."""
+        """The command that fetches it, also where there is an older one; empty for a file of the user's."""
         if not self.source:
             return ()
         if self.file:
@@ -43,12 +43,12 @@ class Image:
         return f"{self.file}: no such image"
 
     def to_json(self) -> dict[str, str]:
-        """The image as `milabench plan install --json` prints it."""
+        """Return the image as `milabench plan install --json` prints it."""
         return {"engine": self.engine, "image": self.name}
 
 
 def image_of(engine: str, name: str, cache: str) -> Image:
-    """The image `name` of a suite; what apptainer has to fetch is kept as a file in `cache`."""
+    """Return the image `name` of a suite; what apptainer has to fetch is kept as a file in `cache`."""
     if engine != "apptainer":
         return Image(engine=engine, name=name, source=name)
     if "://" not in name and (name.startswith(("/", "./", "../")) or name.endswith(".sif")):
@@ -57,8 +57,8 @@ def image_of(engine: str, name: str, cache: str) -> Image:
     return Image(engine=engine, name=name, file=f"{cache}/images/{quote(source, safe='')}.sif", source=source)
 
 
-def in_one_line(image: Image, *, anew: bool) -> str:
-    """The line for a shell that fetches the image where it is not there, or `anew`; it fails when it is not there then."""
+def in_one_line(image: Image, *, refetch: bool) -> str:
+    """Return the line for a shell that fetches an image that is missing, or any with `refetch`; it fails without an image."""
     look = f"{shlex.join(image.look)} >/dev/null 2>&1"
     fetch = shlex.join(image.fetch) if image.fetch else f"{{ echo {shlex.quote(image.absence)} >&2; exit 1; }}"
-    return f"{fetch} || {look}" if anew and image.fetch else f"{look} || {fetch}"
+    return f"{fetch} || {look}" if refetch and image.fetch else f"{look} || {fetch}"

@@ -28,7 +28,7 @@ class InstallPlan:
         return digest([[venv.digest for venv in self.venvs], [source_json(source) for source in self.sources], *images])
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as `milabench plan install --json` prints it."""
+        """Return the plan as `milabench plan install --json` prints it."""
         return {
             "schema": SCHEMA,
             "hash": self.hash,
@@ -51,7 +51,7 @@ def plan_install(
     images: Sequence[Image] = (),
     skipped: Sequence[SkippedBench] = (),
 ) -> InstallPlan:
-    """The plan for the selected benchmarks (None: all); `sources` maps every benchmark to where its program comes from.
+    """Return the plan for the selected benchmarks (None: all); `sources` maps every benchmark to where its program comes from.
 
     `images` are those of their containers, each as often as it is named.
 
@@ -67,13 +67,13 @@ def plan_install(
 
 
 def source_json(source: Source) -> dict[str, str]:
-    """A source in words; `folder` is where it lies under base/code."""
-    said: dict[str, str]
+    """Return a source in words; `folder` is where it lies under base/code."""
+    origin: dict[str, str]
     match source:
         case PyPI():
-            said = {"pypi": source.project, "version": source.version, "file": source.file, "sha256": source.sha256}
+            origin = {"pypi": source.project, "version": source.version, "file": source.file, "sha256": source.sha256}
         case Git():
-            said = {"git": source.url, "rev": source.rev}
+            origin = {"git": source.url, "rev": source.rev}
         case _:
             assert_never(source)
-    return {**said, "folder": source.folder}
+    return {**origin, "folder": source.folder}

@@ -76,15 +76,15 @@ def launcher_words(
             raise _problem(config, f"unknown launcher '{other}'", f"known: {', '.join(LAUNCHERS)}")
 
 
-def _problem(config: BenchmarkConfig, what: str, way_out: str) -> ConfigError:
+def _problem(config: BenchmarkConfig, what: str, hint: str) -> ConfigError:
     where, path = config.origin.where("plan.launcher"), f"{config.name}.plan.launcher"
-    return ConfigError(Problem(where=where, path=path, what=what, way_out=way_out))
+    return ConfigError(Problem(where=where, path=path, what=what, hint=hint))
 
 
 def rank_environment(
     config: BenchmarkConfig, placement: Placement, facts: SystemFacts, options: Mapping[str, Any]
 ) -> dict[str, str]:
-    """What ranks find that no launcher tells: the variables of torch's `env://`; empty for launchers that say all of them."""
+    """Return the variables of torch's `env://` that no launcher sets; empty for launchers that set all of them."""
     launcher = launcher_of(config)
     if launcher not in (RANKS, MPIRUN):
         return {}
@@ -105,7 +105,7 @@ def rank_environment(
 
 
 def network_environment(config: BenchmarkConfig, placement: Placement, system: SystemConfig) -> dict[str, str]:
-    """The network interface of a job over several nodes: the node's `interface`, else `system.options.network.interface`.
+    """Return the network interface of a job over several nodes: the node's `interface`, else `system.options.network.interface`.
 
     Without either the libraries choose one themselves, by the name of the machine.
     """
@@ -164,7 +164,7 @@ def _accelerate(config: BenchmarkConfig, job: _Job, arch: Arch, options: Mapping
 
 
 def _mpirun(job: _Job, own_options: Mapping[str, Any], env: Mapping[str, str]) -> tuple[str, ...]:
-    """One command for the whole job, on its first node; mpirun itself reaches the others.
+    """Return one command for the whole job, on its first node; mpirun itself reaches the others.
 
     What only the first node has is not handed on: the ranks there report for all.
     """
@@ -178,7 +178,7 @@ def _mpirun(job: _Job, own_options: Mapping[str, Any], env: Mapping[str, str]) -
 
 
 def _port(launcher: str, options: Mapping[str, Any]) -> Any:
-    """The launcher's port in the system file, else the network's, else one that is free."""
+    """Return the launcher's port in the system file, else the network's, else one that is free."""
     for name in (launcher, "network"):
         given = options.get(name)
         if isinstance(given, Mapping) and given.get("port") is not None:

@@ -33,7 +33,7 @@ class PlanMethod:
     """What a plan method means.
 
     `is_one_job`: the processes are ranks of one program, and all of them give one measurement; else each is an instance
-    that is measured by itself, at the same time as the others. `spans_nodes`: the ranks on several nodes belong together.
+    that is measured by itself, while the others run. `spans_nodes`: the ranks on several nodes belong together.
     """
 
     placements: Callable[[BenchmarkConfig, RankedNodes], Iterator[Placement]]
@@ -42,7 +42,7 @@ class PlanMethod:
 
     @property
     def is_concurrent(self) -> bool:
-        """Whether its processes are instances that are measured at the same time, and so start together."""
+        """Whether its processes are concurrent instances, which start together."""
         return not self.is_one_job
 
 
@@ -78,7 +78,7 @@ def method_of(bench: BenchmarkConfig) -> PlanMethod:
 
 
 def is_client_server(bench: BenchmarkConfig) -> bool:
-    """Whether a benchmark is a server and its client."""
+    """Return whether a benchmark is a server and its client."""
     return bench.server is not None or bench.client is not None
 
 

@@ -63,7 +63,7 @@ class Step:
         return {name: value for name, value in self.env.items() if name not in self.secret_env}
 
     def to_json(self) -> dict[str, Any]:
-        """The step as docs/protocol.md, section 6, spells it; of secrets only the names."""
+        """Return the step as docs/protocol.md, section 6, spells it; of secrets only the names."""
         return {**self._public(), "hash": self.hash}
 
     def _public(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class SkippedBench:
     why: str
 
     def to_json(self) -> dict[str, str]:
-        """`{"bench", "why"}`."""
+        """Return `{"bench", "why"}`."""
         return {"bench": self.bench, "why": self.why}
 
 
@@ -100,14 +100,14 @@ class Plan:
         return digest([[step.hash for step in self.steps], [skip.to_json() for skip in self.skipped]])
 
     def groups(self) -> tuple[tuple[Step, ...], ...]:
-        """The steps that run together, group by group, in order."""
+        """Return the steps that run together, group by group, in order."""
         groups: dict[str, list[Step]] = {}
         for step in self.steps:
             groups.setdefault(step.group or step.id, []).append(step)
         return tuple(tuple(steps) for steps in groups.values())
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as docs/protocol.md, section 6, spells it."""
+        """Return the plan as docs/protocol.md, section 6, spells it."""
         return {
             "schema": SCHEMA,
             "hash": self.hash,
@@ -119,6 +119,6 @@ class Plan:
 
 
 def digest(value: Any) -> str:
-    """sha256, in hexadecimal, of a value's canonical JSON."""
+    """Return the sha256, in hexadecimal, of a value's canonical JSON."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

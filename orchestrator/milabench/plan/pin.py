@@ -55,14 +55,14 @@ def pin_specs(
     benchmate: Sequence[str],
     constraints: Mapping[str, tuple[str, str]],
 ) -> tuple[PinSpec, ...]:
-    """One specification for each group and variant.
+    """Return one specification for each group and variant.
 
     `inputs` are pairs of an install group and a benchmark's files, where `{variant}` in the lock's path stands for
     the variant; `constraints` maps a variant to the path and the text of its constraints file.
     """
     groups: dict[str, list[PinInput]] = {}
-    for group, each in inputs:
-        groups.setdefault(group, []).append(each)
+    for group, member in inputs:
+        groups.setdefault(group, []).append(member)
     specs = []
     for variant in variants:
         path, text = constraints.get(variant, (None, ""))
@@ -72,7 +72,7 @@ def pin_specs(
                 group=group,
                 variant=variant,
                 python=python,
-                inputs=tuple(replace(each, lock=each.lock.replace("{variant}", variant)) for each in members),
+                inputs=tuple(replace(member, lock=member.lock.replace("{variant}", variant)) for member in members),
                 benchmate=tuple(benchmate),
                 constraints=path,
                 backend=backend,
@@ -93,7 +93,7 @@ def pin_command(
     hashes: bool,
     options: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The uv command that resolves requirement files for the spec's interpreter and platform."""
+    """Return the uv command that resolves requirement files for the spec's interpreter and platform."""
     return (
         uv,
         "pip",
@@ -117,7 +117,7 @@ def pin_command(
 def lock_text(
     compiled: str, spec: PinSpec, files: Mapping[str, Sequence[tuple[str, str]]], *, unverified: str = ""
 ) -> str:
-    """The lock file, from what uv compiled.
+    """Return the lock file, from what uv compiled.
 
     `files` maps a package to the files that all indexes list, each with its sha256: every one of the pinned version
     is accepted, not only those of the index that happened to be the best match here. `unverified` says why nobody has
@@ -128,14 +128,14 @@ def lock_text(
         header["unverified"] = unverified
     pins = [_with_all_hashes(pin, files.get(pin.name, ())) for pin in parse_requirements(compiled).pins]
     if spec.variant == "cpu":
-        pins = [each for pin in pins for each in _for_other_platforms(pin, files.get(pin.name, ()))]
+        pins = [split for pin in pins for split in _for_other_platforms(pin, files.get(pin.name, ()))]
     if spec.variant in ELSEWHERE and unverified:
         pins = [_from_elsewhere(pin, spec) for pin in pins if not _CUDA_ONLY.match(pin.name)]
     return render_requirements(Lock(pins=tuple(sorted(pins, key=lambda pin: (pin.name, pin.line))), header=header))
 
 
 def hashes_of(files: Sequence[tuple[str, str]], version: str) -> dict[str, str]:
-    """The files of exactly this version (2.13.0 is not 2.13.0+cpu), with their sha256."""
+    """Return the files of exactly this version (2.13.0 is not 2.13.0+cpu), with their sha256."""
     return {name: sha256 for name, sha256 in files if _version(name) == Version(version)}
 
 
@@ -147,7 +147,7 @@ def _with_all_hashes(pin: Pin, files: Sequence[tuple[str, str]]) -> Pin:
 
 
 def _for_other_platforms(pin: Pin, files: Sequence[tuple[str, str]]) -> tuple[Pin, ...]:
-    """A cpu build of torch has a local version on Linux only; elsewhere the plain version is the cpu build."""
+    """Return a cpu build of torch has a local version on Linux only; elsewhere the plain version is the cpu build."""
     public, _, local = (pin.version or "").partition("+")
     if pin.name != "torch" or local != "cpu" or pin.marker:
         return (pin,)
@@ -162,7 +162,7 @@ def _for_other_platforms(pin: Pin, files: Sequence[tuple[str, str]]) -> tuple[Pi
 
 
 def _from_elsewhere(pin: Pin, spec: PinSpec) -> Pin:
-    """The pin of an index that could not be asked: without hashes, so that the installer resolves what it needs."""
+    """Return the pin of an index that could not be asked: without hashes, so that the installer resolves what it needs."""
     if pin.name != "torch" or pin.version is None:
         return pin
     version = f"{Version(pin.version).public}+{spec.backend}"

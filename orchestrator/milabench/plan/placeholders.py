@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from milabench.devices.registry import vendor_of
 from milabench.facts.model import Node
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark
 from milabench.plan.render import AUTO_BATCH, AUTO_CPU, uses_auto_batch
-from milabench.plan.system import COLLECTIVES
 
 # Least and most loader workers, `system.options.cpu.min` and `.max`; milabench 1.3 also has cpu_min and cpu_max.
 _WORKERS = (("min", 2), ("max", 16))
@@ -30,8 +30,8 @@ def names_for(bench: NodeBenchmark) -> dict[str, Any]:
     names = {
         **{key: value for key, value in system.items() if not key.startswith("_")},
         "arch": arch,
-        "device_name": arch if arch != "rocm" else "cuda",
-        "ccl": COLLECTIVES[arch],
+        "device_name": vendor_of(arch).torch_device,
+        "ccl": vendor_of(arch).collective,
         "cpu_count": available,
         "gpu_count": devices,
         "cpu_per_gpu": per_device,

@@ -67,7 +67,7 @@ def prepare_step(bench: NodeBenchmark, *, rank: int | None = None) -> Step | Non
 
 
 def prepare_digest(step: Step, files: Mapping[str, bytes], *, venv: str = "", source: str = "") -> str:
-    """sha256 over all that decides what a preparation makes.
+    """Return the sha256 over all that decides what a preparation makes.
 
     `files` are those that it is made of (the Python files of the benchmark's folder), `venv` the digest of the
     environment, `source` the revision of the fetched program. The configuration and limits of the step are left out:
@@ -87,7 +87,7 @@ def prepare_digest(step: Step, files: Mapping[str, bytes], *, venv: str = "", so
 
 
 def marker_name(bench: str, prepared: str) -> str:
-    """The marker, below the folder of the data, for the digest of `prepare_digest`: beside them, to go with them."""
+    """Return the marker, below the folder of the data, for the digest of `prepare_digest`: beside them, to go with them."""
     return f"{bench}/{MARKERS}/{prepared[:16]}"
 
 
@@ -99,7 +99,7 @@ def plan_prepare(
     skipped: Sequence[SkippedBench] = (),
     system: Mapping[str, Any] | None = None,
 ) -> Plan:
-    """The preparations still to do: those whose key is not among `markers`, or all with `force`; the others are skipped.
+    """Return the preparations still to do: those whose key is not among `markers`, or all with `force`; the others are skipped.
 
     Benchmarks are prepared one after the other, each on all of its nodes at the same time.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from milabench.config import expr
@@ -118,7 +118,7 @@ def placeholders(bench: BenchmarkConfig, key: str = "argv") -> tuple[str, ...]:
 
 
 def uses_auto_batch(bench: BenchmarkConfig) -> bool:
-    """Whether the sizer may choose a batch size of this benchmark."""
+    """Return whether the sizer may choose a batch size of this benchmark."""
     return any(
         call[1] == "auto_batch" for key in _ARGUMENTS for text in texts(bench, key) for call in _CALL.finditer(text)
     )
@@ -155,11 +155,11 @@ def _text(value: Any) -> str:
 
 
 class _UnresolvedError(Exception):
-    """What is wrong with a text, and the way out."""
+    """What is wrong with a text, and a hint."""
 
-    def __init__(self, what: str, way_out: str = "") -> None:
+    def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(what)
-        self.way_out = way_out
+        self.hint = hint
 
 
 class _Renderer:
@@ -181,7 +181,7 @@ class _Renderer:
         try:
             return self._rendered(text, 0)
         except _UnresolvedError as error:
-            self._note(key, Problem(where="", path="", what=str(error), way_out=error.way_out))
+            self._note(key, Problem(where="", path="", what=str(error), hint=error.hint))
         except ConfigError as error:
             self._note(key, *error.problems)
         return text
@@ -190,7 +190,7 @@ class _Renderer:
         # Where a text stands is looked up only now: for most texts nobody asks.
         where = self._bench.origin.where(key) if self._bench is not None else ""
         path = f"{self._bench.name}.{key}" if self._bench is not None else ""
-        self._problems += [Problem(where=where, path=path, what=each.what, way_out=each.way_out) for each in problems]
+        self._problems += [replace(problem, where=where, path=path) for problem in problems]
 
     def arguments(self, key: str, flags: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """Return the arguments under one of the keys that have some, as `render_argv` describes."""
@@ -309,7 +309,7 @@ class _Renderer:
     def _value_text(self, field: Field) -> str:
         value = self._value(field)
         if isinstance(value, Mapping | list | tuple):
-            raise _UnresolvedError(f"the placeholder {field.text} is not one value", "go on with [name] or [number]")
+            raise _UnresolvedError(f"the placeholder {field.text} is not one value", "continue with [name] or [number]")
         try:
             return text_of(field, value)
         except ValueError as error:

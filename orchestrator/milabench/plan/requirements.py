@@ -64,8 +64,8 @@ def parse_requirements(text: str) -> Lock:
     options: list[str] = []
     for line in _logical_lines(text):
         if line.startswith("#"):
-            if not pins and (found := _HEADER.match(line)):
-                header[found[1]] = found[2]
+            if not pins and (entry := _HEADER.match(line)):
+                header[entry[1]] = entry[2]
         elif line.startswith("-"):
             options.append(line)
         else:
@@ -74,7 +74,7 @@ def parse_requirements(text: str) -> Lock:
 
 
 def merge_locks(locks: Sequence[Lock]) -> Lock:
-    """All requirements of several locks, each once; the hashes of equal pins are united."""
+    """Return all requirements of several locks, each once; the hashes of equal pins are united."""
     pins: dict[tuple[str, str | None, str], Pin] = {}
     for pin in (pin for lock in locks for pin in lock.pins):
         key = (pin.name or pin.line, pin.version if pin.version else pin.line, pin.marker)
@@ -86,14 +86,14 @@ def merge_locks(locks: Sequence[Lock]) -> Lock:
 
 
 def render_requirements(lock: Lock) -> str:
-    """A requirement file; `parse` reads it back."""
+    """Return a requirement file; `parse` reads it back."""
     head = [f"# {key}: {value}" for key, value in lock.header.items()]
     lines = [" \\\n    ".join((pin.line, *(f"--hash={digest}" for digest in pin.hashes))) for pin in lock.pins]
     return "".join(f"{line}\n" for line in (*head, *lock.options, *lines))
 
 
 def disagreements(first: Lock, second: Lock) -> Iterator[tuple[Pin, Pin]]:
-    """The packages for which both locks name an exact version, but not the same."""
+    """Yield the packages for which both locks name an exact version, but not the same."""
     pinned = {(pin.name, pin.marker): pin for pin in first.pins if pin.version}
     for pin in second.pins:
         other = pinned.get((pin.name, pin.marker))
@@ -102,7 +102,7 @@ def disagreements(first: Lock, second: Lock) -> Iterator[tuple[Pin, Pin]]:
 
 
 def broken_constraints(lock: Lock, constraints: Lock) -> Iterator[tuple[Pin, Pin]]:
-    """The pins that a constraint without marker forbids, each with that constraint."""
+    """Yield the pins that a constraint without marker forbids, each with that constraint."""
     limits = {pin.name: pin for pin in constraints.pins if not pin.marker}
     for pin in lock.pins:
         limit = limits.get(pin.name)
@@ -113,7 +113,7 @@ def broken_constraints(lock: Lock, constraints: Lock) -> Iterator[tuple[Pin, Pin
 def lacking(
     lock: Lock, installed: Mapping[str, str], environment: Mapping[str, str]
 ) -> Iterator[tuple[Pin, str | None]]:
-    """The requirements that an environment does not meet, each with the version that is there instead (None: none).
+    """Yield the requirements that an environment does not meet, each with the version that is there instead (None: none).
 
     `installed` maps normalised names to versions, `environment` is what markers are evaluated in.
     """

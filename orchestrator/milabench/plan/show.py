@@ -8,7 +8,7 @@ from milabench.plan.model import Plan, Step
 
 
 def plan_text(plan: Plan) -> str:
-    """Each step with its command line, working folder, limits and the variables that are set."""
+    """Return each step with its command line, working folder, limits and the variables that are set."""
     lines = [f"{plan.phase} plan {plan.hash[:12]}: {len(plan.steps)} steps"]
     for group in plan.groups():
         lines.append("")

@@ -42,7 +42,9 @@ class SizerOptions:
     @property
     def asks(self) -> bool:
         """Whether any batch size may differ from the benchmark's own."""
-        return any(getattr(self, one.name) not in (None, False) for one in fields(self) if one.name != "capacity_mib")
+        return any(
+            getattr(self, option.name) not in (None, False) for option in fields(self) if option.name != "capacity_mib"
+        )
 
     @property
     def needs_observations(self) -> bool:
@@ -59,7 +61,7 @@ class Observation:
     rate: float | None = None
 
     def to_json(self) -> dict[str, float]:
-        """As scaling files spell it."""
+        """Return it as scaling files spell it."""
         known = {"memory": self.memory_mib, "rate": self.rate}
         return {
             "batch_size": self.batch_size,
@@ -76,19 +78,19 @@ class Sizer:
     source: str = ""
 
     def size(self, bench: str, own: int, memory_mib: float | None) -> int:
-        """The batch size of a benchmark whose own is `own`, on devices with so much memory; at least 1."""
+        """Return the batch size of a benchmark whose own is `own`, on devices with so much memory; at least 1."""
         options = self.options
         if options.batch_size is not None:
             return options.batch_size
-        found = self._observed_size(bench, memory_mib)
-        return _scaled(own if found is None else found, options)
+        observed = self._observed_size(bench, memory_mib)
+        return _scaled(own if observed is None else observed, options)
 
     def why_unsized(self, bench: str, memory_mib: float | None) -> str | None:
-        """Why observations cannot decide on the size of this benchmark; None where they do or need not."""
+        """Return why observations cannot decide on the size of this benchmark; None where they do or need not."""
         if not self.options.needs_observations or self._observed_size(bench, memory_mib) is not None:
             return None
-        seen = self.observations.get(bench, ())
-        if not seen:
+        observations = self.observations.get(bench, ())
+        if not observations:
             reason = f"{self.source or 'there'} has no observation of it"
         elif self.options.optimized:
             reason = f"{self.source}: no observation of it has a rate"
@@ -99,24 +101,28 @@ class Sizer:
         return f"{bench}: keeps its own batch size: {reason}"
 
     def _observed_size(self, bench: str, memory_mib: float | None) -> int | None:
-        seen = self.observations.get(bench, ())
+        observations = self.observations.get(bench, ())
         if self.options.optimized:
-            rated = [one for one in seen if one.rate is not None]
-            return max(rated, key=lambda one: one.rate or 0.0).batch_size if rated else None
+            rated = [observation for observation in observations if observation.rate is not None]
+            return max(rated, key=lambda observation: observation.rate or 0.0).batch_size if rated else None
         capacity = _capacity(self.options, memory_mib)
-        return largest_within(capacity, seen) if self.options.auto and capacity else None
+        return largest_within(capacity, observations) if self.options.auto and capacity else None
 
 
 def _capacity(options: SizerOptions, memory_mib: float | None) -> float | None:
     return options.capacity_mib if options.capacity_mib is not None else memory_mib
 
 
-def largest_within(memory_mib: float, seen: Sequence[Observation]) -> int | None:
-    """The batch size at which the least-squares line of memory over batch size reaches `memory_mib`, at least 1.
+def largest_within(memory_mib: float, observations: Sequence[Observation]) -> int | None:
+    """Return the batch size at which the least-squares line of memory over batch size reaches `memory_mib`, at least 1.
 
     With a single batch size the line goes through zero, which is too careful above it. None where no line rises.
     """
-    points = [(one.batch_size, one.memory_mib) for one in seen if one.memory_mib is not None]
+    points = [
+        (observation.batch_size, observation.memory_mib)
+        for observation in observations
+        if observation.memory_mib is not None
+    ]
     if not points:
         return None
     mean_size = math.fsum(size for size, _ in points) / len(points)
@@ -145,7 +151,7 @@ def _scaled(size: int, options: SizerOptions) -> int:
 
 
 def sizer_options(given: object, where: Callable[[str], str] = str) -> SizerOptions:
-    """The value of `system.options.sizer`; `where` gives the place of a key of the system.
+    """Return the value of `system.options.sizer`; `where` gives the place of a key of the system.
 
     Raises ConfigError with everything that is wrong with it.
     """
@@ -162,8 +168,8 @@ def sizer_options(given: object, where: Callable[[str], str] = str) -> SizerOpti
         if key not in known:
             if key not in _PLACES:
                 near = difflib.get_close_matches(str(key), known, 1)
-                way_out = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
-                problems.append(Problem(where=place, path=path, what="unknown option of the sizer", way_out=way_out))
+                hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
+                problems.append(Problem(where=place, path=path, what="unknown option of the sizer", hint=hint))
             continue
         if value is None:
             continue
@@ -232,13 +238,13 @@ _READERS = {
 
 
 def device_slug(name: str) -> str:
-    """The name of a device as scaling files are called: `NVIDIA H200` is nvidia-h200."""
+    """Return the name of a device as scaling files are called: `NVIDIA H200` is nvidia-h200."""
     return _SLUG.sub("-", name.lower()).strip("-") or "device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """A file of observations: what it says, and what to keep of it when it is written anew."""
+    """A file of observations: what it says, and what to keep of it when it is written again."""
 
     observations: Mapping[str, tuple[Observation, ...]] = field(default_factory=dict)
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -246,7 +252,7 @@ class Scaling:
 
 
 def parse_scaling(content: bytes, name: str) -> Scaling:
-    """A file of observations, `{benchmark: [{batch_size, memory, rate}]}`. Raises ConfigError with every problem.
+    """Return a file of observations, `{benchmark: [{batch_size, memory, rate}]}`. Raises ConfigError with every problem.
 
     The files of milabench 1.3 are read too: the list below `observations`, amounts such as `37702.5 MiB`, `perf`.
     """
@@ -259,11 +265,11 @@ def parse_scaling(content: bytes, name: str) -> Scaling:
             Problem(where=str(root.mark), path="", what="expected a mapping from benchmark to observations")
         )
     problems: list[Problem] = []
-    seen = {bench: tuple(_observations(bench, node, problems)) for bench, node in root.value.items()}
+    observations = {bench: tuple(_observations(bench, node, problems)) for bench, node in root.value.items()}
     if problems:
         raise ConfigError(problems)
     head = "".join(line + "\n" for line in _leading_comments(text))
-    return Scaling(observations=seen, data=plain(root), head=head)
+    return Scaling(observations=observations, data=plain(root), head=head)
 
 
 def _leading_comments(text: str) -> Iterable[str]:
@@ -313,16 +319,16 @@ def _optional_rate(value: object) -> float | None:
     raise ValueError("a rate that is a number")
 
 
-def scaling_text(scaling: Scaling, more: Mapping[str, Sequence[Observation]]) -> str:
-    """The file with more observations in it; everything that it said stays, but for comments between its lines."""
+def scaling_text(scaling: Scaling, added: Mapping[str, Sequence[Observation]]) -> str:
+    """Return the file with more observations in it; everything that it said stays, but for comments between its lines."""
     data: dict[str, Any] = dict(scaling.data)
-    for bench, observations in more.items():
-        made = [one.to_json() for one in observations]
+    for bench, observations in added.items():
+        entries = [observation.to_json() for observation in observations]
         before = data.get(bench)
         if isinstance(before, Mapping):
-            data[bench] = {**before, "observations": [*before.get("observations", ()), *made]}
+            data[bench] = {**before, "observations": [*before.get("observations", ()), *entries]}
         else:
-            data[bench] = [*(before or ()), *made]
+            data[bench] = [*(before or ()), *entries]
     lines = [scaling.head.rstrip("\n")] if scaling.head.strip() else []
     for bench, value in data.items():
         lines.append(f"{json.dumps(bench, ensure_ascii=False)}:")
@@ -334,7 +340,7 @@ def scaling_text(scaling: Scaling, more: Mapping[str, Sequence[Observation]]) ->
 
 
 def _flow(value: Any) -> str:
-    """JSON, which is YAML; keys of our own are written without quotes."""
+    """Return JSON, which is YAML; keys of our own are written without quotes."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(key)}: {_flow(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -353,7 +359,7 @@ def _key(key: object) -> str:
 def largest_fitting(
     start: int, *, least: int = 1, most: int | None = None, apart: int = 1
 ) -> Generator[int, bool, int | None]:
-    """The search for the largest batch size that fits: yields sizes to try, is sent whether each fitted, returns the largest.
+    """Search for the largest batch size that fits: yield sizes to try, be sent whether each fitted, return the largest.
 
     Doubles from `start` while it fits, then bisects until the answer is known to `apart`. None when `least` does not fit.
     """

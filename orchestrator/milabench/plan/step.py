@@ -25,7 +25,7 @@ Role = Literal["", "server", "client"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Process:
+class PlannedProcess:
     """One process of a replicate: its placement, and whether it is the server or the client of a pair.
 
     `repeat` is the number of the replicate, None where there is one only.
@@ -59,27 +59,27 @@ def replicate_steps(bench: ResolvedBenchmark, context: PlanContext, *, repeat: i
         yield step
 
 
-def _nodes(processes: Sequence[Process]) -> dict[str, Any]:
+def _nodes(processes: Sequence[PlannedProcess]) -> dict[str, Any]:
     return {process.placement.node.name: process.placement.node for process in processes}
 
 
-def _processes(config: BenchmarkConfig, facts: SystemFacts, repeat: int | None) -> tuple[Process, ...]:
+def _processes(config: BenchmarkConfig, facts: SystemFacts, repeat: int | None) -> tuple[PlannedProcess, ...]:
     """Return the processes of a replicate. Of several machines, the server has the first and the client the last."""
     group = config.name if repeat is None else f"{config.name}.R{repeat}"
     placed = placements(config, facts)
     if not is_client_server(config):
-        return tuple(Process(placement=placement, group=group, repeat=repeat) for placement in placed)
+        return tuple(PlannedProcess(placement=placement, group=group, repeat=repeat) for placement in placed)
     first = [placement for placement in placed if placement.node_rank == 0]
     last = [placement for placement in placed if placement.node_rank == config.num_machines - 1]
     roles: tuple[Role, Role] = ("server", "client")
     return tuple(
-        Process(placement=placement, role=role, group=group, repeat=repeat)
+        PlannedProcess(placement=placement, role=role, group=group, repeat=repeat)
         for pair in zip(first, last, strict=False)
         for role, placement in zip(roles, pair, strict=True)
     )
 
 
-def _step(bench: NodeBenchmark, process: Process, *, siblings: int, instances: int, server: Step | None) -> Step:
+def _step(bench: NodeBenchmark, process: PlannedProcess, *, siblings: int, instances: int, server: Step | None) -> Step:
     config, context, placement = bench.config, bench.context, process.placement
     is_server = process.role == "server"
     rendered = render(bench, process.role)
@@ -135,7 +135,7 @@ def render(bench: NodeBenchmark, role: Role = "") -> RenderedBenchmark:
 
 
 def _environment(
-    bench: NodeBenchmark, process: Process, rendered: RenderedBenchmark, *, threads: int
+    bench: NodeBenchmark, process: PlannedProcess, rendered: RenderedBenchmark, *, threads: int
 ) -> dict[str, str]:
     config, context, placement = bench.config, bench.context, process.placement
     return {
@@ -155,7 +155,7 @@ def _visible_devices(config: BenchmarkConfig, placement: Placement) -> Sequence[
 
 
 def _command(
-    bench: NodeBenchmark, process: Process, rendered: RenderedBenchmark, env: Mapping[str, str]
+    bench: NodeBenchmark, process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return interpreter, launcher, our runner and the program; the program's own arguments follow."""
     config, declared, context = bench.config, bench.declared, bench.context
@@ -189,7 +189,7 @@ def _program(bench: NodeBenchmark) -> tuple[str, ...]:
     return (str(PurePath(bench.source if declared.source is not None else bench.folder, declared.script)),)
 
 
-def _job(config: BenchmarkConfig, process: Process, name: str, server: Step | None) -> str:
+def _job(config: BenchmarkConfig, process: PlannedProcess, name: str, server: Step | None) -> str:
     """Return what all steps share that need each other, see `Step.job`."""
     if process.role:
         return server.id if server is not None else name
@@ -228,7 +228,7 @@ def bench_config(bench: NodeBenchmark, arguments: Sequence[str]) -> dict[str, An
 
 
 def _step_config(
-    bench: NodeBenchmark, process: Process, rendered: RenderedBenchmark, instances: int, server: Step | None
+    bench: NodeBenchmark, process: PlannedProcess, rendered: RenderedBenchmark, instances: int, server: Step | None
 ) -> dict[str, Any]:
     """Return the benchmark's configuration with what only this process of it has.
 
@@ -271,11 +271,11 @@ def _ready_condition(config: BenchmarkConfig, ready: str, placement: Placement) 
             raise _ready_problem(config, f"not a regular expression: {error}") from None
         return {"pattern": ready, "timeout_s": timeout_s}
     if ready != FREE_PORT and not 0 < int(ready) < 65_536:
-        raise _ready_problem(config, f"there is no port {ready}", "a pattern of digits alone stands in parentheses")
+        raise _ready_problem(config, f"no such port: {ready}", "put a pattern of digits in parentheses")
     ip = placement.node.ip
     return {"port": ready, "hosts": list(dict.fromkeys(["127.0.0.1", *([ip] if ip else [])])), "timeout_s": timeout_s}
 
 
-def _ready_problem(config: BenchmarkConfig, what: str, way_out: str = "") -> ConfigError:
+def _ready_problem(config: BenchmarkConfig, what: str, hint: str = "") -> ConfigError:
     where = config.origin.where("server.ready")
-    return ConfigError(Problem(where=where, path=f"{config.name}.server.ready", what=what, way_out=way_out))
+    return ConfigError(Problem(where=where, path=f"{config.name}.server.ready", what=what, hint=hint))

@@ -9,16 +9,16 @@ from milabench.plan.model import Plan, Step
 
 
 def remaining_plan(plan: Plan, passed: Collection[str], bundles: Sequence[Sequence[Step]] | None = None) -> Plan:
-    """The plan of the bundles in which a step has not passed; of its groups, where no bundles are given.
+    """Return the plan of the bundles in which a step has not passed; of its groups, where no bundles are given.
 
-    A group is done again as a whole: its steps are measured side by side, and one alone would be another measurement. So
+    A group is done again as a whole: its steps are concurrent, and an instance measured alone is not comparable. So
     are the two sides of a pair: what drifts cancels only while one follows the other.
     """
-    todo = (each for each in bundles or plan.groups() if not all(step.id in passed for step in each))
-    return replace(plan, steps=tuple(step for each in todo for step in each))
+    todo = (bundle for bundle in bundles or plan.groups() if not all(step.id in passed for step in bundle))
+    return replace(plan, steps=tuple(step for bundle in todo for step in bundle))
 
 
 def restricted_plan(plan: Plan, steps: Collection[str]) -> Plan:
-    """The plan of the groups that hold one of these steps."""
+    """Return the plan of the groups that hold one of these steps."""
     groups = (group for group in plan.groups() if any(step.id in steps for step in group))
     return replace(plan, steps=tuple(step for group in groups for step in group))

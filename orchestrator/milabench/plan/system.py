@@ -8,19 +8,13 @@ from dataclasses import replace
 from milabench.config.schema import GpuConfig, NodeConfig, SystemConfig
 from milabench.facts.model import Arch, Device, Node, SystemFacts
 
-VISIBLE_DEVICES = {
-    "cuda": "CUDA_VISIBLE_DEVICES",
-    "rocm": "ROCR_VISIBLE_DEVICES",
-    "xpu": "ONEAPI_DEVICE_SELECTOR",
-    "hpu": "HABANA_VISIBLE_MODULES",
-}
-COLLECTIVES = {"cuda": "nccl", "rocm": "rccl", "xpu": "ccl", "hpu": "hccl", "cpu": "gloo"}
 
+def system_facts(
+    system: SystemConfig, local: Node, arch: Arch, reported: Mapping[str, Node] | None = None
+) -> SystemFacts:
+    """Return the machines that a plan is made for: those of the system file, or this one.
 
-def system_facts(system: SystemConfig, local: Node, arch: Arch, asked: Mapping[str, Node] | None = None) -> SystemFacts:
-    """The machines that a plan is made for: those of the system file, or this one.
-
-    `asked` is what those said that were asked, by name; of the others only what the file says is known.
+    `reported` is what nodes reported of themselves, by name; of the others only what the file says is known.
     `system.gpu.count` and `.capacity` override what was detected; where there is no accelerator, slots of the processor stand in.
     """
     if not system.nodes:
@@ -29,7 +23,7 @@ def system_facts(system: SystemConfig, local: Node, arch: Arch, asked: Mapping[s
     nodes = []
     for entry in sorted(system.nodes, key=lambda node: not node.main):
         here = is_local(entry, local, alone=len(system.nodes) == 1)
-        known = local if here else (asked or {}).get(entry.name, Node(storage=entry.name))
+        known = local if here else (reported or {}).get(entry.name, Node(storage=entry.name))
         node = replace(
             known,
             name=entry.name,
@@ -47,20 +41,20 @@ def system_facts(system: SystemConfig, local: Node, arch: Arch, asked: Mapping[s
 
 
 def is_local(entry: NodeConfig, local: Node, *, alone: bool) -> bool:
-    """Whether a node of the system file is this machine; behind another port than ssh's may be any (a tunnel)."""
+    """Return whether a node of the system file is this machine; behind another port than ssh's may be any (a tunnel)."""
     names = {local.hostname, local.ip, "localhost", *local.details.get("addresses", ())}
     return (entry.ip in names and entry.port == 22) or (alone and (entry.hostname or entry.name) in names)
 
 
 def _with_devices(node: Node, gpu: GpuConfig, arch: Arch) -> Node:
     count = gpu.count
-    found = tuple(device for device in node.devices if device.arch == arch)
+    detected = tuple(device for device in node.devices if device.arch == arch)
     if count is None or arch == "cpu":
-        count = count or len(found) or 1
-    kept = found[:count]
+        count = count or len(detected) or 1
+    kept = detected[:count]
     # One that is lost, or hidden from us, leaves a gap: those that are only stated take the next numbers.
     first = max((device.index for device in kept), default=-1) + 1
-    made = tuple(
+    stated = tuple(
         Device(
             index=index,
             uuid=f"{arch}-{node.hostname or node.name}-{index}",
@@ -69,5 +63,5 @@ def _with_devices(node: Node, gpu: GpuConfig, arch: Arch) -> Node:
         )
         for index in range(first, first + count - len(kept))
     )
-    devices = tuple(replace(device, memory_mib=gpu.capacity_mib or device.memory_mib) for device in kept + made)
+    devices = tuple(replace(device, memory_mib=gpu.capacity_mib or device.memory_mib) for device in kept + stated)
     return replace(node, devices=devices)

@@ -116,11 +116,11 @@ class VenvSpec:
         return local or ("cpu" if self.is_for_cpu else None)
 
     def requirements_text(self) -> str:
-        """The merged requirement file that the installer is given."""
+        """Return the merged requirement file that the installer is given."""
         return render_requirements(self.lock)
 
     def to_json(self) -> dict[str, Any]:
-        """The environment as `milabench plan install --json` prints it."""
+        """Return the environment as `milabench plan install --json` prints it."""
         return {
             "group": self.group,
             "variant": self.variant,
@@ -150,7 +150,7 @@ def plan_venvs(
     platform: str,
     selected: Collection[str] | None = None,
 ) -> tuple[VenvSpec, ...]:
-    """The environments of the selected benchmarks, in the order of the suite.
+    """Return the environments of the selected benchmarks, in the order of the suite.
 
     Give the requests of the whole suite: the benchmarks of one install group share one environment, so one of them
     alone must not give it another digest. `benchmate` is a digest; `python` ("3.11") and `platform` ("linux-x86_64")
@@ -173,11 +173,11 @@ def plan_venvs(
 
 def _spec(members: Sequence[VenvRequest], benchmate: str, python: str, platform: str) -> VenvSpec:
     files = {file.sha256: file for member in members for file in member.requirements}
-    said = [parse_requirements(file.text).header.get("python") for file in files.values()]
+    pythons = [parse_requirements(file.text).header.get("python") for file in files.values()]
     return VenvSpec(
         group=members[0].group,
         variant=members[0].variant,
-        python=next((version for version in said if version), python),
+        python=next((version for version in pythons if version), python),
         platform=platform,
         benches=tuple(member.bench for member in members),
         requirements=tuple(files.values()),
@@ -219,7 +219,7 @@ def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
                 where=file.name,
                 path=pin.name,
                 what=f"{pin.line} breaks the constraint {limit.line} of {first.constraints.name}",
-                way_out="write the lock anew with `milabench pin`",
+                hint="rewrite the lock with `milabench pin`",
             )
             for _, file, lock in read
             for pin, limit in broken_constraints(lock, limits)
@@ -228,19 +228,23 @@ def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
 
 
 def _header_problems(file: RequirementFile, lock: Lock, variant: str) -> list[Problem]:
-    said = lock.header.get("variant")
-    if said in (None, variant) or variant == UNPINNED:
+    locked_variant = lock.header.get("variant")
+    if locked_variant in (None, variant) or variant == UNPINNED:
         return []
-    return [Problem(where=file.name, path="", what=f"is a lock of the variant {said!r}, not {variant!r}")]
+    return [Problem(where=file.name, path="", what=f"is a lock of the variant {locked_variant!r}, not {variant!r}")]
 
 
 def _python_problems(group: str, read: Sequence[tuple[RequirementFile, Lock]]) -> list[Problem]:
-    said = {lock.header["python"]: file.name for file, lock in read if "python" in lock.header}
-    if len(said) < 2:
+    files_by_python = {lock.header["python"]: file.name for file, lock in read if "python" in lock.header}
+    if len(files_by_python) < 2:
         return []
-    return [_problem(group, "locks for different pythons: " + ", ".join(f"{name} for {v}" for v, name in said.items()))]
+    return [
+        _problem(
+            group, "locks for different pythons: " + ", ".join(f"{name} for {v}" for v, name in files_by_python.items())
+        )
+    ]
 
 
 def _problem(where: str, what: str) -> Problem:
-    way_out = "let them agree with `milabench pin`, or give one of them another install_group"
-    return Problem(where=where, path="", what=what, way_out=way_out)
+    hint = "let them agree with `milabench pin`, or give one of them another install_group"
+    return Problem(where=where, path="", what=what, hint=hint)

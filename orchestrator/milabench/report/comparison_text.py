@@ -33,23 +33,23 @@ def comparison_document(comparison: Comparison, differences: Sequence[Difference
 
 
 def ratio_text(value: float | None) -> str:
-    """A ratio with four digits after the point; empty when there is none."""
+    """Return a ratio with four digits after the point; empty when there is none."""
     return "" if value is None else f"{value:.4f}"
 
 
 def interval_text(interval: Interval | None) -> str:
-    """`[low, high]` of a ratio; empty when there is none."""
+    """Return `[low, high]` of a ratio; empty when there is none."""
     return "" if interval is None else f"[{interval[0]:.4f}, {interval[1]:.4f}]"
 
 
 def title(comparison: Comparison) -> str:
-    """What is compared with what."""
+    """Return what is compared with what."""
     first, *others = (system.name for system in comparison.systems)
     return f"{', '.join(others)} compared with {first}"
 
 
 def side_text(side: SystemResult) -> str:
-    """The value of a side with its half-width in per cent, and its mark; what happened where there is none."""
+    """Return the value of a side with its half-width in per cent, and its mark; what happened where there is none."""
     if side.value is None:
         return side.outcome if side.outcome != "passed" else "no rate"
     half = "" if side.ci95 is None else f" ±{50 * (side.ci95[1] - side.ci95[0]) / side.value:.1f}%"
@@ -58,7 +58,7 @@ def side_text(side: SystemResult) -> str:
 
 
 def verdict_text(contrast: Contrast | None) -> str:
-    """The verdict, and what would decide it where it does not."""
+    """Return the verdict, and what would decide it where it does not."""
     if contrast is None:
         return "excluded"
     more = (
@@ -68,7 +68,7 @@ def verdict_text(contrast: Contrast | None) -> str:
 
 
 def main_table(comparison: Comparison) -> Table:
-    """Absolute values first, then ratios, a row for each benchmark and system but the first, the best ratio first."""
+    """Return absolute values first, then ratios, a row for each benchmark and system but the first, the best ratio first."""
     names = tuple(system.name for system in comparison.systems)
     several = len(names) > 2
     of_system = ("system",) if several else ()
@@ -106,7 +106,7 @@ def main_table(comparison: Comparison) -> Table:
 
 
 def by_ratio(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
-    """The rows by the ratio of the last system, the fastest first; those without a ratio last."""
+    """Return the rows by the ratio of the last system, the fastest first; those without a ratio last."""
 
     def place(row: ComparisonRow) -> tuple[bool, float, str]:
         contrast = row.contrasts[-1]
@@ -116,14 +116,14 @@ def by_ratio(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
 
 
 def p_text(contrast: Contrast | None) -> str:
-    """The corrected p-value of a difference beyond the margin."""
+    """Return the corrected p-value of a difference beyond the margin."""
     if contrast is None or contrast.p_holm is None:
         return ""
     return "<0.0001" if contrast.p_holm < 0.0001 else f"{contrast.p_holm:.4f}"
 
 
 def index_table(comparison: Comparison) -> Table:
-    """The index of each system with what it depends on."""
+    """Return the index of each system with what it depends on."""
     rows = [
         (
             index.system,
@@ -147,7 +147,7 @@ def index_table(comparison: Comparison) -> Table:
 
 
 def left_out(index: Index) -> str:
-    """The range of the index when each benchmark is left out in turn, with those that move it most."""
+    """Return the range of the index when each benchmark is left out in turn, with those that move it most."""
     if len(index.without) < 2:
         return ""
     low, high = min(index.without, key=index.without.__getitem__), max(index.without, key=index.without.__getitem__)
@@ -155,7 +155,7 @@ def left_out(index: Index) -> str:
 
 
 def job_table(comparison: Comparison) -> Table | None:
-    """Time, energy and cost of the same work; None where no benchmark counts on all systems."""
+    """Return time, energy and cost of the same work; None where no benchmark counts on all systems."""
     if not comparison.job_mix:
         return None
     rows = [_job_row(mix) for mix in comparison.job_mix]
@@ -185,7 +185,7 @@ def _job_row(mix: JobMix) -> tuple[str, ...]:
 
 
 def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
-    """What should have passed and did not, system by system."""
+    """Return what should have passed and did not, system by system."""
     return [
         (f"{system.name}: {one.step}", ": ".join(part for part in (one.why, one.detail) if part))
         for system in comparison.systems
@@ -194,7 +194,7 @@ def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def suspects(comparison: Comparison) -> list[tuple[str, str]]:
-    """Numbers that are shown with a mark, the same reasons together."""
+    """Return numbers that are shown with a mark, the same reasons together."""
     groups: dict[tuple[str, str], list[str]] = {}
     for system in comparison.systems:
         for bench, validity, reasons in system.suspects:
@@ -203,7 +203,7 @@ def suspects(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def verdict_notes(comparison: Comparison) -> list[tuple[str, str]]:
-    """What a verdict needs to be said beside it."""
+    """Return what a verdict needs to be said beside it."""
     return [
         (row.bench + (f" on {contrast.system}" if len(comparison.systems) > 2 else ""), contrast.note)
         for row in comparison.rows
@@ -213,7 +213,7 @@ def verdict_notes(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def differences_table(comparison: Comparison, differences: Sequence[Difference]) -> Table:
-    """What is not the same, the nearest to what changed first."""
+    """Return what is not the same, the nearest to what changed first."""
     names = tuple(system.name for system in comparison.systems)
     rows = [
         (
@@ -234,7 +234,7 @@ def differences_table(comparison: Comparison, differences: Sequence[Difference])
 
 
 def legend_lines(comparison: Comparison) -> list[str]:
-    """How the numbers were got."""
+    """Return how the numbers were got."""
     what = "all its instances together" if comparison.per == "system" else "one instance"
     lines = [
         f"ratio: {what}, over the first system's; above 1 is better, also where less is better. interval: 95 %, Welch on"

@@ -27,7 +27,7 @@ FIELDS = (
 
 
 def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
-    """All runs in one table; what is not known is an empty field."""
+    """Return all runs in one table; what is not known is an empty field."""
     text = io.StringIO()
     writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
     writer.writeheader()
@@ -72,7 +72,7 @@ def render_comparison(
     differences: Sequence[Difference] | None = None,
     traces: Sequence[Sequence[Trace] | None] | None = None,
 ) -> str:
-    """One row for each benchmark and system but the first, then one for each index; differences have no place in it."""
+    """Return one row for each benchmark and system but the first, then one for each index; differences have no place in it."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COMPARED, lineterminator="\n")
     writer.writeheader()

@@ -16,7 +16,7 @@ from milabench.analysis.traces import Trace
 
 
 def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
-    """One run as its object; several as `{"schema", "runs": [...]}`."""
+    """Return one run as its object; several as `{"schema", "runs": [...]}`."""
     objects = [summary.to_json() for summary in summaries]
     value = objects[0] if len(objects) == 1 else {"schema": SCHEMA, "runs": objects}
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
@@ -27,7 +27,7 @@ def render_comparison(
     differences: Sequence[Difference] | None = None,
     traces: Sequence[Sequence[Trace] | None] | None = None,
 ) -> str:
-    """A comparison as `{"schema", "comparison": {...}}`, field by field; of each system, what its run says of itself."""
+    """Return a comparison as `{"schema", "comparison": {...}}`, field by field; of each system, what its run says of itself."""
     value = {
         "schema": SCHEMA,
         "comparison": {

@@ -18,7 +18,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
-    """A suite for each run; a benchmark that did not pass is a failure, an invalid number too, a skipped one is skipped."""
+    """Return a suite for each run; a benchmark that did not pass is a failure, an invalid number too, a skipped one is skipped."""
     suites = []
     for summary in summaries:
         suite = ET.Element("testsuite", name=_clean(summary.run), timestamp=_clean(summary.created))
@@ -33,7 +33,7 @@ def render_comparison(
     differences: Sequence[Difference] | None = None,
     traces: Sequence[Sequence[Trace] | None] | None = None,
 ) -> str:
-    """A suite for each system but the first; SLOWER is a failure, and so is what failed on this system and not on the first."""
+    """Return a suite for each system but the first; SLOWER is a failure, and so is what failed on this system and not on the first."""
     suites = []
     for position, index in enumerate(comparison.indices):
         suite = ET.Element("testsuite", name=_clean(f"{index.system} compared with {comparison.systems[0].name}"))

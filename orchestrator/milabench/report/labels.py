@@ -7,7 +7,7 @@ from typing import Any
 
 
 def duration(seconds: float) -> str:
-    """`1.2 s`, `12 s`, `3 min 4 s`, `2 h 5 min`."""
+    """Return `1.2 s`, `12 s`, `3 min 4 s`, `2 h 5 min`."""
     whole = max(0, round(seconds))
     if whole < 10:
         return f"{max(0.0, seconds):.1f} s"
@@ -19,7 +19,7 @@ def duration(seconds: float) -> str:
 
 
 def replicates_text(decision: Mapping[str, Any], aim: Mapping[str, Any]) -> str:
-    """How often one benchmark is run and why; both as the manifest has them."""
+    """Return how often one benchmark is run and why; both as the manifest has them."""
     wanted, planned, spread = decision.get("wanted"), decision.get("planned"), decision.get("log_spread")
     budget = f"the budget of {duration(aim.get('budget_s') or 0)} reaches no further"
     if wanted is None:
@@ -31,11 +31,11 @@ def replicates_text(decision: Mapping[str, Any], aim: Mapping[str, Any]) -> str:
 
 
 def aim_text(aim: Mapping[str, Any]) -> str:
-    """What a run aims at, as its manifest has it."""
+    """Return what a run aims at, as its manifest has it."""
     precision = aim.get("precision")
     return "a budget" if precision is None else f"a precision of {percents(precision)}"
 
 
 def percents(fraction: float) -> str:
-    """`1 %`, `0.25 %`."""
+    """Return `1 %`, `0.25 %`."""
     return f"{100 * fraction:.2g} %"

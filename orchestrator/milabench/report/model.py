@@ -46,7 +46,7 @@ class Column:
 
 
 def format_number(value: float | None) -> str:
-    """A number in at least four digits, short enough to read; empty when there is none."""
+    """Return a number in at least four digits, short enough to read; empty when there is none."""
     if value is None:
         return ""
     size = abs(value)
@@ -60,17 +60,17 @@ def format_number(value: float | None) -> str:
 
 
 def readable(value: float, units: str) -> tuple[float, str]:
-    """A value in the unit that people read it in: bytes in MiB, all else as it is."""
+    """Return a value in the unit that people read it in: bytes in MiB, all else as it is."""
     return (value / 2**20, "MiB") if units in ("B", "bytes") else (value, units)
 
 
 def percent(fraction: float | None) -> str:
-    """A fraction in per cent, without the sign; empty when there is none."""
+    """Return a fraction in per cent, without the sign; empty when there is none."""
     return "" if fraction is None else f"{100 * fraction:.1f}"
 
 
 def validity_text(bench: BenchSummary) -> str:
-    """Whether the number of a benchmark can be believed, or why there is none that counts."""
+    """Return whether the number of a benchmark can be believed, or why there is none that counts."""
     if bench.outcome != "passed":
         return bench.outcome
     flaky = ", flaky" if bench.flaky else ""
@@ -80,7 +80,7 @@ def validity_text(bench: BenchSummary) -> str:
 
 
 def not_passed(bench: BenchSummary) -> int:
-    """How many of a benchmark's steps failed, were cancelled or never ended."""
+    """Return how many of a benchmark's steps failed, were cancelled or never ended."""
     return sum(bench.counts.get(outcome, 0) for outcome in ("failed", "cancelled", "missing"))
 
 
@@ -113,23 +113,23 @@ LEGEND = (
 
 
 def ordered(benches: Sequence[BenchSummary]) -> list[BenchSummary]:
-    """The benchmarks by name, those without any number last: the order of a run is shuffled and says nothing."""
+    """Return the benchmarks by name, those without any number last: the order of a run is shuffled and says nothing."""
     return sorted(benches, key=lambda bench: (bench.outcome == "skipped", bench.bench))
 
 
 def columns(benches: Sequence[BenchSummary]) -> list[Column]:
-    """The columns of the main table that say something of these benchmarks."""
+    """Return the columns of the main table that say something of these benchmarks."""
     return [column for column in COLUMNS if not column.is_optional or any(map(column.cell, benches))]
 
 
 def cells(benches: Sequence[BenchSummary]) -> list[list[str]]:
-    """The main table, row by row."""
+    """Return the main table, row by row."""
     shown = columns(benches)
     return [[column.cell(bench) for column in shown] for bench in ordered(benches)]
 
 
 def system_lines(summary: Summary) -> list[tuple[str, str]]:
-    """The run, its machines and its software, as name and value."""
+    """Return the run, its machines and its software, as name and value."""
     lines = [("run", summary.run)]
     if summary.created:
         lines.append(("created", summary.created))
@@ -149,7 +149,7 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
-    """What the harness itself took while benchmarks ran, as a share of one core."""
+    """Return what the harness itself took while benchmarks ran, as a share of one core."""
     wall, control, agent = (overhead.get(name) for name in ("wall_s", "control_cpu_s", "agent_cpu_s"))
     if not wall or control is None or agent is None:
         return []
@@ -158,7 +158,7 @@ def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
 
 
 def percent_of_core(fraction: float) -> str:
-    """A small share in per cent, with the digits that matter there."""
+    """Return a small share in per cent, with the digits that matter there."""
     return f"{100 * fraction:.2f}"
 
 
@@ -183,7 +183,7 @@ def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
 
 
 def _devices(devices: Sequence[Any]) -> str:
-    """`8 x NVIDIA H100 (81559 MiB)`, and so for each kind."""
+    """Return `8 x NVIDIA H100 (81559 MiB)`, and so for each kind."""
     kinds: dict[str, int] = {}
     for device in devices:
         if not isinstance(device, dict):
@@ -198,7 +198,7 @@ def _devices(devices: Sequence[Any]) -> str:
 
 
 def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
-    """Headings and rows of the rates on each node, the median over its processes; None for a run of one node."""
+    """Return headings and rows of the rates on each node, the median over its processes; None for a run of one node."""
     rates: dict[str, dict[str, list[float]]] = {}
     for bench in ordered(summary.benchmarks):
         for process in bench.processes:
@@ -219,23 +219,23 @@ def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
 
 
 def failure_entries(summary: Summary) -> list[tuple[BenchSummary, Failure]]:
-    """Everything that should have passed and did not."""
+    """Return everything that should have passed and did not."""
     return [(bench, failure) for bench in ordered(summary.benchmarks) for failure in bench.failures]
 
 
 def step_reason(failure: Failure) -> str:
-    """Why a step did not pass, on one line."""
+    """Return why a step did not pass, on one line."""
     return f"{failure.why}: {failure.detail}" if failure.detail else failure.why
 
 
 def skips(summary: Summary) -> list[tuple[str, str]]:
-    """What was not run on purpose (a step's id, or a benchmark), and why."""
+    """Return what was not run on purpose (a step's id, or a benchmark), and why."""
     benches = ordered(summary.benchmarks)
     return [(skip.step or bench.bench, skip.detail) for bench in benches for skip in bench.skipped]
 
 
 def flaky(summary: Summary) -> list[tuple[str, str, str | None]]:
-    """What passed although another attempt at it failed: the step, a sentence, the log of the failure."""
+    """Return what passed although another attempt at it failed: the step, a sentence, the log of the failure."""
     rows = []
     for bench in ordered(summary.benchmarks):
         for step in bench.flaky:
@@ -248,7 +248,7 @@ def flaky(summary: Summary) -> list[tuple[str, str, str | None]]:
 
 
 def validations(summary: Summary) -> list[tuple[str, str]]:
-    """What checks say of each step: those that passed by name, the others with what they found; and the overlap."""
+    """Return what checks say of each step: those that passed by name, the others with what they found; and the overlap."""
     rows = []
     for bench in ordered(summary.benchmarks):
         steps: dict[str, list[Mapping[str, Any]]] = {}
@@ -266,12 +266,12 @@ def validations(summary: Summary) -> list[tuple[str, str]]:
 
 
 def messages(summary: Summary) -> list[tuple[str, str]]:
-    """What the benchmarks and the checks want a person to know."""
+    """Return what the benchmarks and the checks want a person to know."""
     return [(bench.bench, text) for bench in ordered(summary.benchmarks) for text in bench.messages]
 
 
 def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
-    """What was measured besides the rate: benchmark, metric, median over processes, units, how many reported it."""
+    """Return what was measured besides the rate: benchmark, metric, median over processes, units, how many reported it."""
     rows = []
     for bench in ordered(summary.benchmarks):
         groups: dict[tuple[str, str], list[float]] = {}
@@ -294,7 +294,7 @@ def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
 
 
 def score_line(summary: Summary) -> str:
-    """The score in a sentence: its value, its interval, what it covers and what it is relative to."""
+    """Return the score in a sentence: its value, its interval, what it covers and what it is relative to."""
     score = summary.score
     if summary.ab is not None:
         return "none (an A/B run compares two suites; see below)"
@@ -313,7 +313,7 @@ def score_line(summary: Summary) -> str:
 
 
 def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
-    """How often each benchmark was to be run, why, and how precisely its mean is known."""
+    """Return how often each benchmark was to be run, why, and how precisely its mean is known."""
     if not summary.aim:
         return []
     if not summary.replicates:
@@ -338,7 +338,7 @@ PAIR_TEXT = (True, False, False, True, True, True)
 
 
 def pair_rows(ab: AB) -> list[list[str]]:
-    """A row for each benchmark of an A/B run: how many pairs, B over A (above 1, B is better), and what that says."""
+    """Return a row for each benchmark of an A/B run: how many pairs, B over A (above 1, B is better), and what that says."""
     rows = []
     for pair in ab.pairs:
         result = pair.result
@@ -354,7 +354,7 @@ def pair_rows(ab: AB) -> list[list[str]]:
 
 
 def rerun_line(summary: Summary, bench: str) -> str:
-    """The command that runs one benchmark again as this run did, from any folder; of an old run, from where it was given."""
+    """Return the command that runs one benchmark again as this run did, from any folder; of an old run, from where it was given."""
     for pair in summary.ab.pairs if summary.ab is not None else ():
         bench = pair.bench if bench in (pair.a, pair.b) else bench
     name = bench if _PLAIN_NAME.fullmatch(bench) else f"'{bench}'"
@@ -376,7 +376,7 @@ def _options(options: Mapping[str, Any]) -> list[str]:
 
 
 def _given(argv: Sequence[str]) -> list[str]:
-    """What was said after `run`, less what selects."""
+    """Return what was said after `run`, less what selects."""
     words = list(argv[argv.index("run") + 1 :]) if "run" in argv else []
     kept: list[str] = []
     skip_value = False

@@ -21,7 +21,7 @@ LEGEND = (
 
 
 def render(audit: TimingAudit) -> str:
-    """The whole audit."""
+    """Return the whole audit."""
     lines = [f"timing audit of {audit.model or 'a model'} on {audit.device or 'no device'}", ""]
     if audit.cells:
         rows = [_row(cell) for cell in audit.cells]

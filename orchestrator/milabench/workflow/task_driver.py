@@ -118,8 +118,8 @@ def task_with_command(file: Path, section: str, options: TaskOptions) -> Configu
         task = replace(task, command=options.command_line, num_gpus=num_gpus)
     if not task.command:
         what = "it has metrics only, and no command_to_execute"
-        way_out = f"give --metrics-policy {section} --command-to-execute CMD"
-        raise ConfigError(Problem(where=task.where, path=task.name, what=what, way_out=way_out))
+        hint = f"give --metrics-policy {section} --command-to-execute CMD"
+        raise ConfigError(Problem(where=task.where, path=task.name, what=what, hint=hint))
     as_benchmark(task, workers_of(os.environ.get(WORKERS, "")))
     return edited(task, num_gpus=options.num_gpus, **options.edits)
 

@@ -79,8 +79,8 @@ def test_check_tells_every_problem_of_every_file_at_once(milabench: Milabench) -
         ("wrong_type.yaml", "3:17: a.max_duration: expected a number of seconds, got 'ten'"),
         ("duplicate_key.yaml", "4:3: a.weight: the key 'weight' is given twice"),
         ("missing_include.yaml", "1:10: include: the included file cannot be read (no such file or directory)"),
-        ("include_cycle.yaml", "include_cycle_2.yaml:1:10: include: the includes go round in a circle"),
-        ("inherit_cycle.yaml", "3:16: _c.inherits: the inheritance goes round in a circle"),
+        ("include_cycle.yaml", "include_cycle_2.yaml:1:10: include: the includes form a cycle"),
+        ("inherit_cycle.yaml", "3:16: _c.inherits: the inheritance forms a cycle"),
         ("missing_parent.yaml", "2:15: a.inherits: no benchmark or template named '_resnet50'"),
         ("placeholder.yaml", "4:13: a.argv.--data: the placeholder {milabench_dta} cannot be resolved"),
         ("expression.yaml", "4:7: a.requires_capabilities.0: in the expression"),
@@ -197,4 +197,4 @@ def test_a_row_of_the_list_has_what_the_documentation_says(milabench: Milabench)
 def test_nothing_selected_is_exit_code_3_with_the_nearest_names(milabench: Milabench, verb: str) -> None:
     said = milabench(verb, *QUICKSTART, "--select", "digist")
     assert said.code == 3
-    assert said.err == "error: 'digist' is no benchmark, group or tag; did you mean 'digits'?\n"
+    assert said.err == "error: unknown benchmark, group or tag 'digist'; did you mean 'digits'?\n"

@@ -154,7 +154,7 @@ def test_a_metrics_policy_goes_with_any_command(driver: Callable[..., Said], her
     [
         ((), "", "error: no task: give --task-name T, or --metrics-policy"),
         (("--task-name", "t", "--config", "none.cfg"), "", "none.cfg: cannot be read: no such file or directory"),
-        (("--task-name", "t"), section("tt", "true"), "there is no such section; did you mean 'tt'?"),
+        (("--task-name", "t"), section("tt", "true"), "unknown section; did you mean 'tt'?"),
         (("--task-name", "t"), section("t", "true", "loss ("), ":2:13: t.patterns: 'loss (' is not usable: missing )"),
         (("--task-name", "t", "--epochs", "3"), section("t", "true"), "its command has no --epochs to replace"),
         (("--metrics-policy", "t"), "", "--metrics-policy and --command-to-execute go together"),
@@ -192,7 +192,7 @@ def test_a_task_in_a_suite_is_reported_with_units_and_directions(
     ("about", "says"),
     [
         ({"task": "x"}, "bench.task: a task needs its driver"),
-        ({"driver": "work/task_config_template.cfg", "task": "x"}, "x: there is no such section"),
+        ({"driver": "work/task_config_template.cfg", "task": "x"}, "x: unknown section"),
         (
             {"driver": "work/task_config_template.cfg", "task": TASK, "metrics": {"sped": {"units": "s"}}},
             "bench.metrics.sped: the key 'pattern' is missing; did you mean 'speed'?",

@@ -278,7 +278,7 @@ def test_an_unknown_key_of_a_template_without_children_is_an_error(files: Files)
 def test_the_same_file_twice_in_a_chain_of_includes_is_told_with_the_chain(files: Files) -> None:
     files.write("b.yaml", "include: suite.yaml")
     text = files.error("include: b.yaml")
-    assert text == "b.yaml:1:10: include: the includes go round in a circle: suite.yaml -> b.yaml -> suite.yaml"
+    assert text == "b.yaml:1:10: include: the includes form a cycle: suite.yaml -> b.yaml -> suite.yaml"
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -68,13 +68,13 @@ def test_a_selection_means(suite: Suite, selected: str | None, excluded: str | N
 @pytest.mark.parametrize(
     ("selected", "excluded", "message"),
     [
-        ("resnet5", None, "'resnet5' is no benchmark, group or tag; did you mean 'resnet50'"),
-        ("llama,resnt50", None, "'resnt50' is no benchmark, group or tag; did you mean 'resnet50'"),
+        ("resnet5", None, "unknown benchmark, group or tag 'resnet5'; did you mean 'resnet50'"),
+        ("llama,resnt50", None, "unknown benchmark, group or tag 'resnt50'; did you mean 'resnet50'"),
         ("bert*", None, "'bert*' matches no benchmark"),
         ("llama and vision", None, "nothing selected by --select 'llama and vision'"),
         ("llama", "nlp", "nothing selected by --select 'llama' --exclude 'nlp'"),
         ("ret*", None, "everything that --select 'ret*' matches is disabled (retired)"),
-        ("_template", None, "'_template' is no benchmark, group or tag"),
+        ("_template", None, "unknown benchmark, group or tag '_template'"),
     ],
 )
 def test_nothing_selected_says_why(suite: Suite, selected: str, excluded: str | None, message: str) -> None:

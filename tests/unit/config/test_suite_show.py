@@ -175,7 +175,7 @@ def test_explain_knows_defaults_keys_with_dashes_and_whole_benchmarks(suite: Sui
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("v1.3.weight", "no benchmark is named as in 'v1.3.weight'"),
+        ("v1.3.weight", "unknown benchmark in 'v1.3.weight'"),
         ("v1.2.wieght", "'v1.2.wieght' is not set; did you mean 'weight'?"),
     ],
 )

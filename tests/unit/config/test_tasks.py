@@ -119,7 +119,7 @@ def test_two_groups_are_an_error() -> None:
 
 def test_a_method_that_there_is_not_is_an_error_with_the_nearest_one() -> None:
     (said,) = problems(FILE.replace("'average'", "'avrage'"))
-    assert said == "tasks.cfg:5:19: speeds.compute_method: no method 'avrage'; did you mean 'average'?"
+    assert said == "tasks.cfg:5:19: speeds.compute_method: unknown method 'avrage'; did you mean 'average'?"
 
 
 @pytest.mark.parametrize("value", ["speed", "[1, 2]", "['a' 'b", "['a'] x", "['a',, 'b']", "[f'a', 'b']"])
@@ -134,7 +134,7 @@ def test_all_that_is_wrong_with_a_section_is_said_at_once() -> None:
 
 
 def test_a_section_that_there_is_not_is_an_error_with_the_nearest_one() -> None:
-    assert problems(FILE, "sppeds") == ["tasks.cfg: sppeds: there is no such section; did you mean 'speeds'?"]
+    assert problems(FILE, "sppeds") == ["tasks.cfg: sppeds: unknown section; did you mean 'speeds'?"]
 
 
 def test_a_line_that_belongs_to_nothing_is_an_error_with_its_place() -> None:

@@ -25,8 +25,8 @@ from milabench.execute.api import (
     Waiting,
 )
 from milabench.execute.engine import Engine, ExecutionResult, ExecutionSettings, outcome_name
-from milabench.execute.fake import FakeLocks, FakeNode
 from milabench.plan.model import Plan, Step
+from tests.fake_node import FakeLocks, FakeNode
 
 
 class Records:

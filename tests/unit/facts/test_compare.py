@@ -57,7 +57,7 @@ def test_somebody_elses_process_on_a_device_is_in_the_way() -> None:
     busy = node("a", devices=(device(processes=[{"pid": 7, "memory_mib": 10}]),))
     assert worth_knowing(busy) == [("a", "processes", "bad")]
     (found,) = [each for each in compare_nodes([busy], base="/base") if each.what == "processes"]
-    assert str(found) == "a: processes: somebody computes on its devices: pid 7 on device 0"
+    assert str(found) == "a: processes: other processes use its devices: pid 7 on device 0"
 
 
 def test_two_names_of_one_machine_are_noted() -> None:

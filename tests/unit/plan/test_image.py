@@ -27,15 +27,15 @@ def test_what_apptainer_fetches_is_one_file_for_each_source(name: str, source: s
 def test_a_file_of_the_users_is_never_fetched(name: str) -> None:
     image = image_of("apptainer", name, "/cache")
     assert (image.file, image.fetch) == (name, ())
-    assert "no such image" in in_one_line(image, anew=True)
+    assert "no such image" in in_one_line(image, refetch=True)
 
 
 def test_names_are_words_also_in_a_line_for_a_shell() -> None:
     image = image_of("docker", "r/i;rm -rf ~", "/cache")
-    assert "'r/i;rm -rf ~'" in in_one_line(image, anew=False)
+    assert "'r/i;rm -rf ~'" in in_one_line(image, refetch=False)
 
 
 def test_what_is_there_is_fetched_again_when_asked() -> None:
     image = image_of("podman", "r/i:1", "/cache")
-    assert in_one_line(image, anew=True).startswith("podman pull --quiet r/i:1 || podman image inspect")
-    assert in_one_line(image, anew=False).endswith("|| podman pull --quiet r/i:1")
+    assert in_one_line(image, refetch=True).startswith("podman pull --quiet r/i:1 || podman image inspect")
+    assert in_one_line(image, refetch=False).endswith("|| podman pull --quiet r/i:1")

@@ -248,7 +248,7 @@ def test_a_server_is_ready_by_a_port_or_a_pattern_within_a_time(
     assert server.config["server"]["ready"] == found
 
 
-@pytest.mark.parametrize(("ready", "what"), [("'(a'", "not a regular expression"), ("99999", "there is no port 99999")])
+@pytest.mark.parametrize(("ready", "what"), [("'(a'", "not a regular expression"), ("99999", "no such port: 99999")])
 def test_what_no_server_can_be_ready_by_is_an_error_with_its_place(tmp_path: Path, ready: str, what: str) -> None:
     text = f"b: {{definition: x, plan: {{method: multigpu}}, server: {{ready: {ready}}}, client: {{argv: [c]}}}}"
     with pytest.raises(ConfigError, match=rf"suite\.yaml:1:\d+: b\.server\.ready: {what}"):

@@ -18,7 +18,7 @@ EXPECTED = f"{BUILT_IN}, torchvision:NAME, MODULE:FUNCTION or onnx:FILE"
 
 
 class ModelError(Exception):
-    """A model that cannot be made; the text says which, why and the way out."""
+    """A model that cannot be made; the text says which, why and a hint."""
 
 
 def make_call(spec: str, batch: int, device: str) -> Call:

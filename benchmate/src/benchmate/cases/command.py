@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from benchmate.cases.exit_codes import FAILED, NOTHING_MATCHED, PASSED, USAGE
 from benchmate.cases.lifecycle import run_case
-from benchmate.cases.options import CaseOptions, Effort, UsageError, parse_options
+from benchmate.cases.options import CaseOptions, RunBudget, UsageError, parse_options
 from benchmate.cases.registry import REGISTRY, Case, Registry
 from benchmate.result_channel import CHANNEL_CLOSED, ResultChannel, die_with_supervisor
 
@@ -96,33 +96,33 @@ def _run_here(options: CaseOptions, registry: Registry) -> int:
     if case is None:
         raise UsageError(f"-r {options.name!r}: no such case; -l lists them")
     if options.channel is None:
-        return _print_case(case, options.effort)
+        return _print_case(case, options.budget)
     if _DESCRIPTOR.fullmatch(options.channel) is None:
         with _open_channel(options.channel) as descriptor:
-            return _send_case(descriptor, case, options.effort)
+            return _send_case(descriptor, case, options.budget)
     die_with_supervisor()
-    return _send_case(_parse_descriptor(options.channel), case, options.effort)
+    return _send_case(_parse_descriptor(options.channel), case, options.budget)
 
 
-def _print_case(case: Case, effort: Effort) -> int:
+def _print_case(case: Case, budget: RunBudget) -> int:
     from benchmate.records import encode
 
-    payload = run_case(case, effort)
+    payload = run_case(case, budget)
     print(encode({"name": case.name, **payload}).decode())
     # The runner learns from the payload that a case failed; a person at -r from the exit code.
     return FAILED if payload["outcome"] == "failed" else PASSED
 
 
-def _send_case(descriptor: int, case: Case, effort: Effort) -> int:
+def _send_case(descriptor: int, case: Case, budget: RunBudget) -> int:
     channel = ResultChannel(descriptor)
-    return PASSED if channel.send({"name": case.name, **run_case(case, effort)}) else CHANNEL_CLOSED
+    return PASSED if channel.send({"name": case.name, **run_case(case, budget)}) else CHANNEL_CLOSED
 
 
 def _serve(options: CaseOptions, registry: Registry) -> int:
     from benchmate.cases.isolation import serve_forks
 
     def run_forked(name: str, descriptor: int) -> int:
-        return _send_case(descriptor, registry.cases[name], options.effort)
+        return _send_case(descriptor, registry.cases[name], options.budget)
 
     die_with_supervisor()
     return serve_forks(_parse_descriptor(options.channel), options.preload, run_forked)

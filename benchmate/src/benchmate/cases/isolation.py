@@ -26,7 +26,7 @@ RunForked = Callable[[str, int], int]
 
 
 class IsolationError(Exception):
-    """Processes cannot be started in the way asked for; the text says why and the way out."""
+    """Processes cannot be started in the way asked for; the text says why and a hint."""
 
 
 class Isolation(Protocol):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import repeat
 
 from benchmate.cases.memory_peaks import MemoryPeaks
-from benchmate.cases.options import Effort
+from benchmate.cases.options import RunBudget
 from benchmate.cases.payload import CasePayload
 from benchmate.cases.registry import Case, Skip, State, takes_state
 from benchmate.clock import now_ns, wait_for_devices
@@ -22,7 +22,7 @@ _TELLING_SHARE = 0.1  # of the least time: a shorter trial predicts nothing
 Call = Callable[[], object]
 
 
-def run_case(case: Case, effort: Effort) -> CasePayload:
+def run_case(case: Case, budget: RunBudget) -> CasePayload:
     """Return the outcome of the case: passed, failed (with why and detail) or skipped, times in ns, memory in bytes.
 
     Nothing is raised: what a case raises is its failure. A failure in `run` does not keep `teardown` from being called.
@@ -37,7 +37,7 @@ def run_case(case: Case, effort: Effort) -> CasePayload:
         peaks.after_setup()
         stage = "run"
         try:
-            payload = measure_run(run, effort)
+            payload = measure_run(run, budget)
             peaks.after_run()
             stage = "teardown"
         finally:
@@ -59,17 +59,17 @@ def run_case(case: Case, effort: Effort) -> CasePayload:
     return payload
 
 
-def measure_run(run: Call, effort: Effort) -> CasePayload:
+def measure_run(run: Call, budget: RunBudget) -> CasePayload:
     """Call `run` as often as asked; return the times of all these calls together.
 
     The device is waited for before both readings of the clock. To reach a least time, trials grow until one lasts so
     long; only the last one counts (the rule is Google Benchmark's, on the wall clock).
     """
-    if effort.warmup_s > 0:
-        warm_up(run, effort.warmup_s)
-    if effort.iterations is not None:
-        return _time_calls(run, effort.iterations)
-    least_ns, iterations = effort.min_time_s * 1e9, 1
+    if budget.warmup_s > 0:
+        warm_up(run, budget.warmup_s)
+    if budget.iterations is not None:
+        return _time_calls(run, budget.iterations)
+    least_ns, iterations = budget.min_time_s * 1e9, 1
     while True:
         times = _time_calls(run, iterations)
         if times["wall_ns"] >= least_ns or iterations >= MAX_ITERATIONS:

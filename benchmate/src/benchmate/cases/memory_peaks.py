@@ -87,7 +87,7 @@ def holds_device() -> str:
 
 def allocated_bytes() -> int:
     """Return what torch's allocator holds now on all devices of a process that uses them; 0 in one that does not."""
-    module = memory._torch_device_module()
+    module = memory.device_memory()
     return 0 if module is None else sum(module.memory_allocated(device) for device in range(module.device_count()))
 
 

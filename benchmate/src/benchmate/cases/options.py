@@ -24,7 +24,7 @@ class UsageError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
+class RunBudget:
     """How often `run` is called: exactly `iterations` times, or until `min_time_s` have passed; first for `warmup_s`."""
 
     iterations: int | None = 1
@@ -56,7 +56,7 @@ class CaseOptions:
     lock_wait_s: float | None = None
     isolation: Literal["spawn", "fork"] = "spawn"
     preload: tuple[str, ...] = ()
-    effort: Effort = Effort()
+    budget: RunBudget = RunBudget()
     repetitions: int = 1
     interleaved: bool = False
     outputs: tuple[Output, ...] = (Output(format="stdout"),)
@@ -88,9 +88,9 @@ def _common(given: argparse.Namespace) -> CaseOptions:
     lock, lock_wait_s = given.lock
     if given.preload and given.isolation != "fork":
         raise UsageError("--preload is for --isolation fork; a fresh interpreter imports what it needs")
-    effort = Effort(**given.benchmark_min_time, warmup_s=given.benchmark_min_warmup_time)
+    budget = RunBudget(**given.benchmark_min_time, warmup_s=given.benchmark_min_warmup_time)
     if given.benchmark_dry_run:
-        effort = Effort()
+        budget = RunBudget()
     return CaseOptions(
         pattern=pattern,
         negated=negated,
@@ -100,7 +100,7 @@ def _common(given: argparse.Namespace) -> CaseOptions:
         lock_wait_s=lock_wait_s,
         isolation=given.isolation,
         preload=tuple(name for name in given.preload.split(",") if name),
-        effort=effort,
+        budget=budget,
         repetitions=1 if given.benchmark_dry_run else given.benchmark_repetitions,
         interleaved=given.benchmark_enable_random_interleaving,
         outputs=_outputs(given),
@@ -156,15 +156,15 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
 
-    def google(name: str, **more: Any) -> None:
+    def google(name: str, **settings: Any) -> None:
         """An option of Google Benchmark; its default may stand in the environment."""
         variable = f"BENCHMARK_{name.upper()}"
         value = env.get(variable)
         if value is not None:
-            if value not in more.get("choices", (value,)):
-                raise UsageError(f"{variable}={value!r}: expected one of {', '.join(more['choices'])}")
-            more["default"] = value
-        parser.add_argument(f"--benchmark_{name}", **more)
+            if value not in settings.get("choices", (value,)):
+                raise UsageError(f"{variable}={value!r}: expected one of {', '.join(settings['choices'])}")
+            settings["default"] = value
+        parser.add_argument(f"--benchmark_{name}", **settings)
 
     add = parser.add_argument
     seconds = functools.partial(add, metavar="S", type=_seconds)

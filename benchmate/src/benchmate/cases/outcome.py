@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import cast
 
 from benchmate.cases.payload import CasePayload
 from benchmate.result_channel import CHANNEL_CLOSED
 from benchmate.supervisor import ProcessExit
+
+OUTCOMES = ("passed", "failed", "skipped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +21,16 @@ class CaseOutcome:
     why: str = ""
     detail: str = ""
     reasons: tuple[str, ...] = ()
+
+
+def parse_payload(line: bytes) -> CasePayload | None:
+    """Return what a process sent; None when it is no payload of a case."""
+    try:
+        payload = json.loads(line)
+    except ValueError:
+        return None
+    is_payload = isinstance(payload, dict) and payload.get("outcome") in OUTCOMES
+    return cast("CasePayload", payload) if is_payload else None
 
 
 def classify_exit(payload: CasePayload | None, ended: ProcessExit, timeout_s: float) -> CaseOutcome:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import TypedDict, cast
-
-OUTCOMES = ("passed", "failed", "skipped")
+from typing import TypedDict
 
 
 class CasePayload(TypedDict, total=False):
@@ -27,13 +24,3 @@ class CasePayload(TypedDict, total=False):
     label: str
     memory: dict[str, int]
     notes: list[str]
-
-
-def parse_payload(line: bytes) -> CasePayload | None:
-    """Return what a process sent; None when it is no payload of a case."""
-    try:
-        payload = json.loads(line)
-    except ValueError:
-        return None
-    is_payload = isinstance(payload, dict) and payload.get("outcome") in OUTCOMES
-    return cast("CasePayload", payload) if is_payload else None

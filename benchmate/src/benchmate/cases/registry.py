@@ -19,7 +19,7 @@ STATE = "state"
 
 
 class RegistrationError(ValueError):
-    """A case that cannot be; the text says where it was registered, what is wrong and the way out."""
+    """A case that cannot be; the text says where it was registered, what is wrong and a hint."""
 
 
 class Skip(Exception):

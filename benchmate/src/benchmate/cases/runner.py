@@ -21,8 +21,7 @@ from benchmate.cases.formats import ResultFormat, Style, open_format, status_lin
 from benchmate.cases.isolation import Forks, Isolation, IsolationError, Spawn
 from benchmate.cases.machine_context import google_context
 from benchmate.cases.options import CaseOptions, UsageError
-from benchmate.cases.outcome import classify_exit
-from benchmate.cases.payload import parse_payload
+from benchmate.cases.outcome import classify_exit, parse_payload
 from benchmate.cases.registry import Case
 from benchmate.cases.results import CaseResult, aggregate_results, make_result
 from benchmate.supervisor import supervise
@@ -126,12 +125,12 @@ class CaseRunner:
 
     def _isolation(self, kept: Sequence[int]) -> Isolation:
         options = self._options
-        effort = options.effort
-        min_time = f"{effort.iterations}x" if effort.iterations is not None else f"{effort.min_time_s}s"
+        budget = options.budget
+        min_time = f"{budget.iterations}x" if budget.iterations is not None else f"{budget.min_time_s}s"
         program = [
             *_program(),
             f"--benchmark_min_time={min_time}",
-            f"--benchmark_min_warmup_time={effort.warmup_s}",
+            f"--benchmark_min_warmup_time={budget.warmup_s}",
         ]
         if options.isolation == "spawn":
             return Spawn(program, kept)

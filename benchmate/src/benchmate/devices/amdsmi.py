@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from benchmate.devices.amd import amd_smi_row
-from benchmate.devices.api import MIB, DeviceProcess, NotAvailableError
-from benchmate.devices.command import Row, number
+from benchmate.devices.api import MIB, NotAvailableError
+from benchmate.devices.command import CommandVendor
+from benchmate.devices.vendors.amd import mapping, parse_amd_smi
+from benchmate.devices.vendors.command import number
+from benchmate.devices.vendors.vendor import ReadAll, Reading
 
 SURVEY_EVERY_S = 1.0
 
@@ -26,14 +27,20 @@ THROTTLERS = ((range(32), "sw_power_cap"), (range(32, 46), "hw_thermal"), (range
 
 
 def door() -> Any:
-    """The module amdsmi; where tests put another in its place."""
+    """Return the module amdsmi; where tests put another in its place."""
     import amdsmi
 
     return amdsmi
 
 
-def module_rows(clock: Callable[[], float] = time.monotonic) -> tuple[Callable[[], Sequence[Row]], Callable[[], None]]:
-    """(what asks all devices, what lets go of the library). Raises NotAvailableError without the module or the driver."""
+def open_amdsmi() -> CommandVendor:
+    """Return AMD's devices. Raise NotAvailableError."""
+    read_all, close = module_reader()
+    return CommandVendor("rocm", read_all, period_s=0.1, close=close)
+
+
+def module_reader(clock: Callable[[], float] = time.monotonic) -> tuple[ReadAll, Callable[[], None]]:
+    """Return what asks all devices, and what lets go of the library. Raise NotAvailableError without the module or the driver."""
     try:
         smi = door()
     except Exception as error:  # without its shared library the module raises KeyError, OSError or one of its own
@@ -43,7 +50,9 @@ def module_rows(clock: Callable[[], float] = time.monotonic) -> tuple[Callable[[
         devices = [_Device(smi, index, handle) for index, handle in enumerate(smi.amdsmi_get_processor_handles())]
     except smi.AmdSmiException as error:
         raise NotAvailableError(f"amdsmi: {error}") from error
-    return lambda: [row for device in devices if (row := device.row(clock())) is not None], smi.amdsmi_shut_down
+    return lambda: [
+        reading for device in devices if (reading := device.reading(clock())) is not None
+    ], smi.amdsmi_shut_down
 
 
 class _Device:
@@ -53,15 +62,15 @@ class _Device:
         self._smi, self._index, self._handle = smi, index, handle
         self._static = {
             "uuid": self._ask(smi.amdsmi_get_gpu_device_uuid),
-            "name": _mapping(self._ask(smi.amdsmi_get_gpu_asic_info)).get("market_name"),
+            "name": mapping(self._ask(smi.amdsmi_get_gpu_asic_info)).get("market_name"),
         }
         self._surveyed_s: float | None = None
         self._slow: dict[str, Any] = {}
-        self._processes: tuple[DeviceProcess, ...] | None = None
+        self._processes: tuple[tuple[int, float | None], ...] | None = None
         self._residencies: dict[str, float] = {}
 
-    def row(self, now_s: float) -> Row | None:
-        """What it says now, temperature, errors and processes at most a second old; None when it does not answer at all."""
+    def reading(self, now_s: float) -> Reading | None:
+        """Return what it tells now, temperature, errors and processes a second old at most; None when it does not answer."""
         smi = self._smi
         vram = self._ask(smi.amdsmi_get_gpu_vram_usage)
         usage = self._ask(smi.amdsmi_get_gpu_activity)
@@ -71,25 +80,21 @@ class _Device:
         if self._surveyed_s is None or now_s - self._surveyed_s >= SURVEY_EVERY_S * 0.9:
             self._surveyed_s = now_s
             self._survey()
-        said = {
+        metrics = {
             "gpu": self._index,
-            "mem_usage": {"used_vram": _mapping(vram).get("vram_used"), "total_vram": _mapping(vram).get("vram_total")},
-            "usage": _mapping(usage),
-            "power": {"socket_power": _socket_power(_mapping(power))},
+            "mem_usage": {"used_vram": mapping(vram).get("vram_used"), "total_vram": mapping(vram).get("vram_total")},
+            "usage": mapping(usage),
+            "power": {"socket_power": _socket_power(mapping(power))},
             "clock": {"gfx_0": self._clock(smi.AmdSmiClkType.GFX), "mem_0": self._clock(smi.AmdSmiClkType.MEM)},
-            "energy": {"total_energy_consumption": _joules(_mapping(self._ask(smi.amdsmi_get_energy_count)))},
+            "energy": {"total_energy_consumption": _joules(mapping(self._ask(smi.amdsmi_get_energy_count)))},
             **self._slow,
         }
-        row = amd_smi_row(said, self._static)
-        return replace(
-            row,
-            sample=replace(row.sample, throttle=self._throttle()),
-            survey=replace(row.survey, processes=self._processes),
-        )
+        reading = parse_amd_smi(metrics, self._static)
+        return reading._replace(throttle=self._throttle(), processes=self._processes)
 
     def _survey(self) -> None:
         smi = self._smi
-        ecc = _mapping(self._ask(smi.amdsmi_get_gpu_total_ecc_count))
+        ecc = mapping(self._ask(smi.amdsmi_get_gpu_total_ecc_count))
         kinds, current = smi.AmdSmiTemperatureType, smi.AmdSmiTemperatureMetric.CURRENT
         self._slow = {
             "temperature": {"hotspot": self._ask(smi.amdsmi_get_temp_metric, kinds.HOTSPOT, current)},
@@ -100,24 +105,24 @@ class _Device:
         }
         running = self._ask(smi.amdsmi_get_gpu_process_list)
         self._processes = (
-            None if running is None else tuple(_process(one) for one in running if isinstance(one, Mapping))
+            None if running is None else tuple(_process(process) for process in running if isinstance(process, Mapping))
         )
 
     def _clock(self, kind: Any) -> Mapping[str, Any]:
-        said = _mapping(self._ask(self._smi.amdsmi_get_clock_info, kind))
-        return {"clk": said.get("clk", said.get("cur_clk"))}
+        answer = mapping(self._ask(self._smi.amdsmi_get_clock_info, kind))
+        return {"clk": answer.get("clk", answer.get("cur_clk"))}
 
     def _throttle(self) -> tuple[str, ...] | None:
-        """The reasons since the last look; None where the device does not tell them."""
-        said = _mapping(self._ask(self._smi.amdsmi_get_gpu_metrics_info))
-        bits = number(said.get("indep_throttle_status"))
+        """Return the reasons since the last look; None where the device does not tell them."""
+        answer = mapping(self._ask(self._smi.amdsmi_get_gpu_metrics_info))
+        bits = number(answer.get("indep_throttle_status"))
         before, self._residencies = (
             self._residencies,
-            {key: count for key in RESIDENCIES if (count := number(said.get(key))) is not None},
+            {key: count for key in RESIDENCIES if (count := number(answer.get(key))) is not None},
         )
         if bits is None and not self._residencies:
             return None
-        reasons = {name for places, name in THROTTLERS for place in places if int(bits or 0) >> place & 1}
+        reasons = {name for positions, name in THROTTLERS for position in positions if int(bits or 0) >> position & 1}
         reasons |= {RESIDENCIES[key] for key, count in self._residencies.items() if count > before.get(key, count)}
         return tuple(sorted(reasons))
 
@@ -128,23 +133,19 @@ class _Device:
             return None
 
 
-def _socket_power(said: Mapping[str, Any]) -> float | None:
-    """Watts: the field that all know since ROCm 7, else the present or the average power, whichever the model has."""
-    watts = (number(said.get(key)) for key in ("socket_power", "current_socket_power", "average_socket_power"))
-    return next((one for one in watts if one is not None), None)
+def _socket_power(answer: Mapping[str, Any]) -> float | None:
+    """Return watts: the field that all know since ROCm 7, else the present or the average power, whichever the model has."""
+    watts = (number(answer.get(key)) for key in ("socket_power", "current_socket_power", "average_socket_power"))
+    return next((value for value in watts if value is not None), None)
 
 
-def _joules(said: Mapping[str, Any]) -> float | None:
-    """The counter times its resolution in microjoules; the counter was called `power` before ROCm 6.2."""
-    ticks = number(said.get("energy_accumulator", said.get("power")))
-    resolution = number(said.get("counter_resolution"))
+def _joules(answer: Mapping[str, Any]) -> float | None:
+    """Return the counter times its resolution in microjoules; the counter was called `power` before ROCm 6.2."""
+    ticks = number(answer.get("energy_accumulator", answer.get("power")))
+    resolution = number(answer.get("counter_resolution"))
     return None if ticks is None or resolution is None else ticks * resolution / 1e6
 
 
-def _process(said: Mapping[str, Any]) -> DeviceProcess:
-    used = number(_mapping(said.get("memory_usage")).get("vram_mem"))
-    return DeviceProcess(pid=int(said["pid"]), memory_mib=None if used is None else used / MIB)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+def _process(answer: Mapping[str, Any]) -> tuple[int, float | None]:
+    used = number(mapping(answer.get("memory_usage")).get("vram_mem"))
+    return int(answer["pid"]), None if used is None else used / MIB

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 MIB = 1 << 20
@@ -92,11 +93,19 @@ class Device(Protocol):
     def absent(self) -> Mapping[str, str]:
         """What it was asked for and cannot tell, with the reason; it is not asked again."""
 
+    @property
+    def slices(self) -> Sequence[Device]:
+        """The parts (MIG) that it is cut into."""
+
+    @property
+    def aliases(self) -> Sequence[str]:
+        """Other ids, by which older drivers knew it."""
+
     def sample(self) -> Sample:
-        """Memory (MiB), load (0 to 1), power (W), clocks (MHz), throttle reasons, energy (J). Raises DeviceLostError."""
+        """Memory (MiB), load (0 to 1), power (W), clocks (MHz), throttle reasons, energy (J). Raise DeviceLostError."""
 
     def survey(self) -> Survey:
-        """Temperature (degrees Celsius), ECC and Xid counts, processes (MiB). Raises DeviceLostError."""
+        """Temperature (degrees Celsius), ECC and Xid counts, processes (MiB). Raise DeviceLostError."""
 
 
 class Vendor(Protocol):
@@ -114,12 +123,28 @@ class Vendor(Protocol):
     def devices(self) -> Sequence[Device]:
         """All of them, in the order of their index; slices of a device are in its place when it is cut up."""
 
+    @property
+    def lost(self) -> Mapping[int, str]:
+        """Why devices do not answer that the driver lists, by number."""
+
     def close(self) -> None:
         """Let go of the library."""
 
 
+class NoVendor:
+    """The devices of a machine without any: nothing to read, and nothing that the monitor must treat in another way."""
+
+    arch = "cpu"
+    period_s = 1.0
+    devices: Sequence[Device] = ()
+    lost: Mapping[int, str] = MappingProxyType({})
+
+    def close(self) -> None:
+        """Let go of nothing."""
+
+
 def throttle_reasons(mask: int) -> tuple[str, ...]:
-    """The names of the bits that are set; one that has no name yet is told as its number."""
+    """Return the names of the bits that are set; of those without a name yet, their number."""
     named = [name for bit, name in THROTTLE_BITS.items() if mask & bit]
     rest = mask & ~sum(THROTTLE_BITS)
     return (*named, *([f"0x{rest:x}"] if rest else []))

@@ -1,58 +1,45 @@
-"""Devices that a vendor's tool tells of all at once: a command line, asked at most once a second, or a library, more often."""
+"""Devices that are read all at once: by a vendor's command line, at most once a second, or by a library, more often."""
 
 from __future__ import annotations
 
-import math
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
-from benchmate.devices.api import DeviceLostError, NotAvailableError, Sample, Survey
+from benchmate.devices.api import DeviceLostError, DeviceProcess, NotAvailableError, Sample, Survey
+from benchmate.devices.vendors.vendor import ReadAll, Reading, Vendor
 
-TIMEOUT_S = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """What one answer of the tool says of one device."""
-
-    index: int
-    uuid: str
-    name: str
-    sample: Sample
-    survey: Survey
+# What vendors/vendor.py says that its questions raise.
+FAILURES = (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError, AttributeError)
 
 
-def ask(*words: str) -> str:
-    """What a vendor's tool prints. Raises NotAvailableError when it is missing, fails or hangs."""
-    try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=True, close_fds=True
-        )
-    except FileNotFoundError:
-        raise NotAvailableError(f"{words[0]}: there is no such command") from None
-    except (OSError, subprocess.SubprocessError) as error:
-        raise NotAvailableError(f"{words[0]}: {error}") from error
-    return done.stdout.decode("utf-8", "replace")
+def open_command_line(vendor: Vendor) -> CommandVendor:
+    """Return the vendor's devices by the first of its tools that works. Raise NotAvailableError."""
+    reasons = []
+    for open_reader in vendor.readers():
+        try:
+            return CommandVendor(vendor.arch, open_reader())
+        except NotAvailableError as error:
+            reasons.append(str(error))
+        except FAILURES as error:
+            reasons.append(describe_failure(error))
+    raise NotAvailableError("; ".join(reasons))
 
 
-def number(text: object) -> float | None:
-    """The number at the head of a cell (`35.0 W`); None for the many ways in which tools say that there is none."""
-    try:
-        value = float(str(text).split()[0].rstrip("%"))
-    except (ValueError, IndexError):
-        return None
-    return value if math.isfinite(value) else None
+def describe_failure(error: Exception) -> str:
+    """Return why a tool does not tell, for a person."""
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"{error.filename}: there is no such command"
+    return str(error)
 
 
 class CommandVendor:
-    """Devices that `rows` tells about; `clock` in seconds; `close` lets go of what it asks. Raises NotAvailableError."""
+    """Devices that `read_all` tells of; `clock` in seconds; `close` lets go of what it asks. Raise NotAvailableError."""
 
     def __init__(
         self,
         arch: str,
-        rows: Callable[[], Sequence[Row]],
+        read_all: ReadAll,
         clock: Callable[[], float] = time.monotonic,
         *,
         period_s: float = 1.0,
@@ -60,46 +47,67 @@ class CommandVendor:
     ) -> None:
         self.arch = arch
         self.period_s = period_s
-        self.close = close
-        self._rows = rows
+        self.lost: Mapping[int, str] = {}
+        self._close = close
+        self._read_all = read_all
         self._clock = clock
-        self._asked_s = clock()
-        self._known = {row.index: row for row in rows()}
+        self._read_at_s = clock()
+        self._latest = {reading.device: reading for reading in read_all()}
         self._trouble = ""
-        if not self._known:
+        if not self._latest:
             raise NotAvailableError(f"{arch}: its tool knows no device")
-        self.devices = tuple(CommandDevice(self, row) for _, row in sorted(self._known.items()))
+        self.devices = tuple(CommandDevice(self, reading) for _, reading in sorted(self._latest.items()))
 
-    def row(self, index: int) -> Row:
-        """The latest of a device, asked anew when it is old. Raises DeviceLostError when the tool does not tell it."""
+    def reading(self, index: int) -> Reading:
+        """Return the latest of a device, asked anew when it is old. Raise DeviceLostError when the tool does not tell it."""
         now = self._clock()
-        if now - self._asked_s >= self.period_s * 0.9:
-            self._asked_s = now
+        if now - self._read_at_s >= self.period_s * 0.9:
+            self._read_at_s = now
             try:
-                self._known = {row.index: row for row in self._rows()}
+                self._latest = {reading.device: reading for reading in self._read_all()}
                 self._trouble = "the tool does not list it any more"
-            except (NotAvailableError, ValueError, KeyError, TypeError, AttributeError) as error:
-                self._known, self._trouble = {}, str(error)
-        if index not in self._known:
+            except (NotAvailableError, *FAILURES) as error:
+                self._latest, self._trouble = {}, describe_failure(error)
+        if index not in self._latest:
             raise DeviceLostError(self._trouble)
-        return self._known[index]
+        return self._latest[index]
+
+    def close(self) -> None:
+        """Let go of what it asks."""
+        self._close()
 
 
 class CommandDevice:
-    """A device behind a command line."""
+    """One of the devices that are read all at once."""
 
-    def __init__(self, vendor: CommandVendor, row: Row) -> None:
+    def __init__(self, vendor: CommandVendor, reading: Reading) -> None:
         self._vendor = vendor
-        self.index, self.uuid, self.name = row.index, row.uuid, row.name
-        readings = {"power": row.sample.power_w, "energy": row.sample.energy_j, "throttle": row.sample.throttle}
+        self.index, self.uuid, self.name = reading.device, reading.uuid, reading.name
+        self.slices: tuple[CommandDevice, ...] = ()
+        self.aliases: tuple[str, ...] = ()
+        optional = {"power": reading.power_w, "energy": reading.energy_j, "throttle": reading.throttle}
         self.absent: Mapping[str, str] = {
-            name: "the vendor's tool does not tell it" for name, value in readings.items() if value is None
+            name: "the vendor's tool does not tell it" for name, value in optional.items() if value is None
         }
 
     def sample(self) -> Sample:
         """See Device."""
-        return self._vendor.row(self.index).sample
+        reading = self._vendor.reading(self.index)
+        return Sample(
+            memory_used_mib=reading.memory_used_mib,
+            memory_total_mib=reading.memory_total_mib,
+            load=reading.load,
+            power_w=reading.power_w,
+            sm_clock_mhz=reading.sm_clock_mhz,
+            mem_clock_mhz=reading.mem_clock_mhz,
+            throttle=reading.throttle,
+            energy_j=reading.energy_j,
+        )
 
     def survey(self) -> Survey:
         """See Device."""
-        return self._vendor.row(self.index).survey
+        reading = self._vendor.reading(self.index)
+        processes = None
+        if reading.processes is not None:
+            processes = tuple(DeviceProcess(pid=pid, memory_mib=mib) for pid, mib in reading.processes)
+        return Survey(temperature_c=reading.temperature_c, ecc=reading.ecc, processes=processes)

@@ -3,122 +3,100 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
 
-from benchmate.devices.api import Device, NotAvailableError, Vendor
-from benchmate.devices.none import NoVendor
+from benchmate.devices.api import Device, NotAvailableError, NoVendor, Vendor
+from benchmate.devices.command import FAILURES, open_command_line
 from benchmate.devices.simulated import VARIABLE, SimulatedVendor
-
-# Each filters what the ones before it left, so that its indices count from those.
-VISIBLE_DEVICES = {
-    "cuda": ("CUDA_VISIBLE_DEVICES",),
-    "rocm": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
-    "xpu": ("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"),
-    "hpu": ("HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"),
-    "simulated": ("CUDA_VISIBLE_DEVICES",),
-}
+from benchmate.devices.vendors.registry import VENDORS, Choice, DeviceIds, find_device, vendor_of, visible_devices
 
 
 def open_vendor(arch: str, env: Mapping[str, str], simulated: str = "") -> tuple[Vendor, str]:
-    """The vendor of this machine, and one line when there should be devices but they cannot be read.
+    """Return the vendor of this machine, and one line when there should be devices but they cannot be read.
 
-    `arch` cuda, rocm, xpu, hpu; `auto`: the first that answers; `cpu`: none. A file of simulated devices, given here or by
-    MILABENCH_SIMULATED_DEVICES, takes the place of all of them.
+    `arch` one of vendors/registry.py; `auto`: the first that answers; `cpu`: none. A file of simulated devices, given here
+    or by MILABENCH_SIMULATED_DEVICES, takes the place of all of them.
     """
     path = simulated or env.get(VARIABLE, "")
+    archs = [vendor.arch for vendor in VENDORS]
     try:
         if path:
             return SimulatedVendor(path), ""
         if arch == "auto":
-            return _told(_first_that_answers())
-        if arch in _VENDORS:
-            return _told(_VENDORS[arch]())
+            return _with_lost(_open_first(archs))
+        if arch in archs:
+            return _with_lost(_open(arch))
     except NotAvailableError as error:
         return NoVendor(), f"devices cannot be read: {error}"
     return NoVendor(), ""
 
 
-def _told(vendor: Vendor) -> tuple[Vendor, str]:
-    """The vendor, and one line on devices that its driver lists and that do not answer."""
-    lost: Mapping[int, str] = getattr(vendor, "lost", {})
-    return vendor, "; ".join(f"device {index} cannot be read: {why}" for index, why in lost.items())
+def _with_lost(vendor: Vendor) -> tuple[Vendor, str]:
+    """Return the vendor, and one line on devices that its driver lists and that do not answer."""
+    return vendor, "; ".join(f"device {index} cannot be read: {why}" for index, why in vendor.lost.items())
 
 
-def _first_that_answers() -> Vendor:
-    for make in _VENDORS.values():
+def _open_first(archs: Sequence[str]) -> Vendor:
+    for arch in archs:
         try:
-            vendor = make()
-        except (NotAvailableError, ValueError, KeyError, TypeError, AttributeError):
+            vendor = _open(arch)
+        except (NotAvailableError, *FAILURES):
             continue
         if vendor.devices:
             return vendor
     return NoVendor()
 
 
-def _nvidia() -> Vendor:
+def _open(arch: str) -> Vendor:
+    """Return a vendor's devices, by its Python library where there is one. Raise NotAvailableError."""
+    vendor = vendor_of(arch)
+    ways = [*_LIBRARIES.get(arch, ())]
+    if vendor.readers():
+        ways.append(partial(open_command_line, vendor))
+    reasons = []
+    for open_way in ways:
+        try:
+            return open_way()
+        except NotAvailableError as error:
+            reasons.append(str(error))
+    raise NotAvailableError("; ".join(reasons) or f"{arch}: nothing reads its devices")
+
+
+def _pynvml() -> Vendor:
     from benchmate.devices.nvidia import NvidiaVendor
 
     return NvidiaVendor()
 
 
-def _amd() -> Vendor:
-    from benchmate.devices.amd import amd
+def _amdsmi() -> Vendor:
+    from benchmate.devices.amdsmi import open_amdsmi
 
-    return amd()
-
-
-def _intel() -> Vendor:
-    from benchmate.devices.intel import intel
-
-    return intel()
+    return open_amdsmi()
 
 
-def _habana() -> Vendor:
-    from benchmate.devices.habana import habana
-
-    return habana()
-
-
-_VENDORS: Mapping[str, Callable[[], Vendor]] = {"cuda": _nvidia, "rocm": _amd, "xpu": _intel, "hpu": _habana}
+# What reads more, and more often, than a command line can.
+_LIBRARIES: Mapping[str, Sequence[Callable[[], Vendor]]] = {"cuda": (_pynvml,), "rocm": (_amdsmi,)}
 
 
 def visible(devices: Sequence[Device], env: Mapping[str, str], arch: str) -> tuple[Device, ...]:
-    """The devices that a program with this environment may use, in the order in which it numbers them."""
-    found = tuple(devices)
-    for variable in VISIBLE_DEVICES.get(arch, ()):
-        if variable in env:
-            found = chosen(found, env[variable])
-    return found
-
-
-def chosen(devices: Sequence[Device], text: str) -> tuple[Device, ...]:
-    """The devices that a visible-devices variable with this value names.
-
-    Numbers, UUIDs (whole or their beginning) and UUIDs of MIG slices; spaces mean nothing; an empty value means none, and
-    the list ends before the first entry that names nothing, -1 for one, as CUDA has it. `all` means all.
-    """
-    words = [word.strip() for word in text.rpartition(":")[2].split(",")] if text.startswith("level_zero:") else None
-    words = [word.strip() for word in text.split(",")] if words is None else words
-    if words in (["all"], ["*"]):
-        return tuple(devices)
-    found: list[Device] = []
-    for word in words:
-        device = named(devices, word)
-        if device is None:
-            break
-        if device not in found:
-            found.append(device)
-    return tuple(found)
+    """Return the devices that a program with this environment may use, in the order in which it numbers them."""
+    # Simulated devices are hidden as those of CUDA are, unless their file says whose they are.
+    vendor = vendor_of("cuda" if arch == "simulated" else arch)
+    return tuple(_device(devices, choice) for choice in visible_devices(vendor, _ids(devices), env)[0])
 
 
 def named(devices: Sequence[Device], word: str) -> Device | None:
-    """The device, or the slice of one, that a number or a UUID stands for."""
-    if word.isdigit():
-        return devices[int(word)] if int(word) < len(devices) else None
-    if not word or word.startswith("-"):
-        return None
-    slices: list[Any] = [piece for device in devices for piece in getattr(device, "slices", ())]
-    for candidate in (*devices, *slices):
-        if candidate.uuid.startswith(word) or word in getattr(candidate, "aliases", ()):
-            return candidate
-    return None
+    """Return the device, or the slice of one, that a number or a UUID stands for."""
+    choice = find_device(_ids(devices), word, [(index, None) for index in range(len(devices))])
+    return None if choice is None else _device(devices, choice)
+
+
+def _ids(devices: Sequence[Device]) -> list[DeviceIds]:
+    return [
+        DeviceIds(device.uuid, tuple((piece.uuid, *piece.aliases) for piece in device.slices)) for device in devices
+    ]
+
+
+def _device(devices: Sequence[Device], choice: Choice) -> Device:
+    index, piece = choice
+    return devices[index] if piece is None else devices[index].slices[piece]

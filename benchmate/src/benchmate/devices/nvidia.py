@@ -17,7 +17,7 @@ from benchmate.devices.api import (
 
 
 def door() -> Any:
-    """The module pynvml; where tests put another in its place."""
+    """Return the module pynvml; where tests put another in its place."""
     import pynvml
 
     return pynvml
@@ -26,7 +26,7 @@ def door() -> Any:
 class NvidiaVendor:
     """All GPUs that NVML knows, by PCI address; slices (MIG) with their parent.
 
-    Raises NotAvailableError without the library, the driver, or the permission to ask it.
+    Raise NotAvailableError without the library, the driver, or the permission to ask it.
     """
 
     arch = "cuda"
@@ -44,17 +44,17 @@ class NvidiaVendor:
             raise NotAvailableError(f"nvidia: {error}") from error
         self.lost: dict[int, str] = {}
         """Why devices do not answer that the driver lists, by number."""
-        found: list[NvidiaDevice] = []
+        devices: list[NvidiaDevice] = []
         for index in range(count):
             try:
-                found.append(NvidiaDevice(nvml, nvml.nvmlDeviceGetHandleByIndex(index), index))
+                devices.append(NvidiaDevice(nvml, nvml.nvmlDeviceGetHandleByIndex(index), index))
             except nvml.NVMLError as error:
                 self.lost[index] = str(error)
-        self.devices: tuple[NvidiaDevice, ...] = tuple(found)
+        self.devices: tuple[NvidiaDevice, ...] = tuple(devices)
         self._events = self._watch_xids()
 
     def _watch_xids(self) -> Any | None:
-        """A set of events in which the driver's errors (Xid) turn up; None where it does not tell them."""
+        """Return a set of events in which the driver's errors (Xid) turn up; None where it does not tell them."""
         nvml = self._nvml
         try:
             events = nvml.nvmlEventSetCreate()
@@ -123,7 +123,7 @@ class NvidiaDevice:
         return slices
 
     def _old_names(self, parent: NvidiaDevice) -> tuple[str, ...]:
-        """`MIG-GPU-<uuid>/<gpu instance>/<compute instance>`, as drivers before R470 had it."""
+        """Return `MIG-GPU-<uuid>/<gpu instance>/<compute instance>`, as drivers before R470 had it."""
         nvml = self._nvml
         try:
             instance = nvml.nvmlDeviceGetGpuInstanceId(self.handle)
@@ -163,14 +163,17 @@ class NvidiaDevice:
             processes=None
             if running is None
             else tuple(
-                DeviceProcess(pid=one.pid, memory_mib=None if one.usedGpuMemory is None else one.usedGpuMemory / MIB)
-                for one in running
+                DeviceProcess(
+                    pid=process.pid,
+                    memory_mib=None if process.usedGpuMemory is None else process.usedGpuMemory / MIB,
+                )
+                for process in running
             ),
         )
 
     def _ecc(self) -> dict[str, int] | None:
         nvml = self._nvml
-        found = {}
+        counts = {}
         for name, kind in (
             ("corrected", nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
             ("uncorrected", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
@@ -178,11 +181,11 @@ class NvidiaDevice:
             count = self._ask("ecc", nvml.nvmlDeviceGetTotalEccErrors, kind, nvml.NVML_VOLATILE_ECC)
             if count is None:
                 return None
-            found[name] = count
-        return found
+            counts[name] = count
+        return counts
 
     def _ask(self, reading: str, function: Callable[..., Any], *more: Any) -> Any | None:
-        """The answer; None, and never asked again, for what this device cannot or may not tell."""
+        """Return the answer; None, and never asked again, for what this device cannot or may not tell."""
         if reading in self.absent:
             return None
         nvml = self._nvml

@@ -14,6 +14,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchmate.devices.api import DeviceLostError, DeviceProcess, NotAvailableError, Sample, Survey, throttle_reasons
@@ -29,19 +30,21 @@ class SimulatedVendor:
     """The devices of a file. `clock` in seconds; time begins when this is made. Raises NotAvailableError for a bad file."""
 
     period_s = 0.1
+    lost: Mapping[int, str] = MappingProxyType({})
 
     def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
         try:
-            said = json.loads(Path(path).read_bytes())
-            described = list(said["devices"])
-            if said.get("count") is not None:
+            script = json.loads(Path(path).read_bytes())
+            described = list(script["devices"])
+            if script.get("count") is not None:
                 described = [
-                    {**described[0], "uuid": f"{described[0].get('uuid', 'SIM')}-{n}"} for n in range(said["count"])
+                    {**described[0], "uuid": f"{described[0].get('uuid', 'SIM')}-{n}"} for n in range(script["count"])
                 ]
             start_s = clock()
-            self.arch = str(said.get("arch", "simulated"))
+            self.arch = str(script.get("arch", "simulated"))
             self.devices = tuple(
-                SimulatedDevice(index, one, lambda: clock() - start_s) for index, one in enumerate(described)
+                SimulatedDevice(index, description, lambda: clock() - start_s)
+                for index, description in enumerate(described)
             )
         except OSError as error:
             raise NotAvailableError(
@@ -52,23 +55,25 @@ class SimulatedVendor:
             raise NotAvailableError(f"{path}: not a description of simulated devices: {what}") from error
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Let go of nothing."""
 
 
 class SimulatedDevice:
     """One scripted device; `elapsed_s` says how far into the script we are."""
 
-    def __init__(self, index: int, said: Mapping[str, Any], elapsed_s: Callable[[], float]) -> None:
+    def __init__(self, index: int, script: Mapping[str, Any], elapsed_s: Callable[[], float]) -> None:
         self.index = index
-        self.uuid = str(said.get("uuid", f"SIM-{index}"))
-        self.name = str(said.get("name", "simulated"))
+        self.uuid = str(script.get("uuid", f"SIM-{index}"))
+        self.name = str(script.get("name", "simulated"))
         self.absent: dict[str, str] = {}
+        self.slices: tuple[SimulatedDevice, ...] = ()
+        self.aliases: tuple[str, ...] = ()
         self._elapsed_s = elapsed_s
-        self._told_xids = 0
+        self._reported_xids = 0
         self._steps: list[tuple[float, dict[str, Any], float]] = []
         state: dict[str, Any] = {}
         energy_j, before_s = 0.0, 0.0
-        for reading in sorted(said.get("readings") or [{}], key=lambda one: one.get("t", 0)):
+        for reading in sorted(script.get("readings") or [{}], key=lambda reading: reading.get("t", 0)):
             unknown = set(reading) - _KNOWN
             if unknown:
                 raise ValueError(
@@ -108,7 +113,7 @@ class SimulatedDevice:
         happened = [
             xid for _, step, _ in self._steps[: bisect_right(self._starts, self._elapsed_s())] for xid in step["xid"]
         ]
-        new, self._told_xids = happened[self._told_xids :], len(happened)
+        new, self._reported_xids = happened[self._reported_xids :], len(happened)
         processes = state.get("processes")
         return Survey(
             temperature_c=state.get("temperature"),
@@ -116,11 +121,13 @@ class SimulatedDevice:
             xid=tuple(new),
             processes=None
             if processes is None
-            else tuple(DeviceProcess(pid=one["pid"], memory_mib=one.get("memory_MiB")) for one in processes),
+            else tuple(
+                DeviceProcess(pid=process["pid"], memory_mib=process.get("memory_MiB")) for process in processes
+            ),
         )
 
     def _now(self) -> tuple[Mapping[str, Any], float | None]:
-        """What holds now, and the joules so far. Raises DeviceLostError where the script says so."""
+        """Return what holds now, and the joules so far. Raise DeviceLostError where the script says so."""
         elapsed_s = self._elapsed_s()
         start_s, state, energy_j = self._steps[max(0, bisect_right(self._starts, elapsed_s) - 1)]
         if state.get("lost"):

@@ -1,1 +1,1 @@
-"""What watches a group of steps from outside: a process of its own, so that the load does not share its interpreter."""
+"""Watching a group of steps from outside, in a process of its own: the load must not share its interpreter."""

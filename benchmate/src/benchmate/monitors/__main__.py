@@ -1,4 +1,4 @@
-"""`python -m benchmate.monitors`: watches the steps that standard input describes, or one process, until they end."""
+"""`python -m benchmate.monitors`: watch the steps that standard input describes until they end."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from benchmate.monitors.watched_steps import parse_steps
 
 
 def main(argv: list[str]) -> int:
-    """Watch; returns the exit code."""
+    """Watch the steps; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmate.monitors",
-        description="Reads devices and host beside a group of steps, which standard input describes as JSON: "
+        description="Sample devices and host while a group of steps runs, which standard input describes as JSON: "
         '{"steps": [{"step", "sink": "unix:PATH", "pid", "devices": [...], "uuids": [...]}]}.',
     )
     parser.add_argument("--arch", default="auto", help="cuda, rocm, xpu, hpu, cpu, or auto (the first that answers)")
     parser.add_argument("--simulated", default="", metavar="FILE", help="scripted devices instead of real ones")
-    parser.add_argument("--packages", action="store_true", help="tell what is installed in this environment")
+    parser.add_argument("--packages", action="store_true", help="record what is installed in this environment")
     parser.add_argument(
-        "--host-period", type=float, default=HOST_S, metavar="SECONDS", help="between two looks at processes and host"
+        "--host-period", type=float, default=HOST_S, metavar="SECONDS", help="between two samples of processes and host"
     )
     options = parser.parse_args(argv)
     try:
@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     if options.packages:
         from benchmate.monitors.installed_packages import installed_versions
 
-        monitor.tell_packages(installed_versions())
+        monitor.record_packages(installed_versions())
     try:
         monitor.run()
     finally:

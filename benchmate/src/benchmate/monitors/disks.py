@@ -1,4 +1,4 @@
-"""What the node's disks have read and written."""
+"""Operations and bytes of the node's disks."""
 
 from __future__ import annotations
 
@@ -8,26 +8,21 @@ from pathlib import Path
 from benchmate.monitors.process_tree import read_kernel_file
 
 SECTOR = 512
+LAYERS = ("loop", "ram", "dm-", "md", "zram", "sr")
+"""Block devices that are no disk, or are above one."""
 
 
 class Disks:
-    """Sums over whole disks since this was made; partitions and layers above them would count twice."""
+    """Sums over whole disks since the first reading; partitions and layers above them would count twice."""
 
     def __init__(self, proc: str = "/proc", block: str = "/sys/block") -> None:
         self._path = f"{proc}/diskstats"
-        try:
-            names = [
-                name
-                for name in (entry.name for entry in Path(block).iterdir())
-                if not name.startswith(("loop", "ram", "dm-", "md", "zram", "sr"))
-            ]
-        except OSError:
-            names = []
-        self._names = {os.fsencode(name) for name in names}
+        names = (path.name for path in Path(block).glob("*"))
+        self._names = {os.fsencode(name) for name in names if not name.startswith(LAYERS)}
         self._start = self._sums()
 
     def data(self) -> dict[str, int] | None:
-        """`iodata`: counts and bytes; None on a machine without a disk of its own."""
+        """Return `iodata`: counts and bytes; None on a machine without a disk."""
         if not self._names:
             return None
         now = self._sums()
@@ -39,6 +34,6 @@ class Disks:
         for line in read_kernel_file(self._path).splitlines():
             fields = line.split()
             if len(fields) > 9 and fields[2] in self._names:
-                for place, (field, size) in enumerate(((3, 1), (5, SECTOR), (7, 1), (9, SECTOR))):
-                    sums[place] += int(fields[field]) * size
+                for index, (field, size) in enumerate(((3, 1), (5, SECTOR), (7, 1), (9, SECTOR))):
+                    sums[index] += int(fields[field]) * size
         return (sums[0], sums[1], sums[2], sums[3])

@@ -12,28 +12,28 @@ class NodeMemory:
         self._path = f"{proc}/meminfo"
 
     def data(self) -> list[float] | None:
-        """The memory part of `cpudata`, None where /proc does not tell."""
-        found = {}
+        """Return the memory part of `cpudata`; None where /proc does not have it."""
+        kib = {}
         for line in read_kernel_file(self._path).splitlines()[:3]:
             name, _, rest = line.partition(b":")
-            found[name] = int(rest.split()[0])
-        total, available = found.get(b"MemTotal"), found.get(b"MemAvailable")
+            kib[name] = int(rest.split()[0])
+        total, available = kib.get(b"MemTotal"), kib.get(b"MemAvailable")
         if total is None or available is None:
             return None
         return [round((total - available) / 1024, 1), round(total / 1024, 1)]
 
 
 def group_peak_bytes(pid: int, proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> int | None:
-    """The highest memory of the step's control group; None when it has none of its own, for then others are in it too."""
-    group, ours = _group(f"{proc}/{pid}/cgroup"), _group(f"{proc}/self/cgroup")
+    """Return the peak memory of the step's control group; None when it has none of its own, but shares one with others."""
+    group, ours = _cgroup_path(f"{proc}/{pid}/cgroup"), _cgroup_path(f"{proc}/self/cgroup")
     if not group or group == ours:
         return None
     text = read_kernel_file(f"{groups}{group}/memory.peak").strip()
     return int(text) if text.isdigit() else None
 
 
-def _group(path: str) -> str:
-    """The path of a control group of version 2; empty without one."""
+def _cgroup_path(path: str) -> str:
+    """Return the path of a control group of version 2; empty without one."""
     for line in read_kernel_file(path).decode("utf-8", "replace").splitlines():
         if line.startswith("0::"):
             return line[3:]

@@ -1,4 +1,4 @@
-"""One schedule for everything that is read of a group: devices ten times a second, the host once, shared memory seldom."""
+"""The monitor: one schedule for devices (ten times a second), the host (once) and proportional memory (seldom)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from benchmate.monitors.watched_steps import StepSink, WatchedStep, steps_holdin
 
 HOST_S = 1.0
 PSS_S = 10.0
-SEND_S = 0.5  # readings that wait this long for company save the agent from waking for each
+SEND_S = 0.5
+"""Readings are sent together, so that the agent does not wake up for each."""
 
 
 class Monitor:
     """Watches the steps of a group until the last of them is over.
 
-    Readings of a device go to the step that holds it, those of the node to the first step that is still there.
+    Readings of a device go to the step that holds it, those of the node to the first step that still runs.
     """
 
     def __init__(
@@ -36,9 +37,9 @@ class Monitor:
         self._processes = ProcessTrees(step.pid for step in live)
         self._peaks: dict[int, int] = {}
         self._cpu, self._memory, self._disks, self._network = Cpu(), NodeMemory(), Disks(), Network()
-        held = _held(live, vendor.devices)
+        devices = _devices_by_step(live, vendor.devices)
         self._samplers = {
-            sink: DeviceSampler(held[sink.step.name], self._processes.is_ours, sink.message) for sink in self._sinks
+            sink: DeviceSampler(devices[sink.step.name], self._processes.is_ours, sink.message) for sink in self._sinks
         }
         self._period_s = vendor.period_s if any(len(sampler) for sampler in self._samplers.values()) else host_period_s
         if self._sinks and trouble:
@@ -46,13 +47,13 @@ class Monitor:
         if self._sinks and self._cpu.absent:
             self._sinks[0].message(f"monitor: {self._cpu.absent}")
 
-    def tell_packages(self, packages: Mapping[str, str]) -> None:
-        """What is installed where the steps run, to be compared with what was locked."""
+    def record_packages(self, packages: Mapping[str, str]) -> None:
+        """Record what is installed where the steps run, to be compared with what was locked."""
         for sink in self._sinks:
             sink.record("meta", {"installed": dict(packages)})
 
     def run(self) -> None:
-        """Read and tell, until no step is left."""
+        """Sample and send until the last step is over."""
         poller = select.poll()
         for sink in self._sinks:
             poller.register(sink, select.POLLIN)
@@ -76,10 +77,11 @@ class Monitor:
                 for sink in self._sinks:
                     sink.flush()
                 send_due = _next(send_due, SEND_S, now)
+            # Proportional memory has no wake-up of its own: it is measured with what comes next.
             wait_s = min(devices_due, host_due, send_due) - time.monotonic()
             for descriptor, _ in poller.poll(max(0.0, wait_s) * 1000):
                 sink = by_descriptor[descriptor]
-                if sink.is_told_to_stop():
+                if sink.is_over():
                     poller.unregister(descriptor)
                     self._end(sink)
             for sink in [sink for sink in self._sinks if not sink.is_open]:
@@ -93,14 +95,14 @@ class Monitor:
 
     def _read_host(self, now_s: float) -> None:
         self._processes.update()
-        when = round(time.time(), 6)
+        time_s = round(time.time(), 6)
         for sink in self._sinks:
             sampler = self._samplers[sink]
             sampler.survey()
-            sampler.tell_absent()
+            sampler.report_absent()
             process = self._processes.data(sink.step.pid, now_s)
             if process is not None:
-                sink.record("data", {"task": "main", "process": process, "time": when})
+                sink.record("data", {"task": "main", "process": process, "time": time_s})
             peak = group_peak_bytes(sink.step.pid)
             if peak is not None:
                 self._peaks[sink.step.pid] = peak
@@ -109,38 +111,38 @@ class Monitor:
         first = self._sinks[0]
         memory = self._memory.data()
         cpu = {**({} if memory is None else {"memory": memory}), **self._cpu.data()}
-        first.record("data", {"task": "main", "cpudata": cpu, "time": when})
+        first.record("data", {"task": "main", "cpudata": cpu, "time": time_s})
         disks = self._disks.data()
         if disks is not None:
-            first.record("data", {"task": "main", "iodata": disks, "time": when})
-        first.record("data", {"task": "main", "netdata": self._network.data(), "time": when})
+            first.record("data", {"task": "main", "iodata": disks, "time": time_s})
+        first.record("data", {"task": "main", "netdata": self._network.data(), "time": time_s})
 
     def _end(self, sink: StepSink) -> None:
-        """The step is over: what is known only now, then no more."""
-        # Without a cgroup of its own: the largest sum of resident sets seen, in which shared pages count for each process.
+        """Send what is known only at the end of a step, and close its connection."""
+        # Without a cgroup of its own: the largest sum of resident sets, in which shared pages count for each process.
         peak = self._peaks.get(sink.step.pid) or self._processes.trees[sink.step.pid].peak_rss
         if peak:
             metric = {"metric": "host_memory_peak", "value": peak, "units": "B", "direction": "lower", "part": "tree"}
             sink.record("data", metric)
         if sink.dropped:
-            sink.message(f"monitor: {sink.dropped} readings were dropped, because nobody took them")
+            sink.message(f"monitor: {sink.dropped} readings were dropped, because the agent did not read them")
         sink.close()
 
 
-def _held(steps: Sequence[WatchedStep], devices: Sequence[Device]) -> dict[str, list[tuple[str, Device]]]:
-    """The devices of each step, each under the number by which the plan knows it."""
+def _devices_by_step(steps: Sequence[WatchedStep], devices: Sequence[Device]) -> dict[str, list[tuple[str, Device]]]:
+    """Return the devices of each step by name, each device with the number by which the plan knows it."""
     held: dict[str, list[tuple[str, Device]]] = {step.name: [] for step in steps}
     for order, device in enumerate(devices):
         for step in steps_holding(steps, device.index, device.uuid, order):
             held[step.name].append((str(device.index), device))
     for step in steps:
-        # Slices of a device are held by their UUIDs only.
-        found = [(uuid, named(devices, uuid)) for uuid in step.uuids if uuid.startswith("MIG-")]
-        slices = [(uuid, piece) for uuid, piece in found if piece is not None]
+        # MIG slices have UUIDs, but no numbers.
+        named_slices = [(uuid, named(devices, uuid)) for uuid in step.uuids if uuid.startswith("MIG-")]
+        slices = [(uuid, mig_slice) for uuid, mig_slice in named_slices if mig_slice is not None]
         held[step.name] = slices or held[step.name]
     return held
 
 
 def _next(due: float, period_s: float, now: float) -> float:
-    """The next time after now on the same beat: what was missed is not made up for."""
+    """Return the next multiple of the period after now: missed samples are not made up for."""
     return due + period_s * max(1, int((now - due) / period_s) + 1)

@@ -1,4 +1,4 @@
-"""The processes of the steps: who belongs to which, their processor time, memory and I/O."""
+"""The process tree of each step: its members, their processor time, memory and I/O."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -15,7 +14,7 @@ MIB = 1 << 20
 
 @dataclass(slots=True)
 class TreeProcess:
-    """A process of a step: processor seconds, and bytes read and written, when it was last seen alive."""
+    """A process of a step as it was last seen alive: processor seconds, bytes of memory, bytes read and written."""
 
     start: int
     cpu_s: float = 0.0
@@ -26,7 +25,7 @@ class TreeProcess:
 
 @dataclass(slots=True)
 class ProcessTree:
-    """A leader and everything that came of it; what ended keeps its processor time in the sums."""
+    """A leader and its descendants; the processor time and I/O of those that have ended stay in the sums."""
 
     leader: int
     members: dict[int, TreeProcess] = field(default_factory=dict)
@@ -40,25 +39,26 @@ class ProcessTree:
 class ProcessTrees:
     """The trees of some leaders, kept up to date from /proc.
 
-    Only processes that are new are looked at to find out where they belong: a machine may have thousands of others. One
-    whose parent had already gone is known by its session, which the agent gives to each leader.
+    Only new processes are examined to find the tree that they belong to: a machine may have thousands of others. A process
+    whose parent has already gone is recognised by its session, which the agent gives to each leader.
     """
 
     def __init__(self, leaders: Iterable[int], proc: str = "/proc") -> None:
         self._proc = proc
         self.trees = {leader: ProcessTree(leader=leader) for leader in leaders}
         self._owner: dict[int, int] = {}
-        self._seen: set[int] = set()
+        self._alive: set[int] = set()
         self.update()
 
     def update(self) -> None:
-        """Find who is new and who has gone; read processor time, memory and I/O of those that belong to a tree."""
+        """Find new and ended processes; read processor time, memory and I/O of those that belong to a tree."""
         try:
             alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}  # noqa: PTH208 - pathlib takes ten times as long
         except OSError:
             return
         stats = {}
-        for pid in sorted(alive - self._seen):
+        # In order of their numbers: a parent mostly comes before its children, which are found through it.
+        for pid in sorted(alive - self._alive):
             fields = self._stat(pid)
             if fields is None:
                 continue
@@ -68,25 +68,26 @@ class ProcessTrees:
             if owner is not None:
                 self._owner[pid] = owner
                 self.trees[owner].members[pid] = TreeProcess(start=int(fields[19]))
-        self._seen = alive
+        self._alive = alive
         for tree in self.trees.values():
             for pid, member in list(tree.members.items()):
                 fields = stats.get(pid) or (self._stat(pid) if pid in alive else None)
+                # Another start time: the number has been given to another process.
                 if fields is None or int(fields[19]) != member.start or fields[0] in (b"Z", b"X"):
                     self._forget(tree, pid, member)
                 else:
-                    self._look(pid, member, fields)
+                    self._measure(pid, member, fields)
 
     def is_ours(self, pid: int) -> bool | None:
-        """Whether a process belongs to a tree; None when there is no such process here (another container, say)."""
+        """Return whether a process belongs to a tree; None when it is not visible here (in another container, say)."""
         if pid in self._owner:
             return True
-        if pid not in self._seen and not Path(self._proc, str(pid)).exists():
+        if pid not in self._alive and not Path(self._proc, str(pid)).exists():
             return None
         return False
 
-    def data(self, leader: int, now_s: float) -> dict[str, Any] | None:
-        """The `process` record of a tree: `load` in processors busy since the last call, memory in MiB, bytes of I/O."""
+    def data(self, leader: int, now_s: float) -> dict[str, object] | None:
+        """Return the `process` record of a tree: `load` in processors busy since the last call, MiB of memory, bytes of I/O."""
         tree = self.trees[leader]
         if not tree.members:
             return None
@@ -95,7 +96,7 @@ class ProcessTrees:
         rss = sum(member.rss for member in members)
         tree.peak_rss = max(tree.peak_rss, rss)
         before, tree.last = tree.last, (now_s, cpu_s)
-        data: dict[str, Any] = {
+        data: dict[str, object] = {
             "pid": leader,
             "processes": len(tree.members),
             "threads": sum(member.threads for member in members),
@@ -111,11 +112,11 @@ class ProcessTrees:
         return data
 
     def measure_pss(self) -> None:
-        """Memory of each tree with shared pages counted once; costs the kernel a walk, so seldom."""
+        """Measure each tree's memory with shared pages counted once; call it seldom, the kernel walks the page tables."""
         for tree in self.trees.values():
-            known = [size for pid in tree.members if (size := self._pss(pid)) is not None]
-            if known:
-                tree.pss = sum(known)
+            sizes = [size for pid in tree.members if (size := self._pss(pid)) is not None]
+            if sizes:
+                tree.pss = sum(sizes)
 
     def _forget(self, tree: ProcessTree, pid: int, member: TreeProcess) -> None:
         del tree.members[pid]
@@ -123,14 +124,14 @@ class ProcessTrees:
         tree.ended_cpu_s += member.cpu_s
         tree.ended_io = (tree.ended_io[0] + member.io[0], tree.ended_io[1] + member.io[1])
 
-    def _look(self, pid: int, member: TreeProcess, fields: list[bytes]) -> None:
+    def _measure(self, pid: int, member: TreeProcess, fields: list[bytes]) -> None:
         member.cpu_s = (int(fields[11]) + int(fields[12])) / TICKS
         member.threads = int(fields[17])
         member.rss = int(fields[21]) * PAGE
         text = read_kernel_file(f"{self._proc}/{pid}/io")
-        found = dict(line.split(b": ") for line in text.splitlines() if b": " in line)
-        if b"read_bytes" in found:
-            member.io = (int(found[b"read_bytes"]), int(found[b"write_bytes"]))
+        counters = dict(line.split(b": ") for line in text.splitlines() if b": " in line)
+        if b"read_bytes" in counters:
+            member.io = (int(counters[b"read_bytes"]), int(counters[b"write_bytes"]))
 
     def _stat(self, pid: int) -> list[bytes] | None:
         fields = read_kernel_file(f"{self._proc}/{pid}/stat").rpartition(b")")[2].split()
@@ -144,7 +145,7 @@ class ProcessTrees:
 
 
 def read_kernel_file(path: str) -> bytes:
-    """A file of /proc or /sys; empty when it cannot be read."""
+    """Return the content of a file of /proc or /sys; empty when it cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""The steps that a monitor watches, and the connection over which each is told its readings."""
+"""The steps that a monitor watches, and the connection over which the agent gets the readings of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from benchmate.records import encode
 
@@ -17,7 +16,7 @@ BACKLOG_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedStep:
-    """A step of the group: where its records go, its leader, and its devices by number and UUID."""
+    """A step of the group: where its records go, the pid of its leader, and its devices by number and UUID."""
 
     name: str
     sink: str
@@ -27,23 +26,23 @@ class WatchedStep:
 
 
 def parse_steps(text: str) -> tuple[WatchedStep, ...]:
-    """What the agent says: `{"steps": [{"step", "sink", "pid", "devices", "uuids"}]}`. Raises ValueError or KeyError."""
+    """Parse `{"steps": [{"step", "sink", "pid", "devices", "uuids"}]}` from the agent. Raise ValueError or KeyError."""
     return tuple(
         WatchedStep(
-            name=str(one.get("step", "")),
-            sink=str(one["sink"]),
-            pid=int(one["pid"]),
-            devices=tuple(one.get("devices") or ()),
-            uuids=tuple(one.get("uuids") or ()),
+            name=str(step.get("step", "")),
+            sink=str(step["sink"]),
+            pid=int(step["pid"]),
+            devices=tuple(step.get("devices") or ()),
+            uuids=tuple(step.get("uuids") or ()),
         )
-        for one in json.loads(text)["steps"]
+        for step in json.loads(text)["steps"]
     )
 
 
 class StepSink:
-    """Records on their way to the agent: gathered, sent together, dropped and counted when nobody takes them.
+    """Sends records to the agent: queued, sent together, dropped and counted when the agent does not read.
 
-    Never waits: a monitor that hangs in a full socket would miss its readings.
+    Never waits: a monitor that blocks on a full socket would miss its readings.
     """
 
     def __init__(self, step: WatchedStep) -> None:
@@ -56,7 +55,7 @@ class StepSink:
         try:
             self._socket.connect(step.sink.removeprefix("unix:"))
             self._socket.setblocking(False)
-        except OSError:  # the step has ended before we were up
+        except OSError:  # the step ended before the monitor was up
             self._socket.close()
             return
         self.is_open = True
@@ -64,22 +63,22 @@ class StepSink:
         self.flush()
 
     def fileno(self) -> int:
-        """The socket's, to wait for what the agent says."""
+        """Return the socket's descriptor, to wait for the agent."""
         return self._socket.fileno()
 
-    def record(self, event: str, data: Mapping[str, Any]) -> None:
-        """Queue one record; the closing brace is last, where the agent puts its stamp."""
+    def record(self, event: str, data: Mapping[str, object]) -> None:
+        """Queue one record; the closing brace is last, where the agent puts its time stamp."""
         if len(self._pending) > BACKLOG_BYTES:
             self.dropped += 1
         elif self.is_open:
             self._pending += encode({"event": event, "data": data, "pipe": "data"}) + b"\n"
 
     def message(self, text: str) -> None:
-        """One line for the reader of the run."""
+        """Queue one line for the reader of the run."""
         self.record("message", {"message": text})
 
     def flush(self) -> None:
-        """Send what the socket takes."""
+        """Send as much as the socket takes without waiting."""
         while self._pending and self.is_open:
             try:
                 sent = self._socket.send(self._pending)
@@ -90,8 +89,8 @@ class StepSink:
                 return
             del self._pending[:sent]
 
-    def is_told_to_stop(self) -> bool:
-        """Whether the agent has said anything, or has gone: either means that the step is over."""
+    def is_over(self) -> bool:
+        """Return whether the agent has written anything, or has gone: either means that the step is over."""
         try:
             self._socket.recv(65536)
         except BlockingIOError:
@@ -101,7 +100,7 @@ class StepSink:
         return True
 
     def close(self) -> None:
-        """Send what is left, if somebody takes it at once."""
+        """Send what is left, if the socket takes it at once."""
         if self.is_open:
             with contextlib.suppress(OSError):
                 self._socket.send(self._pending)
@@ -111,9 +110,9 @@ class StepSink:
 
 
 def steps_holding(steps: Sequence[WatchedStep], index: int, uuid: str, order: int) -> list[WatchedStep]:
-    """The steps that hold a device: by UUID where it is known, else by number.
+    """Return the steps that hold a device: by UUID where it is known, else by number.
 
-    `order` is its place among the devices, which is what a plan for devices that do not exist counts.
+    `order` is the index of the device among those that were detected; a plan for simulated devices counts by it.
     """
     by_uuid = [step for step in steps if uuid in step.uuids]
     return by_uuid or [step for step in steps if index in step.devices or order in step.devices]

@@ -24,13 +24,12 @@ from benchmate.ops.executor import InputResult, InputRunner
 from benchmate.ops.interface import OperatorInterface
 from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.options import Options, as_options
-from benchmate.ops.profiler_batch import ProfilerBatches
 from benchmate.ops.sampling import measurement_floor
 
 logger = logging.getLogger("benchmate.ops")
 
 InputCallback = Callable[[OperatorInput, InputResult], None]
-"""Is told of every input when it has been measured."""
+"""Called with every input and its result."""
 
 
 class BenchmarkConfig:
@@ -74,7 +73,12 @@ class Benchmark:
         seed_torch(options)
         floor = measurement_floor(torch_device(options.device)) if options.format == "rich" else None
         self._write(records.setup_record(options, floor))
-        batches = ProfilerBatches(options, self._add_batch) if options.ncu.is_on or options.nsys.is_on else None
+        batches = None
+        if options.ncu.is_on or options.nsys.is_on:
+            # Processes and shared memory: a third of the time that importing this package takes.
+            from benchmate.ops.profiler_batch import ProfilerBatches
+
+            batches = ProfilerBatches(options, self._add_batch)
         for spec, op in operators:
             runner = InputRunner(spec, op, options)
             for operator_input in self._selected(spec):

@@ -71,7 +71,7 @@ class TorchDevice:
         return [(self.event(), self.event()) for _ in range(count)]
 
     def spin(self, seconds: float) -> None:
-        """Keep the device busy, so that what is asked of it next is queued before it starts. Nothing where it cannot."""
+        """Keep the device busy, so that the calls which follow are queued before they start. Nothing where it cannot."""
         import torch
 
         if self.is_cuda:

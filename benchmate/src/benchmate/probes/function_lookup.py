@@ -8,7 +8,7 @@ import sys
 import types
 
 from benchmate.errors import ProbeError
-from benchmate.patching import did_you_mean
+from benchmate.patching import names_hint
 
 
 def find_function(module_name: str, path: list[str]) -> types.FunctionType | None:
@@ -43,7 +43,7 @@ def _not_found(name: str, owner: object, where: str) -> ProbeError:
         other for other, value in vars(owner).items() if callable(value) or isinstance(value, (property, staticmethod))
     ]
     return ProbeError(
-        f"probe: {where} has no function {name!r}{did_you_mean(name, names)}"
+        f"probe: {where} has no function {name!r}{names_hint(name, names)}"
         + ("; what stands below the last def or class does not exist yet" if where == "the script" else "")
     )
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmate.batch_size import BatchSize
 from benchmate.patching import Patch
+from benchmate.probe_registry import Probe, expect
 from benchmate.probes.patch_probes import Function, Items, StepEnd, Task, calls, iterable, place_patch
-from benchmate.probes.registry import Probe, expect
 from benchmate.session import current
-from benchmate.voir_types import InstrumentHost
+
+if TYPE_CHECKING:
+    from benchmate.voir_types import InstrumentHost
 
 
 def dataloader(

@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from benchmate import observe_loss
 from benchmate.batch_size import BatchSize, plain_count
 from benchmate.errors import ProbeError
 from benchmate.observed_loops import Steps, observe_iterable
 from benchmate.patching import Patch, Wrap, apply_when_imported
-from benchmate.probes.registry import Probe, expect
+from benchmate.probe_registry import Probe, expect
 from benchmate.session import current
-from benchmate.voir_types import InstrumentHost
+
+if TYPE_CHECKING:
+    from benchmate.voir_types import InstrumentHost
 
 Function = Callable[..., Any]
 Task = str | Callable[..., "str | None"]

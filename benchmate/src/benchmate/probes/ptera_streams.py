@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from benchmate.errors import ProbeError
-from benchmate.patching import did_you_mean
+from benchmate.patching import names_hint
 from benchmate.probes.function_lookup import find_function
 from benchmate.probes.ptera_compat import import_ptera, without_codefind
 from benchmate.probes.rewrite_hazards import require_rewritable
@@ -50,6 +50,25 @@ def open_stream(
     once rewritten. `on_fire` is called at every emission; an exception in a subscriber goes to `on_error`, not into the script.
     """
     namespace = dict(env)
+    plain_selector, functions = _resolve(selector, namespace)
+    module = import_ptera()
+    base = module.OverridableProbe if overridable else module.Probe
+    try:
+        probe = _trusted_class(base, overridable)(plain_selector, env=namespace, **options)
+    except ProbeError:
+        raise
+    except Exception as error:
+        raise ProbeError(f"probe {selector!r}: {type(error).__name__}: {error}") from error
+    focus = getattr(probe._selectors[0].main, "name", None)
+    if overridable and any(focus in function.__code__.co_freevars for function in functions):
+        raise ProbeError(f"probe {selector!r}: {focus} belongs to the function around it, and can be observed only")
+    probe.benchmate_on_fire, probe.benchmate_on_error, probe.benchmate_functions = on_fire, on_error, functions
+    stream: Stream = probe
+    return stream
+
+
+def _resolve(selector: str, namespace: dict[str, object]) -> tuple[str, list[types.FunctionType]]:
+    """Return the selector with its references replaced by names in `namespace`, and the functions that it will rewrite."""
     functions: list[types.FunctionType] = []
     wants_return_value = re.search(r"\)\s*as\s|#value", selector) is not None
 
@@ -64,29 +83,17 @@ def open_stream(
         if function is None:
             return match[0]
         examine(function, match[0])
+        # The object itself: ptera's own search by name would miss aliases, and functions behind decorators.
         name = f"benchmate_{len(namespace)}_{function.__name__}"
         namespace[name] = function
         return name
 
-    rewritten = _REFERENCE.sub(by_object, selector)
-    for name in re.findall(r"(?<![\w/.#$!>])([A-Za-z_]\w*(?:\.\w+)*)\s*(?=[(>])", rewritten):
+    plain_selector = _REFERENCE.sub(by_object, selector)
+    for name in re.findall(r"(?<![\w/.#$!>])([A-Za-z_]\w*(?:\.\w+)*)\s*(?=[(>])", plain_selector):
         function = _by_name(name, namespace)
         if isinstance(function, types.FunctionType) and function not in functions:
             examine(function, name)
-    module = import_ptera()
-    base = module.OverridableProbe if overridable else module.Probe
-    try:
-        probe = _trusted_class(base, overridable)(rewritten, env=namespace, **options)
-    except ProbeError:
-        raise
-    except Exception as error:
-        raise ProbeError(f"probe {selector!r}: {type(error).__name__}: {error}") from error
-    focus = getattr(probe._selectors[0].main, "name", None)
-    if overridable and any(focus in function.__code__.co_freevars for function in functions):
-        raise ProbeError(f"probe {selector!r}: {focus} belongs to the function around it, and can be observed only")
-    probe.benchmate_on_fire, probe.benchmate_on_error, probe.benchmate_functions = on_fire, on_error, functions
-    stream: Stream = probe
-    return stream
+    return plain_selector, functions
 
 
 def _by_name(name: str, env: Mapping[str, object]) -> object:
@@ -133,7 +140,7 @@ def _trusted_class(base: Any, overridable: bool) -> Any:
             if named is None:
                 return ""
             names = [name for function in self.benchmate_functions for name in function.__code__.co_varnames]
-            return did_you_mean(named[1], names)
+            return names_hint(named[1], names)
 
         def _emit(self, data: object, acc: object = None, element: object = None) -> object:
             self.benchmate_on_fire()

@@ -1,4 +1,4 @@
-"""What ptera's rewriting of a function breaks or changes, each hazard found by running it."""
+"""What ptera's rewriting of a function breaks or changes; every hazard was seen in a run."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def require_rewritable(function: types.FunctionType, name: str) -> None:
 
 
 def find_hazards(function: types.FunctionType) -> Iterator[str]:
-    """What in the function's source ptera breaks or changes, each with its line."""
+    """Yield what in the function's source ptera breaks or changes, each with its line."""
     if getattr(function, "__ptera_info__", None) is not None:
-        return
+        return  # rewritten already
     try:
         lines, first_line = inspect.getsourcelines(function)
     except (OSError, TypeError):
@@ -43,49 +43,58 @@ def find_hazards(function: types.FunctionType) -> Iterator[str]:
     if not isinstance(root, ast.FunctionDef):
         yield "it is a lambda"
         return
-
-    def at(node: ast.AST) -> str:
-        return f"(line {first_line + getattr(node, 'lineno', 1) - 1})"
-
-    inner = [node for node in ast.walk(root) if node is not root]
     for node in _rewritten_nodes(root):
-        match node:
-            case ast.Nonlocal():
-                yield f"nonlocal {at(node)}"
-            case ast.MatchAs(name=str()) | ast.MatchStar(name=str()) | ast.MatchMapping(rest=str()):
-                yield f"names captured by match {at(node)}"
-            case ast.Assign(targets=targets) if any(_is_unpacking(target) for target in targets):
-                if any(isinstance(item, ast.Starred) for target in targets for item in ast.walk(target)):
-                    yield f"starred unpacking {at(node)}"
-                elif not _is_display(node.value, targets):
-                    yield f"unpacking of a value that may not be indexable {at(node)}"
-            case ast.For(target=target) if any(isinstance(item, (ast.Starred, ast.List)) for item in ast.walk(target)):
-                yield f"a loop target that cannot be rewritten {at(node)}"
-            case ast.For(target=ast.Attribute() | ast.Subscript()):
-                yield f"a loop target that cannot be rewritten {at(node)}"
-            case _:
-                pass
-    in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
-    if in_class:
-        private = sorted(
-            {name for name in map(_identifier, inner) if name.startswith("__") and not name.endswith("__")}
-        )
-        if private:
-            yield f"private names lose their class: {', '.join(private)}"
-    if "__class__" in function.__code__.co_freevars and any(_is_empty(cell) for cell in function.__closure__ or ()):
-        yield "super() of a class that is not complete"
+        hazard = _statement_hazard(node)
+        if hazard:
+            yield f"{hazard} (line {first_line + getattr(node, 'lineno', 1) - 1})"
+    inner = [node for node in ast.walk(root) if node is not root]
+    yield from _class_hazards(function, inner)
     yield from _missing_names(function, root)
     yield from _rebound_globals(function, inner)
 
 
+def _statement_hazard(node: ast.AST) -> str:
+    """Return what ptera would break in one statement or pattern; empty when nothing."""
+    match node:
+        case ast.Nonlocal():
+            return "nonlocal"
+        case ast.MatchAs(name=str()) | ast.MatchStar(name=str()) | ast.MatchMapping(rest=str()):
+            return "names captured by match"
+        case ast.Assign(targets=targets) if any(_is_unpacking(target) for target in targets):
+            if any(isinstance(item, ast.Starred) for target in targets for item in ast.walk(target)):
+                return "starred unpacking"
+            return "" if _is_display(node.value, targets) else "unpacking of a value that may not be indexable"
+        case ast.For(target=ast.Attribute() | ast.Subscript()):
+            return "a loop target that cannot be rewritten"
+        case ast.For(target=target) if any(isinstance(item, (ast.Starred, ast.List)) for item in ast.walk(target)):
+            return "a loop target that cannot be rewritten"
+        case _:
+            return ""
+
+
+def _class_hazards(function: types.FunctionType, inner: list[ast.AST]) -> Iterator[str]:
+    """Yield what a method needs of its class: ptera compiles it as a function of the module."""
+    if "." in function.__qualname__.rpartition("<locals>.")[2]:
+        names = {
+            node.attr if isinstance(node, ast.Attribute) else node.id
+            for node in inner
+            if isinstance(node, (ast.Attribute, ast.Name))
+        }
+        private = sorted(name for name in names if name.startswith("__") and not name.endswith("__"))
+        if private:
+            yield f"private names lose their class: {', '.join(private)}"
+    if "__class__" in function.__code__.co_freevars and any(_is_empty(cell) for cell in function.__closure__ or ()):
+        yield "super() of a class that is not complete"
+
+
 def _rewritten_nodes(root: ast.FunctionDef) -> Iterator[ast.AST]:
-    """The nodes that ptera rewrites: it leaves functions inside the function alone."""
-    waiting: list[ast.AST] = list(root.body)
-    while waiting:
-        node = waiting.pop(0)
+    """Yield the nodes that ptera rewrites: it leaves functions inside the function alone."""
+    queue: list[ast.AST] = list(root.body)
+    while queue:
+        node = queue.pop(0)
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.Lambda)):
-            waiting.extend(ast.iter_child_nodes(node))
+            queue.extend(ast.iter_child_nodes(node))
 
 
 def _is_unpacking(target: ast.expr) -> bool:
@@ -93,22 +102,14 @@ def _is_unpacking(target: ast.expr) -> bool:
 
 
 def _is_display(value: ast.expr, targets: list[ast.expr]) -> bool:
-    """Whether the value is written out with as many elements as are taken: then indexing it is the same."""
+    """Return whether the value is written out with as many elements as are taken: then indexing it gives the same."""
     return isinstance(value, (ast.Tuple, ast.List)) and all(
         not isinstance(target, (ast.Tuple, ast.List)) or len(target.elts) == len(value.elts) for target in targets
     )
 
 
-def _identifier(node: ast.AST) -> str:
-    match node:
-        case ast.Attribute(attr=name) | ast.Name(id=name):
-            return name
-        case _:
-            return ""
-
-
 def _is_empty(cell: types.CellType) -> bool:
-    """Whether a closure's variable has no value yet."""
+    """Return whether a variable of a closure has no value yet."""
     try:
         cell.cell_contents  # noqa: B018
     except ValueError:
@@ -117,15 +118,15 @@ def _is_empty(cell: types.CellType) -> bool:
 
 
 def _missing_names(function: types.FunctionType, root: ast.FunctionDef) -> Iterator[str]:
-    """Names in annotations and defaults that cannot be evaluated again in the module's globals."""
+    """Yield the names in annotations and defaults that cannot be evaluated again in the module's globals."""
     known = function.__globals__.keys() | vars(builtins).keys() | set(function.__code__.co_freevars)
     arguments = root.args
-    everything = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-    annotations = [argument.annotation for argument in everything if argument is not None and argument.annotation]
+    parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    annotations = [argument.annotation for argument in parameters if argument is not None and argument.annotation]
     annotations += [root.returns] if root.returns else []
     # Annotations of local variables are never evaluated by Python, but are by ptera.
     annotations += [node.annotation for node in ast.walk(root) if isinstance(node, ast.AnnAssign)]
-    for what, expressions in (
+    for kind, expressions in (
         ("annotation", annotations),
         ("default", [*arguments.defaults, *filter(None, arguments.kw_defaults)]),
     ):
@@ -133,13 +134,13 @@ def _missing_names(function: types.FunctionType, root: ast.FunctionDef) -> Itera
             names = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
             missing = sorted(names - known)
             if missing:
-                yield f"{what} names {', '.join(missing)}, which the module does not have"
-            if what == "default" and any(isinstance(node, ast.Call) for node in ast.walk(expression)):
+                yield f"{kind} names {', '.join(missing)}, which the module does not have"
+            if kind == "default" and any(isinstance(node, ast.Call) for node in ast.walk(expression)):
                 yield f"the default {ast.unparse(expression)} would be evaluated a second time"
 
 
 def _rebound_globals(function: types.FunctionType, inner: list[ast.AST]) -> Iterator[str]:
-    """Globals that the function reads and some function of its module assigns: ptera reads them once, at entry."""
+    """Yield the globals that the function reads and any function of its module assigns: ptera reads them once, at entry."""
     source_file = inspect.getsourcefile(function)
     try:
         module_source = "".join(inspect.findsource(inspect.getmodule(function) or function)[0])
@@ -149,6 +150,6 @@ def _rebound_globals(function: types.FunctionType, inner: list[ast.AST]) -> Iter
     rebound = {name for node in ast.walk(module_tree) if isinstance(node, ast.Global) for name in node.names}
     read = {node.id for node in inner if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     own = {name for node in inner if isinstance(node, ast.Global) for name in node.names}
-    both = sorted((rebound & read) - own)
-    if both:
-        yield f"globals that change while it runs would be read once: {', '.join(both)}"
+    stale = sorted((rebound & read) - own)
+    if stale:
+        yield f"globals that change while it runs would be read once: {', '.join(stale)}"

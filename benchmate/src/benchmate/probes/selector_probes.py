@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmate import observe_loss
 from benchmate.batch_size import BatchSize
 from benchmate.errors import ProbeError
 from benchmate.observed_loops import TransparentProxy, observe_iterable
-from benchmate.probes.ptera_streams import Stream, open_stream
-from benchmate.probes.registry import Probe, expect
+from benchmate.probe_registry import Probe, expect
 from benchmate.session import current
-from benchmate.voir_types import InstrumentHost
+
+if TYPE_CHECKING:
+    from benchmate.probes.ptera_streams import Stream
+    from benchmate.voir_types import InstrumentHost
 
 
 def replace(ov: InstrumentHost, selector: str, function: Callable[[Any], object], *, required: bool = True) -> None:
@@ -65,6 +67,9 @@ def _attach(
 
     def instrument(ov: InstrumentHost) -> Iterator[object]:
         yield ov.phases.load_script(priority=1)
+        # Imported late, like ptera itself: most voirfiles have no selector.
+        from benchmate.probes.ptera_streams import open_stream
+
         stream = open_stream(
             selector,
             on_fire=probe.fire,

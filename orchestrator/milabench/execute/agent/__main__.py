@@ -8,7 +8,7 @@ import sys
 
 
 def load_package() -> None:
-    """Let `milabench.execute.agent` be imported, and nothing of milabench that is not the agent's.
+    """Let `milabench.execute.agent` be imported, with the devices, and nothing else of milabench.
 
     The packages above it get no code of their own: the control plane's `__init__` files need a newer Python, and a node that
     the agent was sent to does not have them.

@@ -9,7 +9,7 @@ import subprocess
 from typing import Callable, List, Optional, Tuple
 
 from .event_loop import NamedTimers
-from .procfs import Process, argv_of, command_output, read_process
+from .procfs import Process, argv_of, read_process
 
 ENGINE_S = 15.0  # a container engine may take so long to answer
 
@@ -58,6 +58,8 @@ def containers_of(markers: List[str]) -> List[Tuple[str, str]]:
 
 def engine_output(*argv: str) -> str:
     """Return what a container engine prints; nothing when it fails or hangs."""
+    from ...devices.command import command_output  # not before there is a container to look for
+
     try:
         return command_output(*argv)
     except (OSError, subprocess.SubprocessError):

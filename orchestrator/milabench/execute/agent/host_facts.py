@@ -8,7 +8,7 @@ import socket
 import time
 from typing import Any, Dict, List, Optional
 
-from .accelerators import accelerators, visible_devices
+from .accelerators import find_accelerators, usable_accelerators
 from .procfs import read_text, user_name
 
 
@@ -16,8 +16,8 @@ def host_facts(disks: List[str]) -> Dict[str, Any]:
     """Return what this machine is. What cannot be found out is None, with the reason under `absent`."""
     absent: Dict[str, str] = {}
     memory = memory_info()
-    devices, software = accelerators(absent)
-    usable, hidden = visible_devices(devices, os.environ)
+    devices, software = find_accelerators(absent)
+    usable, hidden = usable_accelerators(devices, os.environ)
     if devices and not usable:
         absent["devices"] = "%s leaves none of %d" % (" ".join("%s=%s" % pair for pair in hidden.items()), len(devices))
     return {

@@ -161,13 +161,3 @@ def read_text(path: str) -> str:
             return file.read()
     except OSError:
         return ""
-
-
-def command_output(*argv: str) -> str:
-    """Return what a command prints. Raise OSError when it is not there, SubprocessError when it fails or hangs."""
-    import subprocess
-
-    done = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20, check=True
-    )
-    return done.stdout.decode("utf-8", "replace")

@@ -10,7 +10,6 @@ import subprocess
 import time
 from typing import Any, Callable, Dict, List, Optional, Protocol, Set
 
-from .accelerators import VISIBLE_DEVICES
 from .container import ContainerRemoval, container_name
 from .device_locks import DeviceLocks
 from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
@@ -501,10 +500,12 @@ class Step:
 
 def merge_environment(inherited: Dict[str, str], own: Dict[str, Optional[str]]) -> Dict[str, str]:
     """Return a step's environment; what is None in its own part is unset."""
-    for variables in VISIBLE_DEVICES.values():
-        if any(name in own for name in variables):
+    from ...devices.registry import VENDORS  # not before the first step
+
+    for vendor in VENDORS:
+        if any(name in own for name in vendor.visible_variables):
             # Ours names devices of the machine; another one, inherited, would count from or overrule it.
-            for name in variables:
+            for name in vendor.visible_variables:
                 inherited.pop(name, None)
     return {name: value for name, value in {**inherited, **own}.items() if value is not None}
 

@@ -21,7 +21,7 @@ from milabench.version import __version__
 
 
 def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
-    """The page of some runs, one after the other; `traces` is what their steps did over time."""
+    """Return the page of some runs, one after the other; `traces` is what their steps did over time."""
     traced = traces if traces is not None else [()] * len(summaries)
     how = fineness(traced)
     several = len(summaries) > 1
@@ -40,7 +40,7 @@ def render_comparison(
     differences: Sequence[Difference] | None = None,
     traces: Sequence[Sequence[Trace] | None] | None = None,
 ) -> str:
-    """The page of a comparison; `traces` is what the steps of each system did over time, None where that is not known."""
+    """Return the page of a comparison; `traces` is what the steps of each system did over time, None where that is not known."""
     traced = traces if traces is not None else [None] * len(comparison.systems)
     how = fineness([one for one in traced if one is not None])
     body, nav = compared.comparison_article(comparison, differences, traced, how)

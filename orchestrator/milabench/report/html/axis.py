@@ -45,19 +45,19 @@ class Scale:
     is_log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The place of a value; what lies outside lands at the nearer end."""
+        """Return the place of a value; what lies outside lands at the nearer end."""
         bend: Callable[[float], float] = math.log if self.is_log else float
         value = min(max(value, self.low), self.high)
         share = (bend(value) - bend(self.low)) / (bend(self.high) - bend(self.low))
         return self.start + share * (self.stop - self.start)
 
     def holds(self, value: float) -> bool:
-        """Whether a value lies inside."""
+        """Return whether a value lies inside."""
         return self.low <= value <= self.high
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Some round numbers from low to high; low alone where there is nothing between them."""
+    """Return some round numbers from low to high; low alone where there is nothing between them."""
     if not 0 < high - low < math.inf:
         return [low]
     step = 10 ** math.floor(math.log10((high - low) / about))
@@ -67,13 +67,13 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Round ratios from low to high, 1 among them: at even distances where they are near to 1, else the usual ones."""
+    """Return round ratios from low to high, 1 among them: at even distances where they are near to 1, else the usual ones."""
     ratios = ticks(low, high, 6) if high / low < 1.6 else [each for each in _RATIOS if low <= each <= high]
     return sorted({round(each, 10) for each in ratios} | {1.0})
 
 
 def padded(values: Iterable[float], share: float = 0.06) -> tuple[float, float]:
-    """The range of some values with room around them; never empty."""
+    """Return the range of some values with room around them; never empty."""
     known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
     low, high = min(known), max(known)
     room = (high - low) * share or abs(high) * 0.05 or 1.0
@@ -81,7 +81,7 @@ def padded(values: Iterable[float], share: float = 0.06) -> tuple[float, float]:
 
 
 def short(value: float) -> str:
-    """A number for an axis: few digits, thousands as k."""
+    """Return a number for an axis: few digits, thousands as k."""
     size = abs(value)
     for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if size >= 10 * factor or (size >= factor and unit != "k"):

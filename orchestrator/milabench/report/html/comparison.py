@@ -35,7 +35,7 @@ _NO_PROPERTY = ("index", "uuid", "pci", "processes", "memory_used_mib", "serial"
 def comparison_article(
     comparison: Comparison, differences: Sequence[Difference] | None, traced: Traced, how: Fineness
 ) -> tuple[Markup, list[tuple[str, str]]]:
-    """The comparison, and what one can jump to in it."""
+    """Return the comparison, and what one can jump to in it."""
     sections: list[tuple[str, str, Child]] = [
         ("ratios", "Ratios", _ratios(comparison)),
         ("table", "Benchmarks", _benchmarks(comparison)),
@@ -70,7 +70,7 @@ def _is_many(comparison: Comparison) -> bool:
 
 
 def _too_many(comparison: Comparison) -> Markup | None:
-    """What stands in the place of drawings where there are too many systems for them."""
+    """Return what stands in the place of drawings where there are too many systems for them."""
     if not _is_many(comparison):
         return None
     text = f"Drawn for up to {SYSTEMS_DRAWN} systems; these are {len(comparison.systems)}. Compare fewer to see it."
@@ -158,7 +158,7 @@ def _ratios(comparison: Comparison) -> Child:
 
 
 def _why_no_ratio(comparison: Comparison, row: ComparisonRow, place: int) -> str:
-    """Why one system has no ratio to the first: what is wrong with either, else what is said of the benchmark."""
+    """Return why one system has no ratio to the first: what is wrong with either, else what is said of the benchmark."""
     reasons = [f"{side.system} {side.why_not}" for side in (row.sides[0], row.sides[place]) if side.why_not]
     return "; ".join(reasons) or dict(comparison.excluded).get(row.bench, "no ratio")
 
@@ -308,7 +308,7 @@ def _resource_cells(comparison: Comparison, row: ComparisonRow) -> list[str]:
 
 
 def _systems(comparison: Comparison) -> Child:
-    """What is known of each system, row by row; what is not the same is marked by a sign, an underline and a ground."""
+    """Return what is known of each system, row by row; what is not the same is marked by a sign, an underline and a ground."""
     tables = [_facts(system) for system in comparison.systems]
     names = [system.name for system in comparison.systems]
     rows = []

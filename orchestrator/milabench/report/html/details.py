@@ -32,7 +32,7 @@ class Fineness:
 
 
 def fineness(traced: Iterable[Sequence[Trace]]) -> Fineness:
-    """How finely the steps of some runs can be drawn in one page."""
+    """Return how finely the steps of some runs can be drawn in one page."""
     groups = [group for run in traced for group in by_bench(run).values()]
     for steps, buckets in _FINENESS:
         curves = sum(curves_of(one) for group in groups for one in group[:steps])
@@ -43,7 +43,7 @@ def fineness(traced: Iterable[Sequence[Trace]]) -> Fineness:
 
 
 def by_bench(traced: Sequence[Trace]) -> dict[str, list[Trace]]:
-    """The traces of each benchmark that measured anything, in the order of their steps."""
+    """Return the traces of each benchmark that measured anything, in the order of their steps."""
     traces_by_bench: dict[str, list[Trace]] = {}
     for one in traced:
         if one.ranks or one.devices or one.host:
@@ -52,7 +52,7 @@ def by_bench(traced: Sequence[Trace]) -> dict[str, list[Trace]]:
 
 
 def selected_steps(traced: Sequence[Trace], most: int) -> list[Trace]:
-    """At most so many of a benchmark's steps: where a device was throttled, the slowest, the fastest, some between; in order."""
+    """Return at most so many of a benchmark's steps: where a device was throttled, the slowest, the fastest, some between; in order."""
     if len(traced) <= most:
         return list(traced)
     if most == 0:
@@ -66,13 +66,13 @@ def selected_steps(traced: Sequence[Trace], most: int) -> list[Trace]:
 
 
 def middle_rate(trace: Trace) -> float:
-    """The median rate of a step's first rank, 0 where it has none."""
+    """Return the median rate of a step's first rank, 0 where it has none."""
     known = [one.quantiles for one in trace.ranks if one.quantiles]
     return known[0][len(known[0]) // 2] if known else 0.0
 
 
 def step_timelines(traced: Sequence[Trace], how: Fineness, name: str = "") -> list[Markup]:
-    """A drawing for each chosen step, with what has to be said of it; `name` is the system's where there are several."""
+    """Return a drawing for each chosen step, with what has to be said of it; `name` is the system's where there are several."""
     drawn = selected_steps(traced, how.steps)
     if not drawn:
         what = (
@@ -100,7 +100,7 @@ def _capital(text: str) -> str:
 
 
 def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> Markup:
-    """The distribution of the rates of some steps: (name, one of SERIES, trace)."""
+    """Return the distribution of the rates of some steps: (name, one of SERIES, trace)."""
     lines = [
         DistributionLine(
             label=name + (f" rank {rank.rank}" if len(trace.ranks) > 1 else ""), values=rank.quantiles, mark=mark
@@ -126,7 +126,7 @@ def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> M
 
 
 def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
-    """The rates at each place (device, job), launch by launch."""
+    """Return the rates at each place (device, job), launch by launch."""
     rates: dict[str, list[float]] = {}
     for one in bench.processes:
         rates.setdefault(one.place, []).append(one.throughput.value)
@@ -144,7 +144,7 @@ def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
 
 
 def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) -> Markup:
-    """How far devices and launches of a benchmark are apart: (system or empty, one of SERIES, benchmark)."""
+    """Return how far devices and launches of a benchmark are apart: (system or empty, one of SERIES, benchmark)."""
     rows = [row for name, mark, bench in benches for row in places(bench, mark, name)]
     if sum(len(row.values) for row in rows) < 2:
         return el("p", "One process only: nothing is known of how launches or devices differ.", class_="note")
@@ -167,7 +167,7 @@ def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) 
 
 
 def process_table(bench: BenchSummary) -> Markup | None:
-    """Every process with its rate and what is known of it."""
+    """Return every process with its rate and what is known of it."""
     if not bench.processes:
         return None
     headings = ("step", "place", "launch", "rate", "obs.", "within%", "p50 ms", "p99 ms", "drift%", "basis", "doubts")
@@ -195,7 +195,7 @@ def process_table(bench: BenchSummary) -> Markup | None:
 
 
 def steps_named(traced: Sequence[Trace], how: Fineness) -> list[tuple[str, str, Trace]]:
-    """The chosen steps as (name, one of SERIES, trace)."""
+    """Return the chosen steps as (name, one of SERIES, trace)."""
     return [
         (one.step, SERIES[place % len(SERIES)], one)
         for place, one in enumerate(selected_steps(traced, max(1, how.steps)))

@@ -21,19 +21,19 @@ class Markup(str):
 
 
 def escaped_text(value: object) -> Markup:
-    """Anything as escaped text; characters that a page cannot hold become the replacement character."""
+    """Return anything as escaped text; characters that a page cannot hold become the replacement character."""
     if isinstance(value, Markup):
         return value
     return Markup(escape(_NOT_TEXT.sub("\ufffd", str(value)), quote=True))
 
 
 def joined(children: Iterable[Child]) -> Markup:
-    """Children, one after the other."""
+    """Return children, one after the other."""
     return Markup("".join(_flat(children)))
 
 
 def el(tag: str, /, *children: Child, **attributes: object) -> Markup:
-    """An element. `class_` is `class`, `aria_label` is `aria-label`; an attribute that is None or False is left out."""
+    """Return an element. `class_` is `class`, `aria_label` is `aria-label`; an attribute that is None or False is left out."""
     content = "".join(
         _attribute(name, value) for name, value in attributes.items() if value is not None and value is not False
     )

@@ -13,7 +13,7 @@ from milabench.report.html.plots import patterns
 
 
 def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: str = "") -> str:
-    """The whole page; `nav` are (id, name) of what one can jump to."""
+    """Return the whole page; `nav` are (id, name) of what one can jump to."""
     style, script = _packaged("page.css"), _packaged("page.js")
     head = el(
         "head",
@@ -46,7 +46,7 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: s
 
 
 def _policy(style: str, script: str) -> str:
-    """Only our own style and script count, by their digests: no name in a record can bring in another."""
+    """Return only our own style and script count, by their digests: no name in a record can bring in another."""
     return (
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -59,5 +59,5 @@ def _digest(text: str) -> str:
 
 @cache
 def _packaged(name: str) -> str:
-    """A file that belongs to this package, as it is."""
+    """Return a file that belongs to this package, as it is."""
     return files("milabench.report.html").joinpath(name).read_text(encoding="utf-8")

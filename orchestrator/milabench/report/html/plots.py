@@ -68,7 +68,7 @@ class DistributionLine:
 
 
 def svg(title: str, describe: str, width: float, height: float, *children: Child) -> Markup:
-    """A drawing with a name and a description for those who do not see it."""
+    """Return a drawing with a name and a description for those who do not see it."""
     return el(
         "svg",
         el("title", title),
@@ -82,7 +82,7 @@ def svg(title: str, describe: str, width: float, height: float, *children: Child
 
 
 def figure(caption: Child, drawing: Child, note: Child = None) -> Markup:
-    """A drawing under its heading; on a narrow screen it is scrolled, not shrunk to nothing."""
+    """Return a drawing under its heading; on a narrow screen it is scrolled, not shrunk to nothing."""
     return el(
         "figure",
         el("figcaption", caption),
@@ -92,7 +92,7 @@ def figure(caption: Child, drawing: Child, note: Child = None) -> Markup:
 
 
 def patterns() -> Markup:
-    """What areas are filled with, wherever on the page they are."""
+    """Return what areas are filled with, wherever on the page they are."""
     line = el("path", d="M0,6 6,0", class_="hatchline")
     cross = el("path", d="M0,0 6,6M0,6 6,0", class_="crossline")
     return el(
@@ -110,7 +110,7 @@ def patterns() -> Markup:
 
 
 def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> Markup:
-    """Text, shortened to what fits unless its kind says `whole`; all of it is shown where a pointer rests on it."""
+    """Return text, shortened to what fits unless its kind says `whole`; all of it is shown where a pointer rests on it."""
     cut = text if len(text) <= _LETTERS or "whole" in kind else f"{text[: _LETTERS - 1]}…"
     whole = el("title", text) if cut != text else None
     return el(
@@ -122,7 +122,7 @@ def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") 
 
 
 def forest(title: str, ratios: Sequence[Ratio]) -> Markup:
-    """Ratios with their intervals on a logarithmic axis, the band in which nothing is called faster or slower behind."""
+    """Return ratios with their intervals on a logarithmic axis, the band in which nothing is called faster or slower behind."""
     left, right, row, top = 232, _WIDTH - 330, 26, 24
     low, high = _ratio_range(ratios)
     scale = Scale(low=low, high=high, start=left, stop=right, is_log=True)
@@ -154,7 +154,7 @@ def _ratio_range(ratios: Sequence[Ratio]) -> Interval:
 
 
 def _band(one: Ratio, scale: Scale, y: float, height: float) -> Markup:
-    """Where nothing is called faster or slower."""
+    """Return where nothing is called faster or slower."""
     start, stop = scale(1 / (1 + one.margin)), scale(1 + one.margin)
     return el("rect", x=_at(start), y=_at(y), width=_at(stop - start), height=_at(height), class_="band")
 
@@ -183,7 +183,7 @@ _SIGNS = {"FASTER": "▲", "SLOWER": "▼", "EQUIVALENT": "=", "DIFFERENT-BUT-SM
 
 
 def verdict_sign(verdict: str) -> str:
-    """The shape that stands for a verdict."""
+    """Return the shape that stands for a verdict."""
     return _SIGNS.get(verdict, "")
 
 
@@ -230,7 +230,7 @@ def _whisker(interval: Interval, scale: Scale, y: float) -> Markup:
 
 
 def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = False) -> Markup:
-    """Every value of each row, its mean as a bar and the interval of the mean as a whisker."""
+    """Return every value of each row, its mean as a bar and the interval of the mean as a whisker."""
     left, right, row, top = 232, _WIDTH - 190, 24, 10
     values = [value for one in rows for value in (*one.values, *(one.interval or ()))]
     low, high = padded([*values, *([0.0] if is_relative else [])])
@@ -254,7 +254,7 @@ def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = Fa
 
 
 def _dot(x: float, y: float, mark: str) -> Markup:
-    """A shape for each of SERIES."""
+    """Return a shape for each of SERIES."""
     shapes = {
         "b": f"M{_at(x - 4)},{_at(y - 4)}h8v8h-8z",
         "c": f"M{_at(x - 5)},{_at(y + 4)}h10l-5,-9z",
@@ -271,7 +271,7 @@ def _dot(x: float, y: float, mark: str) -> Markup:
 
 
 def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = None) -> Markup:
-    """A bar for each value from zero on, with the value beside it; what it can be at most as a frame around it."""
+    """Return a bar for each value from zero on, with the value beside it; what it can be at most as a frame around it."""
     left, right, row, top = 232, _WIDTH - 220, 22, 8
     high = max((value for one in rows for value in (one.value, one.most or 0.0)), default=1.0) or 1.0
     scale = Scale(low=0.0, high=high, start=left, stop=right)
@@ -300,7 +300,7 @@ def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = N
 def distribution(
     title: str, lines: Sequence[DistributionLine], shares: Sequence[float], *, units: str
 ) -> tuple[Markup, str]:
-    """The share of observations at or below each value, a stepless line for each; and what of it is off the axis, if any."""
+    """Return the share of observations at or below each value, a stepless line for each; and what of it is off the axis, if any."""
     left, right, top, bottom = 60, _WIDTH - 250, 10, max(210, 10 + 22 * len(lines))
     inner = [value for one in lines for share, value in zip(shares, one.values, strict=True) if 0.01 <= share <= 0.99]
     low, high = padded(inner)
@@ -335,7 +335,7 @@ def distribution(
 def _grid(
     scale: Scale, at: Sequence[float], top: float, bottom: float, *, ratio: bool = False, sign: str = ""
 ) -> Markup:
-    """Lines through a drawing at round numbers, which are written below."""
+    """Return lines through a drawing at round numbers, which are written below."""
     drawn: list[Child] = []
     apart = -math.inf
     for tick in at:
@@ -355,12 +355,12 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _at(value: float) -> str:
-    """A place on paper, to a tenth."""
+    """Return a place on paper, to a tenth."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def plot_legend(entries: Sequence[tuple[str, str]]) -> Markup:
-    """Which shape stands for which name: (name, one of SERIES)."""
+    """Return which shape stands for which name: (name, one of SERIES)."""
     return el(
         "ul",
         [
@@ -385,5 +385,5 @@ def plot_legend(entries: Sequence[tuple[str, str]]) -> Markup:
 
 
 def marks(names: Sequence[str]) -> dict[str, str]:
-    """One of SERIES for each name, over again where there are more."""
+    """Return one of SERIES for each name, over again where there are more."""
     return {name: SERIES[place % len(SERIES)] for place, name in enumerate(names)}

@@ -26,7 +26,7 @@ _KINDS = {"valid": "good", "suspect": "doubt", "invalid": "bad", "skipped": "non
 
 
 def sentence(summary: Summary) -> str:
-    """The run in one sentence: what passed, on what, the score, and what is wrong with it."""
+    """Return the run in one sentence: what passed, on what, the score, and what is wrong with it."""
     benches = [bench for bench in summary.benchmarks if bench.outcome != "skipped"]
     passed = sum(bench.outcome == "passed" for bench in benches)
     devices = dict(model.system_lines(summary)).get("devices", "")
@@ -48,7 +48,7 @@ def sentence(summary: Summary) -> str:
 def run_article(
     summary: Summary, traced: Sequence[Trace], how: Fineness, key: str
 ) -> tuple[Markup, list[tuple[str, str]]]:
-    """A run, and what one can jump to in it; `key` begins every id."""
+    """Return a run, and what one can jump to in it; `key` begins every id."""
     sections: list[tuple[str, str, Child]] = [
         ("table", "Benchmarks", _benchmarks(summary, key)),
         ("spread", "Spread", _spread(summary)),
@@ -96,7 +96,7 @@ def _tiles(summary: Summary) -> Markup:
 
 
 def alert(title: str, kind: str, entries: Sequence[Child], count: int | None = None) -> Markup | None:
-    """A list that must be seen, with how many it names; None where there is nothing in it."""
+    """Return a list that must be seen, with how many it names; None where there is nothing in it."""
     if not entries:
         return None
     return el(
@@ -108,7 +108,7 @@ def alert(title: str, kind: str, entries: Sequence[Child], count: int | None = N
 
 
 def bold_names(entries: Sequence[tuple[str, str]]) -> list[Child]:
-    """Names in bold, each with what is said of it."""
+    """Return names in bold, each with what is said of it."""
     return [[el("strong", name), ": ", text] for name, text in entries]
 
 
@@ -139,7 +139,7 @@ def _alerts(summary: Summary) -> Markup:
 
 
 def _together(entries: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Entries of which the same is said, as one."""
+    """Return entries of which the same is said, as one."""
     groups: dict[str, list[str]] = {}
     for name, text in entries:
         groups.setdefault(text, []).append(name)
@@ -147,14 +147,14 @@ def _together(entries: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def state(bench: BenchSummary) -> str:
-    """One word for a benchmark: how it ended, or whether its number can be believed."""
+    """Return one word for a benchmark: how it ended, or whether its number can be believed."""
     if bench.outcome != "passed":
         return bench.outcome
     return bench.validity or "no rate"
 
 
 def state_badge(bench: BenchSummary) -> Markup:
-    """The same with its reasons, as a badge."""
+    """Return the same with its reasons, as a badge."""
     return badge(model.validity_text(bench), _KINDS.get(state(bench), "bad"))
 
 
@@ -264,7 +264,7 @@ def _memory(summary: Summary) -> list[Child]:
 
 
 def _device_memory(summary: Summary) -> float | None:
-    """The memory of the smallest device, MiB; None where benchmarks ran on the processor."""
+    """Return the memory of the smallest device, MiB; None where benchmarks ran on the processor."""
     nodes = summary.system.get("nodes")
     rows = [
         float(device["memory_MiB"])
@@ -368,7 +368,7 @@ def _system(summary: Summary) -> list[Child]:
 
 
 def device_facts(devices: Sequence[Mapping[str, object]]) -> dict[str, str]:
-    """What drivers told, once where it is the same for all devices, else device by device."""
+    """Return what drivers told, once where it is the same for all devices, else device by device."""
     facts = {}
     for name in dict.fromkeys(name for one in devices for name in one):
         values = ["" if one.get(name) is None else str(one[name]) for one in devices]

@@ -37,12 +37,12 @@ class _Panel:
 
 
 def curves_of(trace: Trace) -> int:
-    """How many curves a step has."""
+    """Return how many curves a step has."""
     return len(_ranks(trace)) + sum(len(device.curves) for device in _devices(trace)) + len(trace.host)
 
 
 def step_timeline(trace: Trace, buckets: int) -> Markup:
-    """The drawing of one step, every curve in at most so many buckets."""
+    """Return the drawing of one step, every curve in at most so many buckets."""
     is_timed = all(one.rate.is_timed for one in trace.ranks)
     panels = [panel for panel in _panels(trace, buckets) if is_timed or panel.name == "rate"]
     last = max(1e-9, *(time for panel in panels for curve in panel.curves for time in curve.time), 0.0)
@@ -61,7 +61,7 @@ def step_timeline(trace: Trace, buckets: int) -> Markup:
 
 
 def timeline_notes(trace: Trace) -> list[str]:
-    """What has to be said beside the drawing: throttling, and what is not there."""
+    """Return what has to be said beside the drawing: throttling, and what is not there."""
     notes = []
     for device in trace.devices:
         name = f"device {device.key}"
@@ -122,7 +122,7 @@ def _devices(trace: Trace) -> Sequence[DeviceTrace]:
 
 
 def thinned(curve: Curve, buckets: int) -> Curve:
-    """The curve in at most so many buckets, the least and the most of each kept."""
+    """Return the curve in at most so many buckets, the least and the most of each kept."""
     length = len(curve.time)
     if length <= buckets:
         return curve
@@ -157,7 +157,7 @@ def _panel(panel: _Panel, x: Scale, top: float, trace: Trace) -> Markup:
 
 
 def _range(panel: _Panel, warmup: float) -> tuple[float, float]:
-    """What a panel shows: all of it, but of a rate neither the warm-up nor what single observations reach beyond the rest."""
+    """Return what a panel shows: all of it, but of a rate neither the warm-up nor what single observations reach beyond the rest."""
     if panel.unit == "%":
         return 0.0, max(100.0, *(value for curve in panel.curves for value in curve.high))
     is_rate = panel.height == _RATE
@@ -175,7 +175,7 @@ def _range(panel: _Panel, warmup: float) -> tuple[float, float]:
 
 
 def _area(curve: Curve, x: Scale, y: Scale) -> str:
-    """Forth along the most values and back along the least; a line where each bucket holds one reading."""
+    """Return forth along the most values and back along the least; a line where each bucket holds one reading."""
     places = [_n(x(time)) for time in curve.time]
     upper = [f"{place},{_n(y(value))}" for place, value in zip(places, curve.high, strict=True)]
     if curve.low == curve.high:
@@ -215,7 +215,7 @@ def _window(window: tuple[float, float], x: Scale, bottom: float) -> Markup:
 
 
 def _warm_until(trace: Trace) -> float:
-    """When the last rank was warm; minus infinity where none says it had to be."""
+    """Return when the last rank was warm; minus infinity where none says it had to be."""
     return max((one.warmup for one in trace.ranks if one.warmup is not None), default=-math.inf)
 
 

@@ -26,14 +26,14 @@ class TableRow:
 
 
 def text_rows(rows: Sequence[Sequence[str]]) -> list[TableRow]:
-    """Rows of plain text."""
+    """Return rows of plain text."""
     return [TableRow(cells=tuple(Cell(shown=cell) for cell in row)) for row in rows]
 
 
 def without_empty(
     headings: Sequence[str], is_text: Sequence[bool], rows: Sequence[Sequence[str]]
 ) -> tuple[list[str], list[bool], list[TableRow], list[str]]:
-    """Headings, kinds and rows less the columns in which nothing stands, and the headings of those."""
+    """Return headings, kinds and rows less the columns in which nothing stands, and the headings of those."""
     kept = [place for place in range(len(headings)) if any(row[place] for row in rows)]
     empty = [heading for place, heading in enumerate(headings) if place not in kept]
     shown = text_rows([[row[place] for place in kept] for row in rows])
@@ -49,7 +49,7 @@ def html_table(
     can_filter: bool = True,
     is_alone: bool = False,
 ) -> Markup:
-    """A table with its caption; one that stands alone below its heading has it for screen readers only."""
+    """Return a table with its caption; one that stands alone below its heading has it for screen readers only."""
     head = [
         el("th", heading, scope="col", class_=None if text else "num")
         for heading, text in zip(headings, is_text, strict=True)
@@ -85,11 +85,11 @@ def _cells(row: TableRow, is_text: Sequence[bool]) -> list[Markup]:
 
 
 def pairs(entries: Sequence[tuple[Child, Child]]) -> Markup:
-    """Names and what is said of each."""
+    """Return names and what is said of each."""
     return el("dl", [el("div", el("dt", name), el("dd", text)) for name, text in entries])
 
 
 def badge(text: str, kind: str) -> Markup:
-    """A word with a shape: what it says does not hang on its colour."""
+    """Return a word with a shape: what it says does not hang on its colour."""
     sign = {"good": "✓", "bad": "✕", "doubt": "?", "none": "–"}[kind]
     return el("span", el("span", sign, aria_hidden="true"), " ", text, class_=f"badge {kind}")

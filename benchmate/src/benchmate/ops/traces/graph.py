@@ -12,7 +12,7 @@ LOADING = ("enumerate(DataLoader)", "dataloader")
 
 @dataclass(slots=True, kw_only=True)
 class Generation:
-    """One life of a storage. A trace names a storage by a number that is given anew once the storage is freed.
+    """One life of a storage. A trace names a storage by a number that is reused once the storage is freed.
 
     `birth` is the node that allocated it, None when it was there before the trace or came from outside of it.
     """

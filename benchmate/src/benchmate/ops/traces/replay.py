@@ -107,7 +107,7 @@ class Replay:
         return result
 
     def _find_plan(self) -> None:
-        """Plan, try each call once, and plan anew around those that fail, until none does."""
+        """Plan, try each call once, and plan again around those that fail, until none does."""
         last = ""
         for _ in range(MAX_PLANS):
             selection = select_calls(self.trace, self.graph, self._obstacle)

@@ -42,7 +42,7 @@ def losses(sink: Sink) -> list[float]:
     return [data["loss"] for data in sink.of("loss")]
 
 
-def test_a_device_loss_is_not_read_before_the_end(here):
+def test_a_loss_on_a_device_is_not_read_before_the_end(here):
     OnDevice.reads = 0
     for index in range(5):
         benchmate.observe_loss(OnDevice(float(index)))
@@ -51,7 +51,7 @@ def test_a_device_loss_is_not_read_before_the_end(here):
     assert losses(here.sink) == [0, 1, 2, 3, 4]
 
 
-def test_what_is_kept_is_bounded_and_evenly_spread(here):
+def test_kept_losses_are_bounded_and_evenly_spread(here):
     for index in range(100_000):
         benchmate.observe_loss(OnDevice(float(index)))
     here.finish()
@@ -62,7 +62,7 @@ def test_what_is_kept_is_bounded_and_evenly_spread(here):
     assert got[0] == 0
 
 
-def test_host_losses_are_thinned_when_nobody_reads_but_a_bad_one_is_never_missed(here):
+def test_host_losses_are_thinned_for_a_late_reader_but_a_nonfinite_one_is_never_missed(here):
     for index in range(100_000):
         benchmate.observe_loss(float(index))
     benchmate.observe_loss(float("nan"))
@@ -71,13 +71,13 @@ def test_host_losses_are_thinned_when_nobody_reads_but_a_bad_one_is_never_missed
     assert here.sink.controls == [{"fail": {"why": "invalid", "detail": "loss of train: nan at step 100000"}}]
 
 
-def test_a_bad_loss_on_the_device_fails_the_step_too(here):
+def test_a_nonfinite_loss_on_a_device_fails_the_step(here):
     benchmate.observe_loss(OnDevice(float("inf")))
     here.finish()
     assert here.sink.controls == [{"fail": {"why": "invalid", "detail": "loss of train: inf at step 0"}}]
 
 
-def test_every_float_is_looked_at_though_few_are_written(here):
+def test_every_float_is_checked_though_few_are_written(here):
     for index in range(100_000):
         benchmate.observe_loss(float("inf") if index == 99_000 else 1.0)
     here.finish()

@@ -1,4 +1,7 @@
-"""The probes that a voirfile asked for: which have fired, and what to report of those that have not."""
+"""The probes that a voirfile asked for: which have fired, and what to report of those that have not.
+
+Outside the package `probes`, so that a program without a voirfile does not import that.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,7 @@ class Probe:
         """Fail the step, because code of an instrument raised."""
         detail = str(error) if isinstance(error, (ProbeError, BatchSizeError)) else f"{type(error).__name__}: {error}"
         session = current()
+        # A function that raises at each step is reported once.
         if ("probe", f"{self.text}: {detail}") not in session.failures:
             session.error(error, traceback.format_exc())
             session.fail("probe", f"{self.text}: {detail}")

@@ -1,4 +1,4 @@
-"""What was found by running voir and ptera, row by row: what works goes on working, what was silent or broke is said."""
+"""What voir and ptera support keeps working; what they silently ignore or break is reported."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_an_override_may_depend_on_the_value(module):
 
 
 @pytest.mark.parametrize("selector", ["* > a", "len > x", "no_such_thing > a", "inner >", "inner(("])
-def test_a_selector_that_means_nothing_is_one_clear_error(module, selector):
+def test_an_invalid_selector_is_a_single_error(module, selector):
     made = module(SOURCE)
     with pytest.raises(ProbeError):
         stream, _ = probe(selector, env={**vars(made)})
@@ -129,7 +129,7 @@ WORKS = {
 
 
 @pytest.mark.parametrize("name", sorted(WORKS))
-def test_a_construct_that_works_goes_on_working(module, name):
+def test_a_supported_construct_keeps_its_behaviour(module, name):
     source, variable, values, result = WORKS[name]
     made = module(source)
     stream, fired = probe(f"f > {variable}", env={"f": made.f})
@@ -232,7 +232,7 @@ def test_a_closure_made_twice_can_be_probed_by_object(module):
     assert fired == [1]
 
 
-def test_a_traceback_through_a_probed_function_has_no_frame_of_ours(agent, tmp_path):
+def test_a_traceback_through_a_probed_function_has_no_frame_of_benchmate(agent, tmp_path):
     script = "def f(x):\n    y = x\n    return 1 / y\nif __name__ == '__main__':\n    f(0)\n"
     path = write(tmp_path, "script.py", script)
     plain = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
@@ -242,7 +242,7 @@ def test_a_traceback_through_a_probed_function_has_no_frame_of_ours(agent, tmp_p
     assert [line for line in ran.stderr.splitlines() if not set(line.strip()) <= set("~^")] == keep
 
 
-# Silent in ptera, said by us: a probe that never fires fails the step
+# Silent in ptera, reported by benchmate: a probe that never fires fails the step
 
 SILENT = {
     "comprehension": ("def f():\n    return [y for y in (1, 2)]", "y"),
@@ -256,7 +256,7 @@ SILENT = {
 
 
 @pytest.mark.parametrize("name", sorted(SILENT))
-def test_what_was_silent_fails_the_step(agent, tmp_path, name):
+def test_a_selector_that_ptera_silently_ignores_fails_the_step(agent, tmp_path, name):
     source, variable = SILENT[name]
     selector = f"//f > {variable}" if variable else "//g > y"
     ran = run(agent, tmp_path, f"{source}\nf()\nprint('ended')", f"probes.value(ov, {selector!r}, print)")
@@ -270,13 +270,13 @@ def test_an_override_of_a_closures_free_variable_is_an_error_of_the_probe(module
         probe("f > k", env={"f": made.f}, overridable=True)
 
 
-def test_what_is_under_if_main_does_not_exist_yet_and_the_error_says_so(agent, tmp_path):
+def test_a_function_under_if_main_is_an_error_that_says_it_does_not_exist_yet(agent, tmp_path):
     script = "def f(): pass\nif __name__ == '__main__':\n    late = lambda: 1\n"
     run(agent, tmp_path, script, 'probes.value(ov, "//late() as x", print)')
     assert "below the last def or class does not exist yet" in agent.controls("fail")[0]["detail"]
 
 
-def test_a_function_without_a_module_is_not_found(module):
+def test_an_unknown_method_is_an_error(module):
     with pytest.raises(ProbeError, match="has no function"):
         find_function(module(SOURCE).__name__, ["Trainer", "stop"])
 
@@ -284,7 +284,7 @@ def test_a_function_without_a_module_is_not_found(module):
 # voir's command and data stream
 
 
-def test_a_voirfile_in_the_current_folder_or_its_parents_is_not_looked_for(agent, tmp_path):
+def test_no_voirfile_is_looked_for_in_the_current_folder_or_its_parents(agent, tmp_path):
     write(tmp_path, "voirfile.py", "print('loaded')\ndef instrument_x(ov): print('ran')")
     inner = tmp_path / "inner"
     inner.mkdir()
@@ -292,7 +292,7 @@ def test_a_voirfile_in_the_current_folder_or_its_parents_is_not_looked_for(agent
     assert ran.stdout == "ok\n"
 
 
-def test_a_file_that_is_open_as_descriptor_3_stays_what_it_is(tmp_path):
+def test_a_file_open_as_descriptor_3_is_not_written(tmp_path):
     script = write(tmp_path, "s.py", "import benchmate\nfor b in benchmate.observed([[1]] * 9, batch_size=1): pass")
     mine = tmp_path / "mine"
     launch = "import os, sys; os.dup2(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT), 3); os.execv(sys.executable, sys.argv[2:])"
@@ -302,7 +302,7 @@ def test_a_file_that_is_open_as_descriptor_3_stays_what_it_is(tmp_path):
 
 
 @pytest.mark.parametrize("descriptor", ["77", "x"])
-def test_a_descriptor_that_is_not_open_loses_the_records_and_not_the_run(tmp_path, descriptor):
+def test_a_closed_descriptor_costs_the_records_not_the_run(tmp_path, descriptor):
     script = write(tmp_path, "s.py", "print('ended')")
     done = subprocess.run(
         [sys.executable, "-m", "benchmate.run", script],
@@ -315,7 +315,7 @@ def test_a_descriptor_that_is_not_open_loses_the_records_and_not_the_run(tmp_pat
     assert done.stderr.count("\n") >= 1
 
 
-def test_a_reader_of_a_pipe_that_goes_away_does_not_hurt_the_script(tmp_path):
+def test_a_pipe_without_a_reader_does_not_break_the_script(tmp_path):
     read, written = os.pipe()
     script = write(tmp_path, "s.py", "import benchmate\nfor i in range(9): benchmate.message('x')\nprint('ended')")
     os.close(read)
@@ -340,7 +340,7 @@ def test_records_of_any_size_arrive_whole(agent, tmp_path, size):
     assert agent.malformed == []
 
 
-def test_values_that_json_does_not_know_do_not_lose_the_record(agent, tmp_path):
+def test_values_unknown_to_json_do_not_lose_the_record(agent, tmp_path):
     script = """
         import voir
         class Scalar:
@@ -354,7 +354,7 @@ def test_values_that_json_does_not_know_do_not_lose_the_record(agent, tmp_path):
     assert (record["loss"], record["bad"], record["nonfinite"]) == (0.5, None, ["bad"])
 
 
-def test_the_window_ends_on_its_last_observation_and_not_one_later(agent, tmp_path):
+def test_the_window_ends_at_its_last_observation(agent, tmp_path):
     config = {**QUICK, "voir": {"options": {"stop": 3, "skip": 0}}}
     script = LOOP.replace("pass", "print('step', flush=True)")
     ran = run_voirfile(agent, tmp_path, script, LOADER_PROBE, config=config)
@@ -362,7 +362,7 @@ def test_the_window_ends_on_its_last_observation_and_not_one_later(agent, tmp_pa
     assert {"task": "train", "progress": [3, 3]} in agent.records()
 
 
-def test_a_bare_except_does_not_make_the_program_go_on(agent, tmp_path):
+def test_a_bare_except_does_not_keep_the_program_running(agent, tmp_path):
     script = """
         def make_loader():
             return [[1]] * 100
@@ -381,7 +381,7 @@ def test_a_bare_except_does_not_make_the_program_go_on(agent, tmp_path):
     assert len(agent.records("stop")) == 1
 
 
-def test_an_instrument_cleans_up_in_finally_also_after_an_early_stop(agent, tmp_path):
+def test_finally_in_an_instrument_runs_after_an_early_stop(agent, tmp_path):
     voirfile = LOADER_PROBE + (
         "\ndef instrument_other(ov):\n"
         "    try:\n        yield ov.phases.run_script\n        print('after', flush=True)\n"
@@ -390,7 +390,7 @@ def test_an_instrument_cleans_up_in_finally_also_after_an_early_stop(agent, tmp_
     assert run_voirfile(agent, tmp_path, LOOP, voirfile).stdout.splitlines()[-1] == "finally"
 
 
-def test_higher_priorities_come_first(agent, tmp_path):
+def test_instruments_of_higher_priority_continue_first(agent, tmp_path):
     voirfile = """
         def instrument_a(ov):
             yield ov.phases.load_script(priority=-1)
@@ -402,7 +402,7 @@ def test_higher_priorities_come_first(agent, tmp_path):
     assert run_voirfile(agent, tmp_path, "pass", voirfile).stdout == "early\nlate\n"
 
 
-def test_a_slow_reader_of_the_ring_does_not_hold_the_loop(agent, tmp_path):
+def test_a_missing_reader_of_the_ring_does_not_block_the_loop(agent, tmp_path):
     # Nobody drains the ring of this agent at all: 60,000 steps end, none is lost.
     config = {"measure": {"warmup_steps": 1, "warmup_s": 0, "window_steps": 60_000, "window_s": 0}}
     script = LOOP.replace("* 1000", "* 100000").replace("[1, 2, 3, 4]", "0")
@@ -410,6 +410,6 @@ def test_a_slow_reader_of_the_ring_does_not_hold_the_loop(agent, tmp_path):
     assert sum(entry.steps for entry in agent.entries()) == 60_001
 
 
-def test_the_interpreters_own_files_are_those_of_python(agent, tmp_path):
+def test_file_and_package_of_the_script_are_those_under_python(agent, tmp_path):
     script = "import __main__, json, sys\nprint(json.dumps([__main__.__file__ == sys.argv[0], __package__ or None]))"
     assert json.loads(run(agent, tmp_path, script, "pass").stdout) == [True, None]

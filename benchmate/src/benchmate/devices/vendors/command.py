@@ -1,0 +1,40 @@
+"""Ask a vendor's tool."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Optional
+
+READING_TIMEOUT_S = 10.0
+
+
+def command_output(*argv: str, timeout_s: float = 20.0) -> str:
+    """Return what a command prints. Raise OSError when it is not there, SubprocessError when it fails or hangs."""
+    import subprocess
+
+    done = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=timeout_s, check=True
+    )
+    return done.stdout.decode("utf-8", "replace")
+
+
+def parsed(text: str, kind: Callable[[str], Any]) -> Any:
+    """Return a cell of a vendor's table; None for its many ways to say that there is none."""
+    try:
+        return kind(text)
+    except ValueError:
+        return None
+
+
+def number(text: object) -> Optional[float]:
+    """Return the number at the head of a cell (`35.0 W`); None for the many ways in which tools say that there is none."""
+    try:
+        value = float(str(text).split()[0].rstrip("%"))
+    except (ValueError, IndexError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def share(percent: Optional[float]) -> Optional[float]:
+    """Return per cent as a share, 0 to 1."""
+    return None if percent is None else percent / 100

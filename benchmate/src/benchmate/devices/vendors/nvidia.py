@@ -1,0 +1,74 @@
+"""NVIDIA."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Mapping, Sequence, Tuple
+
+from .command import command_output, parsed
+from .vendor import Inventory, Vendor
+
+
+class Nvidia(Vendor):
+    """GPUs with CUDA; the instruments read them by pynvml, see benchmate/devices/nvidia.py."""
+
+    arch = "cuda"
+    visible_variables = ("CUDA_VISIBLE_DEVICES",)
+    assigned_variable = "CUDA_VISIBLE_DEVICES"
+    collective = "nccl"
+    apptainer_options = ("--nv",)
+
+    def assigned_environment(self, ids: Sequence[str]) -> Dict[str, str]:
+        """Number them by PCI address too: CUDA's own order is by speed, ours that of the tools that people compare with."""
+        return {**super().assigned_environment(ids), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+    def container_environment(self, env: Mapping[str, str], count: int) -> Dict[str, str]:
+        """Number them from 0: inside there are only these."""
+        if self.assigned_variable not in env:
+            return {}
+        return {self.assigned_variable: ",".join(map(str, range(count)))}
+
+    def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
+        """Name them: by docker's own option, by podman's for the container device interface."""
+        if not ids:
+            return ()
+        if engine == "docker":
+            # The value is a line of comma-separated values itself: without the quotes only the first device counts.
+            return ('--gpus="device=%s"' % ",".join(ids),)
+        return tuple("--device=nvidia.com/gpu=%s" % one for one in ids)
+
+    def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
+        """The driver's library, else nvidia-smi."""
+        return (("nvidia by library", by_library), ("nvidia by command", by_command))
+
+
+VENDOR = Nvidia()
+
+
+def by_library() -> Inventory:
+    """Return the devices as NVML numbers them, which is by PCI address."""
+    from .nvml import nvml_inventory
+
+    return nvml_inventory()
+
+
+def by_command() -> Inventory:
+    """Return the devices as nvidia-smi tells them."""
+    fields = "index,uuid,name,memory.total,driver_version,power.limit,power.default_limit,pci.bus_id,ecc.mode.current"
+    devices = []
+    for line in command_output("nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits").splitlines():
+        index, uuid, name, memory, driver, limit, default, pci, ecc = (cell.strip() for cell in line.split(","))
+        devices.append(
+            {
+                "index": int(index),
+                "arch": "cuda",
+                "uuid": uuid,
+                "name": name,
+                "memory_mib": parsed(memory, int),
+                "driver": driver,
+                "power_limit_w": parsed(limit, float),
+                "power_limit_default_w": parsed(default, float),
+                "pci": pci,
+                "ecc": {"Enabled": True, "Disabled": False}.get(ecc),
+            }
+        )
+    return devices, {"driver": devices[0]["driver"] if devices else None}

@@ -1,0 +1,151 @@
+"""NVIDIA's management library, libnvidia-ml, by ctypes: for a machine on which nothing is installed."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Dict, List, Optional, Tuple
+
+from .vendor import Inventory
+
+
+class Memory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class Pci(ctypes.Structure):
+    _fields_ = [("legacy", ctypes.c_char * 16), ("numbers", ctypes.c_uint * 5), ("bus_id", ctypes.c_char * 32)]
+
+
+class ComputeProcess(ctypes.Structure):
+    _fields_ = [("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong), ("instances", ctypes.c_uint * 2)]
+
+
+class Nvml:
+    """The few questions that we have for libnvidia-ml; an answer that it does not give is None."""
+
+    SM, MEMORY = 1, 2  # clock domains
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL("libnvidia-ml.so.1")
+        if self._library.nvmlInit_v2() != 0:
+            raise OSError("the library is there, the driver is not")
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        self._library.nvmlShutdown()
+
+    def text(self, name: str, *arguments: Any) -> Optional[str]:
+        """Return an answer in a buffer that we give."""
+        buffer = ctypes.create_string_buffer(96)
+        if self._call(name, *arguments, buffer, ctypes.c_uint(96)):
+            return buffer.value.decode("utf-8", "replace")
+        return None
+
+    def number(self, name: str, *arguments: Any) -> Optional[int]:
+        """Return an answer in an unsigned int."""
+        value = ctypes.c_uint()
+        return value.value if self._call(name, *arguments, ctypes.byref(value)) else None
+
+    def pair(self, name: str, *arguments: Any) -> Optional[Tuple[int, int]]:
+        """Return an answer in two unsigned ints: now, and after the next boot."""
+        now, later = ctypes.c_uint(), ctypes.c_uint()
+        return (
+            (now.value, later.value) if self._call(name, *arguments, ctypes.byref(now), ctypes.byref(later)) else None
+        )
+
+    def fill(self, name: str, device: Any, structure: Any) -> Optional[Any]:
+        """Return the structure, filled."""
+        return structure if self._call(name, device, ctypes.byref(structure)) else None
+
+    def handle(self, index: int) -> Any:
+        """Return a device, for the other questions. Raise OSError for one that is lost."""
+        device = ctypes.c_void_p()
+        code = self._library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device))
+        if code != 0:
+            raise OSError("%s (NVML error %d)" % (self._reason(code), code))
+        return device
+
+    def _reason(self, code: int) -> str:
+        function = getattr(self._library, "nvmlErrorString", None)
+        if function is None:
+            return "does not answer"
+        function.restype = ctypes.c_char_p
+        return bytes(function(code)).decode("utf-8", "replace")
+
+    def slices(self, device: Any) -> List[Dict[str, Any]]:
+        """Return the MIG slices of a device that is cut up."""
+        slices = []
+        for number in range(self.number("nvmlDeviceGetMaxMigDeviceCount", device) or 0):
+            piece = ctypes.c_void_p()
+            if self._call("nvmlDeviceGetMigDeviceHandleByIndex", device, ctypes.c_uint(number), ctypes.byref(piece)):
+                memory = self.fill("nvmlDeviceGetMemoryInfo", piece, Memory())
+                slices.append(
+                    {
+                        "uuid": self.text("nvmlDeviceGetUUID", piece),
+                        "name": self.text("nvmlDeviceGetName", piece),
+                        "memory_mib": memory.total >> 20 if memory else None,
+                    }
+                )
+        return slices
+
+    def processes(self, device: Any) -> Optional[List[Dict[str, Any]]]:
+        """Return who computes on a device; a process whose memory the driver hides has None."""
+        room = 512
+        count = ctypes.c_uint(room)
+        table = (ComputeProcess * room)()
+        if not self._call("nvmlDeviceGetComputeRunningProcesses_v3", device, ctypes.byref(count), table):
+            return None
+        hidden = (1 << 64) - 1
+        return [
+            {"pid": process.pid, "memory_mib": None if process.memory == hidden else process.memory >> 20}
+            for process in table[: count.value]
+        ]
+
+    def _call(self, name: str, *arguments: Any) -> bool:
+        function = getattr(self._library, name, None)
+        return function is not None and function(*arguments) == 0
+
+
+def nvml_inventory() -> Inventory:
+    """Return the devices as NVML numbers them, which is by PCI address."""
+    nvml = Nvml()
+    try:
+        cuda = nvml.number("nvmlSystemGetCudaDriverVersion_v2")
+        software = {
+            "driver": nvml.text("nvmlSystemGetDriverVersion"),
+            "cuda": "%d.%d" % (cuda // 1000, cuda % 1000 // 10) if cuda else None,
+        }
+        count = nvml.number("nvmlDeviceGetCount_v2") or 0
+        return [dict(_nvidia_device(nvml, index), **software) for index in range(count)], software
+    finally:
+        nvml.close()
+
+
+def _nvidia_device(nvml: Nvml, index: int) -> Dict[str, Any]:
+    try:
+        device = nvml.handle(index)
+    except OSError as error:
+        return {"index": index, "arch": "cuda", "lost": str(error)}
+    memory = nvml.fill("nvmlDeviceGetMemoryInfo", device, Memory())
+    pci = nvml.fill("nvmlDeviceGetPciInfo_v3", device, Pci())
+    limit = nvml.number("nvmlDeviceGetPowerManagementLimit", device)
+    default = nvml.number("nvmlDeviceGetPowerManagementDefaultLimit", device)
+    ecc = nvml.pair("nvmlDeviceGetEccMode", device)
+    mig = nvml.pair("nvmlDeviceGetMigMode", device)
+    return {
+        "index": index,
+        "arch": "cuda",
+        "uuid": nvml.text("nvmlDeviceGetUUID", device),
+        "name": nvml.text("nvmlDeviceGetName", device),
+        "memory_mib": memory.total >> 20 if memory else None,
+        "memory_used_mib": memory.used >> 20 if memory else None,
+        "pci": pci.bus_id.decode() if pci else None,
+        "power_limit_w": limit / 1000 if limit is not None else None,
+        "power_limit_default_w": default / 1000 if default is not None else None,
+        "sm_clock_max_mhz": nvml.number("nvmlDeviceGetMaxClockInfo", device, ctypes.c_uint(Nvml.SM)),
+        "mem_clock_max_mhz": nvml.number("nvmlDeviceGetMaxClockInfo", device, ctypes.c_uint(Nvml.MEMORY)),
+        "ecc": bool(ecc[0]) if ecc else None,
+        "mig": bool(mig[0]) if mig else None,
+        "processes": nvml.processes(device),
+        **({"slices": nvml.slices(device)} if mig and mig[0] else {}),
+    }

@@ -1,0 +1,89 @@
+"""All vendors, and which of a vendor's devices a program may use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from .vendor import Vendor
+
+# In the order in which they are asked. A new vendor is a line here and a file of that name, which defines VENDOR.
+NAMES = (
+    "nvidia",
+    "amd",
+    "intel",
+    "habana",
+)
+
+
+class Cpu(Vendor):
+    """A machine without accelerators."""
+
+    arch = "cpu"
+
+
+VENDORS: Tuple[Vendor, ...] = tuple(import_module("." + name, __package__).VENDOR for name in NAMES)
+CPU = Cpu()
+ARCHS = (*(vendor.arch for vendor in VENDORS), CPU.arch)
+
+
+def vendor_of(arch: str) -> Vendor:
+    """Return the vendor that an arch belongs to; of what is no vendor's, the processor."""
+    return next((vendor for vendor in VENDORS if vendor.arch == arch), CPU)
+
+
+class DeviceIds(NamedTuple):
+    """By what a device may be named: its UUID, and for each slice (MIG) of it the slice's UUID and older names."""
+
+    uuid: str
+    slices: Tuple[Tuple[str, ...], ...] = ()
+
+
+Choice = Tuple[int, Optional[int]]
+"""The place of a device in the list, and of a slice in that device; None for the whole device."""
+
+
+def visible_devices(
+    vendor: Vendor, devices: Sequence[DeviceIds], env: Mapping[str, str]
+) -> Tuple[List[Choice], Dict[str, str]]:
+    """Return what programs with this environment may use, in the order in which they number it, and the variables read."""
+    variables = vendor.effective({name: env[name] for name in vendor.visible_variables if name in env})
+    choices: List[Choice] = [(index, None) for index in range(len(devices))]
+    for value in variables.values():
+        choices = select_devices(vendor, devices, value, choices)
+    return choices, variables
+
+
+def select_devices(vendor: Vendor, devices: Sequence[DeviceIds], value: str, choices: Sequence[Choice]) -> List[Choice]:
+    """Return those of the choices that the value of a variable names, in its order.
+
+    An entry is a number, a UUID or its beginning, or a slice's. The list ends before the first entry that names nothing, -1
+    for one, as CUDA has it; an empty value names none, `all` and `*` all.
+    """
+    words = vendor.words(value)
+    if words is None:
+        return list(choices)
+    selected: List[Choice] = []
+    for word in words:
+        choice = find_device(devices, word, choices)
+        if choice is None:
+            break
+        if choice not in selected:
+            selected.append(choice)
+    return selected
+
+
+def find_device(devices: Sequence[DeviceIds], word: str, choices: Sequence[Choice]) -> Optional[Choice]:
+    """Return the one of the choices that a number or an id stands for; None when there is none."""
+    if word.isdigit():
+        return choices[int(word)] if int(word) < len(choices) else None
+    if not word or word.startswith("-"):
+        return None
+    for index, piece in choices:
+        device = devices[index]
+        if piece is None and device.uuid.startswith(word):
+            return index, None
+        for number, names in enumerate(device.slices):
+            if piece in (None, number) and names and (names[0].startswith(word) or word in names[1:]):
+                return index, number
+    return None

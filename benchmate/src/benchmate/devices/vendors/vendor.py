@@ -1,0 +1,89 @@
+"""What a vendor's file has to say: names and options, how devices are asked what they are and what they do."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+Inventory = Tuple[List[Dict[str, Any]], Dict[str, Any]]
+"""The devices, as docs/protocol.md describes `facts`, and the versions that belong to all of them."""
+
+
+class Reading(NamedTuple):
+    """What a vendor's tool tells of one device at one moment. None: it does not tell it.
+
+    `device` is its number; memory in MiB, of all processes on the device; `load` a share, 0 to 1; power in W; clocks in MHz;
+    `throttle` the reasons for which clocks are not higher; energy in J since some point in the past; temperature of the die in
+    degrees Celsius; `ecc` counts of corrected and uncorrected memory errors; `processes` those that compute on it, with MiB.
+    """
+
+    device: int
+    uuid: str
+    name: str
+    memory_used_mib: Optional[float] = None
+    memory_total_mib: Optional[float] = None
+    load: Optional[float] = None
+    power_w: Optional[float] = None
+    sm_clock_mhz: Optional[int] = None
+    mem_clock_mhz: Optional[int] = None
+    throttle: Optional[Tuple[str, ...]] = None
+    energy_j: Optional[float] = None
+    temperature_c: Optional[float] = None
+    ecc: Optional[Mapping[str, int]] = None
+    processes: Optional[Tuple[Tuple[int, Optional[float]], ...]] = None
+
+
+ReadAll = Callable[[], Sequence[Reading]]
+
+
+class Vendor:
+    """A vendor without devices; each vendor's class overrides what is different about it."""
+
+    arch = ""
+    """What records, plans and options call it."""
+    visible_variables: Tuple[str, ...] = ()
+    """Which variables hide devices from programs. Each counts from what those before it left."""
+    assigned_variable = ""
+    """The one by which a plan gives devices to a step."""
+    collective = "gloo"
+    """The collective communication library."""
+    apptainer_options: Tuple[str, ...] = ()
+
+    @property
+    def torch_device(self) -> str:
+        """What torch calls its devices."""
+        return self.arch
+
+    def effective(self, variables: Dict[str, str]) -> Dict[str, str]:
+        """Return those of the set variables that the vendor's runtime reads."""
+        return variables
+
+    def words(self, value: str) -> Optional[List[str]]:
+        """Return the entries of a variable's value, each a number or an id; None when it means all devices."""
+        words = [word.strip() for word in value.split(",")]
+        return None if words in (["all"], ["*"]) else words
+
+    def assigned_environment(self, ids: Sequence[str]) -> Dict[str, str]:
+        """Return the variables that give a step these devices."""
+        return {self.assigned_variable: ",".join(ids)} if self.assigned_variable else {}
+
+    def container_environment(self, env: Mapping[str, str], count: int) -> Dict[str, str]:
+        """Return what changes of a step's environment in a container that has only its own devices, so many."""
+        return {}
+
+    def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
+        """Return the options with which docker or podman let a container see these devices."""
+        return ()
+
+    def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
+        """Return the ways to ask what the devices are, the best first, each with its name.
+
+        They raise OSError, ValueError, LookupError, TypeError, AttributeError or SubprocessError where they do not work.
+        """
+        return ()
+
+    def readers(self) -> Sequence[Callable[[], ReadAll]]:
+        """Return the command lines that tell what the devices do, the best first, as what opens each of them.
+
+        They raise what `inventories` raise.
+        """
+        return ()
