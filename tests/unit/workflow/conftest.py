@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from milabench.events.rundir import Run, open_run
-from milabench.execute.fake import FakeNode
 from milabench.facts.model import Node
 from milabench.plan.model import Plan
 from milabench.workflow import execution
@@ -18,6 +17,7 @@ from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.execution import ExecutedPlan, RunDescription, execute_plan
 from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
 from milabench.workflow.session import CollectingReporter, Session
+from tests.fake_node import FakeNode
 
 MACHINE = Node(hostname="box", cpu_model="EPYC 9354", cpu_count=8, memory_mib=65536, os="Debian 12", kernel="6.1.0")
 SUITE = {
