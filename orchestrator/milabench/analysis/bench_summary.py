@@ -75,17 +75,16 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
     """Return what one benchmark's steps came to together."""
     processes = tuple(_processes(results))
     passed = [result for result in results if result.outcome == "passed"]
-    outcome = next(name for name in _WORST_FIRST if any(result.outcome == name for result in results))
+    outcome = _worst_outcome(results)
     rate = _rate(processes)
     together = _overlap(results, conditions.clocks)
     metrics = (*map(rate_to_json, processes), *_metrics_json(passed))
     reasons = _reasons(rate, passed, processes, together, metrics, conditions)
-    devices = {(result.step.node, device) for result in results for device in result.step.devices}
     return BenchSummary(
         bench=name,
         outcome=outcome,
         counts=_counts(results),
-        ngpu=len(devices) if conditions.has_accelerators else 0,
+        ngpu=_device_count(results) if conditions.has_accelerators else 0,
         nodes=len({result.step.node for result in results}),
         instances=rate.instances,
         replicates=rate.launches,
@@ -114,6 +113,15 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
         messages=_messages(results),
         metrics=metrics,
     )
+
+
+def _worst_outcome(results: Sequence[StepResult]) -> OutcomeName:
+    outcomes = {result.outcome for result in results}
+    return next(outcome for outcome in _WORST_FIRST if outcome in outcomes)
+
+
+def _device_count(results: Sequence[StepResult]) -> int:
+    return len({(result.step.node, device) for result in results for device in result.step.devices})
 
 
 def skipped_bench(name: str, why: str, weight: float | None) -> BenchSummary:
