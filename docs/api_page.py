@@ -63,7 +63,7 @@ def entry(name: str) -> Iterator[str]:
 
 def signature(name: str, member: Callable[..., object], result: str = "") -> Iterator[str]:
     """Yield how a function or class is called."""
-    yield f"```python\n{name}("
+    yield f"```text\n{name}("
     kind = None
     for parameter in inspect.signature(member).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and kind not in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL):

@@ -109,8 +109,10 @@ WRITERS = ("cli/", "display/", "execute/agent", "execute/remote_install.py")
 
 
 def writes(path: Path) -> Iterator[str]:
-    """The statements that write to a standard stream."""
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+    """The statements that write to a standard stream, but those of a module that is run as a program."""
+    tree = ast.parse(path.read_text(), str(path))
+    tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and "__main__" in ast.unparse(node.test))]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             if called == "print" or re.fullmatch(r"sys\.std(out|err)(\.buffer)?\.write", called):

@@ -159,7 +159,7 @@ DEFINITIONS: Mapping[str, str] = {
     "going": "active_run",
     "see": "observe",
     "seen_by": "tee",
-    "hint": "hint",
+    "way_out": "hint",
     "heard_by": "routed_to",
     "left_to": "forwarded_to",
     "held": "deferred",
@@ -170,7 +170,7 @@ DEFINITIONS: Mapping[str, str] = {
 IDENTIFIERS: Mapping[str, str] = {
     "told": "payload, output, message",
     "said": "payload, output, message",
-    "hint": "hint",
+    "way_out": "hint",
     "late_for": "stragglers",
 }
 

@@ -29,7 +29,7 @@ class BoundTarget:
     to_fail: float
 
     def is_kept_by(self, value: float) -> bool:
-        """Whether one number keeps the bound; the last bits of logarithms and back decide nothing."""
+        """Return whether one number keeps the bound; the last bits of logarithms and back decide nothing."""
         if math.isclose(value, self.value, rel_tol=1e-12):
             return True
         return (value > self.value) == self.is_minimum
@@ -81,7 +81,7 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
 
 
 def _more(values: Sequence[float], base: Sequence[float], away: float, confidence: float) -> str:
-    """How many replicates would decide, if they went on as these did."""
+    """Return how many replicates would decide, if they went on as these did."""
     precision, level = math.expm1(away), 2 * confidence - 1
     if precision <= 0:
         return "nothing that replicates could give: it is exactly what is asked"
@@ -95,7 +95,7 @@ def _more(values: Sequence[float], base: Sequence[float], away: float, confidenc
 
 
 def _estimate(values: Sequence[float], base: Sequence[float]) -> Estimate:
-    """The mean logarithm, or its difference to the reference's, with its standard error."""
+    """Return the mean logarithm, or its difference to the reference's, with its standard error."""
     logs = [math.log(value) for value in values]
     if base:
         return welch([math.log(value) for value in base], logs)
@@ -103,5 +103,5 @@ def _estimate(values: Sequence[float], base: Sequence[float]) -> Estimate:
 
 
 def _reach(estimate: Estimate, confidence: float) -> float:
-    """How far a one-sided bound lies from the estimate."""
+    """Return how far a one-sided bound lies from the estimate."""
     return t_quantile(confidence, estimate.freedom) * estimate.error if estimate.error else 0.0

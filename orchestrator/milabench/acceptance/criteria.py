@@ -93,7 +93,7 @@ FILE_KEYS = ("title", "defaults", "required", "failure_rate", "benchmarks")
 
 
 def criteria_schema() -> dict[str, Any]:
-    """The JSON schema of a criteria file, for editors."""
+    """Return the JSON schema of a criteria file, for editors."""
     bench = {"type": "object", "properties": {k: dict(v) for k, v in BENCH_KEYS.items()}, "additionalProperties": False}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -111,7 +111,7 @@ def criteria_schema() -> dict[str, Any]:
 
 
 def parse_criteria(content: bytes, name: str) -> Criteria:
-    """The criteria in a file's bytes. Raises ConfigError with every problem, each at `name:line:column`."""
+    """Return the criteria in a file's bytes. Raises ConfigError with every problem, each at `name:line:column`."""
     root = parse_document(decode_text(content, name), SourceLocation(name, "")).root
     reader = _Reader()
     criteria = reader.criteria(root, name)
@@ -145,7 +145,7 @@ class _Reader:
         return Criteria(title=title, file=name, benchmarks=tuple(benches.values()), failure_rate=rate)
 
     def _bench(self, node: Located, path: str, start: BenchCriteria) -> BenchCriteria:
-        """The criteria of one benchmark, over what they start from."""
+        """Return the criteria of one benchmark, over what they start from."""
         given = self._mapping(node, path, BENCH_KEYS)
         readers: Mapping[str, tuple[str, Callable[[Located, str], Any]]] = {
             "required": ("is_required", self._flag),

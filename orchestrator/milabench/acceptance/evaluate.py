@@ -92,7 +92,7 @@ def evaluate_criteria(criteria: Criteria, run: Summary, reference: Summary | Non
 
 
 def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
-    """A number for each independent replicate: of the instances that were launched together the geometric mean.
+    """Return a number for each independent replicate: of the instances that were launched together the geometric mean.
 
     A launch counts only where all of its instances have a number: fast and slow devices must not weigh differently in it.
     Nothing follows from processes that measured in different units.
@@ -124,7 +124,7 @@ def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
 
 
 def units_of(bench: BenchSummary, quantity: Quantity) -> str:
-    """What the numbers of `replicate_values` are in."""
+    """Return what the numbers of `replicate_values` are in."""
     match quantity:
         case "rate" | "system":
             return bench.units
@@ -266,7 +266,7 @@ class _BenchEvaluation:
         return check if self.reference is None or not base else self._trusted(self.reference, check, "the reference's ")
 
     def _trusted(self, bench: BenchSummary, check: CriterionResult, whose: str = "") -> CriterionResult:
-        """The check, undecided when its number is in doubt for a reason that the criteria do not allow."""
+        """Return the check, undecided when its number is in doubt for a reason that the criteria do not allow."""
         reasons = [reason for reason in bench.reasons if reason not in self.criteria.allow]
         if check.verdict == "INCONCLUSIVE" or (bench.validity != "invalid" and not reasons):
             return check

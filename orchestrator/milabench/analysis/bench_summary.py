@@ -228,7 +228,7 @@ def _failures(results: Iterable[StepResult]) -> Iterable[Failure]:
 
 
 def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
-    """The replicates in which every step passed and that have a number."""
+    """Yield the replicates in which every step passed and that have a number."""
     jobs: dict[tuple[str, int], list[StepResult]] = {}
     for result in results:
         step = result.step
@@ -243,7 +243,7 @@ def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
 
 
 def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
-    """The rate of a job: of one step its own; of several the items of all ranks over the seconds of the slowest."""
+    """Return the rate of a job: of one step its own; of several the items of all ranks over the seconds of the slowest."""
     throughputs = [member.throughput for member in members if member.throughput is not None]
     if len(throughputs) <= 1:
         return throughputs[0] if throughputs else None
@@ -271,7 +271,7 @@ def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
 
 
 def _overlap(results: Sequence[StepResult], clocks: SharedClocks) -> float | None:
-    """The worst overlap among the replicates of a benchmark whose instances run side by side; None for all others.
+    """Return the worst overlap among the replicates of a benchmark whose instances run side by side; None for all others.
 
     Instances on several nodes, whose windows are those of unlike clocks, count together when they were released together.
     """
@@ -299,13 +299,13 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 
 def _root_mean_square(spreads: Iterable[float | None]) -> float | None:
-    """Root mean square of what is known."""
+    """Return root mean square of what is known."""
     known = _known(spreads)
     return math.sqrt(math.fsum(value * value for value in known) / len(known)) if known else None
 
 
 def _total(values: Sequence[float | None]) -> float | None:
-    """The sum, None as soon as a part of it is not known."""
+    """Return the sum, None as soon as a part of it is not known."""
     known = _known(values)
     return math.fsum(known) if known and len(known) == len(values) else None
 
@@ -348,7 +348,7 @@ def _metric_json(step: str, metric: Metric) -> dict[str, Any]:
 
 
 def _messages(results: Iterable[StepResult]) -> tuple[str, ...]:
-    """What a person should know: said by the steps, or found by checks; each once."""
+    """Return what a person should know: said by the steps, or found by checks; each once."""
     texts: dict[str, None] = {}  # a set that keeps its order
     for result in results:
         measured = result.measured

@@ -90,7 +90,7 @@ class AB:
 def paired_ratio(
     bench: str, a: Mapping[int, float], b: Mapping[int, float], *, lower_is_better: bool = False
 ) -> Paired | None:
-    """What pairs say; the values are those of a block by its number. None when no block has both."""
+    """Return what pairs say; the values are those of a block by its number. None when no block has both."""
     blocks = sorted(a.keys() & b.keys())
     if not blocks:
         return None

@@ -75,7 +75,7 @@ class StepResult:
 
 
 def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
-    """The steps that should have run: those of the plan, or those that left a file where there is no plan."""
+    """Return the steps that should have run: those of the plan, or those that left a file where there is no plan."""
     steps = as_mapping(run.manifest.get("plan")).get("steps")
     if isinstance(steps, list):
         return tuple(_planned(as_mapping(step)) for step in steps)
@@ -198,7 +198,7 @@ def _planned(step: Mapping[str, Any]) -> PlannedStep:
 
 
 def _with_config(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep:
-    """The step with what its benchmark's configuration says of it."""
+    """Return the step with what its benchmark's configuration says of it."""
     weight, name = finite_number(config.get("weight")), config.get("name")
     return replace(
         planned,

@@ -93,7 +93,7 @@ def _entry_lines(entry: Entry) -> list[str]:
 
 
 def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: Sequence[bool]) -> list[str]:
-    """Return a heading, a rule and the rows, in columns as wide as they must be; text to the left, numbers to the right."""
+    """Return heading, rule and rows in columns of minimal width; text to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
 
     def line(cells: Sequence[str]) -> str:

@@ -1,0 +1,274 @@
+"""Plans executed on fake nodes, what is recorded of them, and what remains of a run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from milabench.analysis.replicates import PILOT, Replicates
+from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, NothingSelected, RecordError
+from milabench.events.attempts import attempts
+from milabench.events.rundir import Run, open_run
+from milabench.plan.model import Plan, Step
+from milabench.workflow.context import CommandContext
+from milabench.workflow.estimate import apply_budget, estimate_lines, estimate_plan
+from milabench.workflow.execution import PlanExtension
+from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.planning import PlannedRequest, describe_run, plan_request
+from milabench.workflow.request import Request, expand_requests, request_of
+from milabench.workflow.results import require_measured, resolve_runs, run_identity
+from milabench.workflow.resume_run import attempts_made, remaining_work
+from milabench.workflow.run_lookup import active_run, all_runs, find_step, resolve_run
+from milabench.workflow.run_suite import finish_run, only_failed, passed_steps
+from milabench.workflow.saved_options import load_options, packages_digest, plan_differences, replicates_of
+from milabench.workflow.session import CollectingReporter, Session
+from tests.recorded_run import Recorded, rates, record
+
+from .conftest import Execute, ReadContext, StartedFakeNode, recorded
+
+
+def plan_of(**commands: str) -> Plan:
+    steps = (
+        Step(id=name, bench=name, phase="run", argv=tuple(words.split()), needs_data=False, config={"name": name})
+        for name, words in commands.items()
+    )
+    return Plan(phase="run", steps=tuple(steps), system={})
+
+
+# ---------------------------------------------------------------------------------------------------------- execution
+
+
+def test_every_step_has_an_outcome_and_a_failure_is_no_exception(
+    context_of: ReadContext, execute: Execute, session: Session, reporter: CollectingReporter
+) -> None:
+    executed = execute(plan_of(good="true", bad="false"), context_of())
+    assert recorded(executed).manifest["files"] == {"good": "good", "bad": "bad"}
+    assert passed_steps(recorded(executed)) == {"good"}
+    assert finish_run(executed, session) == STEPS_FAILED
+    assert reporter.texts("info") == [
+        f"run: 1 passed, 1 failed; records in {executed.path}; `milabench report` shows them"
+    ]
+    assert json.loads((executed.path / "summary.json").read_text())["verdict"] == "failed"
+
+
+def test_a_run_whose_steps_pass_ends_with_0(context_of: ReadContext, execute: Execute, session: Session) -> None:
+    assert finish_run(execute(plan_of(good="true"), context_of()), session) == DONE
+
+
+def test_a_plan_is_extended_by_what_was_recorded_and_the_manifest_holds_the_whole(
+    context_of: ReadContext, execute: Execute, fake_nodes: dict[str, StartedFakeNode]
+) -> None:
+    longer = plan_of(first="true", second="true")
+    extensions = [PlanExtension(plan=longer, manifest={"replicates": {"first": {"planned": 1}}}, messages=("more",))]
+
+    def extend(path: Path) -> PlanExtension | None:
+        assert passed_steps(open_run(path)) >= {"first"}
+        return extensions.pop() if extensions else None
+
+    run = recorded(execute(plan_of(first="true"), context_of(), extend=extend))
+    assert fake_nodes["local"].started == ["first", "second"]
+    assert [step["id"] for step in run.manifest["plan"]["steps"]] == ["first", "second"]
+    assert replicates_of(run) == {"first": 1}
+    assert passed_steps(run) == {"first", "second"}
+
+
+def test_the_records_that_cannot_be_read_again_are_reported_and_make_the_run_fail(
+    context_of: ReadContext, execute: Execute, session: Session, reporter: CollectingReporter
+) -> None:
+    executed = execute(plan_of(good="true"), context_of())
+    shutil.rmtree(executed.path)
+    assert finish_run(executed, session) == STEPS_FAILED
+    assert len(reporter.texts("warning")) == 1
+
+
+# ------------------------------------------------------------------------------------------------------------- resume
+
+
+@pytest.fixture
+def planned(session: Session, options: SuiteOptions) -> PlannedRequest:
+    [request] = expand_requests(options, Extent(repeat=2), session, run_name="run", stamp="NOW", seed=1)
+    return plan_request(request)
+
+
+@pytest.fixture
+def half(planned: PlannedRequest, execute: Execute) -> Run:
+    """A run of the suite in which `a` has passed and `b` has failed."""
+    from milabench.workflow.execution import execute_plan
+
+    words = {"a": ("true",), "b": ("false",)}
+    steps = tuple(replace(step, argv=words[step.bench]) for step in planned.plan.steps)
+    executed = execute_plan(replace(planned.plan, steps=steps), planned.request.context, describe_run(planned))
+    # As a run of the plan itself: the fake node understands only its own commands.
+    path = executed.path / "manifest.json"
+    manifest = json.loads(path.read_text())
+    real = json.loads(json.dumps(planned.plan.to_json()))
+    path.write_text(json.dumps({**manifest, "plan": real, "plan_hash": planned.plan.hash}))
+    return open_run(executed.path)
+
+
+def test_what_has_passed_is_not_run_again(half: Run, session: Session) -> None:
+    work = remaining_work(half, passed_steps(half), session)
+    assert {step.bench for step in work.plan.steps} == {"b"}
+    assert work.attempts == {step.id: 1 for step in work.plan.steps}
+    assert work.differences == []
+    assert all(step.stem for step in work.plan.steps)
+
+
+def test_an_attempt_that_left_only_a_file_counts(half: Run) -> None:
+    step = next(iter(set(half.files) - passed_steps(half)))
+    (half.path / f"{half.stem(step, 2)}.data").write_bytes(b"")
+    assert attempts_made(half, step, attempts(half.journal)[step]) == 2
+
+
+def test_a_suite_that_changed_is_refused_unless_forced(
+    half: Run, session: Session, suite_file: Callable[..., Path]
+) -> None:
+    suite_file(b={"inherits": "_line", "command": ["false"]})
+    with pytest.raises(RecordError, match=r"something changed since it was planned:\n +steps: 2 changed"):
+        remaining_work(half, passed_steps(half), session)
+    assert remaining_work(half, passed_steps(half), session, force=True).differences
+
+
+def test_the_request_of_a_run_is_read_again(half: Run, session: Session, planned: PlannedRequest) -> None:
+    request = request_of(half, session, environ={})
+    assert plan_request(request).plan.hash == planned.plan.hash
+    assert load_options(half).repeats == 2
+
+
+def test_only_what_failed_is_run_again(half: Run, planned: PlannedRequest, tmp_path: Path) -> None:
+    part = only_failed(planned.plan, "", tmp_path / "base")
+    assert {step.bench for step in part.steps} == {"b"}
+    with pytest.raises(NothingSelected, match="none of its failed steps"):
+        only_failed(plan_of(c="true"), half.name, tmp_path / "base")
+
+
+@pytest.mark.parametrize("manifest", [{}, {"options": None}, {"options": {"run_name": "x"}}])
+def test_a_run_without_saved_options_cannot_be_resumed(tmp_path: Path, manifest: dict[str, object]) -> None:
+    run = record(tmp_path, Recorded(events=rates(5.0)), manifest=manifest)
+    with pytest.raises(RecordError, match="start a new"):
+        load_options(run)
+
+
+def test_what_changed_is_named_and_a_long_list_is_cut(tmp_path: Path) -> None:
+    locks = {f"group{number}": "old" for number in range(20)}
+    run = record(tmp_path, Recorded(events=rates(5.0)), manifest={"locks": locks, "plan": {"hash": plan_of().hash}})
+    lines = plan_differences(run, plan_of(), {"locks": {**dict.fromkeys(locks, "new"), "other": "new"}})
+    environments = [line for line in lines if line.startswith("environment")]
+    assert "environment group0: changed" in environments
+    assert len(lines) == 13
+    assert lines[-1].startswith("and ")
+
+
+def test_the_digest_of_packages_is_of_their_versions_not_of_their_order() -> None:
+    one, other = packages_digest({"/venv": {"a": "1", "b": "2"}}), packages_digest({"/venv": {"b": "2", "a": "1"}})
+    assert one == other
+    assert one != packages_digest({"/venv": {"a": "1", "b": "3"}})
+
+
+# ----------------------------------------------------------------------------------------- estimate, budget, replicates
+
+
+def test_without_an_earlier_run_nothing_is_known_of_the_duration(planned: PlannedRequest) -> None:
+    estimate = estimate_plan(planned)
+    assert (estimate.unknown, estimate.runs) == (("a", "b"), ())
+    assert sorted(estimate_lines(estimate)) == ["  a: 2 x unknown", "  b: 2 x unknown"]
+    [line] = apply_budget(planned).lines
+    assert line == "estimate: unknown; no run below this base has passed with a, b"
+
+
+def test_a_budget_needs_an_earlier_run_or_a_pilot(session: Session, options: SuiteOptions) -> None:
+    from milabench.errors import UsageError
+
+    [request] = expand_requests(options, Extent(budget_s=5.0), session, run_name="run", stamp="", seed=1)
+    with pytest.raises(UsageError, match="no earlier run tells how long"):
+        apply_budget(plan_request(request))
+
+
+def test_replicates_are_decided_from_the_pilot_and_planned(
+    session: Session, options: SuiteOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from milabench.workflow import adaptive_replicates
+
+    [request] = expand_requests(options, Extent(precision=0.02), session, run_name="run", stamp="", seed=1)
+    run = record(tmp_path, Recorded(events=rates(5.0)))
+    decided = {"a": Replicates(wanted=7, planned=7), "b": Replicates(wanted=9, planned=6)}
+    monkeypatch.setattr(adaptive_replicates, "replicates", lambda *_, **__: decided)
+    extend = adaptive_replicates.after_pilot(request)
+    assert extend is not None
+    extension = extend(run.path)
+    assert extension is not None
+    assert [sum(step.bench == bench for step in extension.plan.steps) for bench in "ab"] == [7, 6]
+    assert sorted(extension.manifest["replicates"]) == ["a", "b"]
+    assert len(extension.messages) == 2
+    pilot = plan_request(request).plan.steps
+    assert extension.plan.steps[: len(pilot)] == pilot
+    assert len(pilot) == 2 * PILOT
+
+
+def test_a_decided_or_counted_run_is_not_extended(session: Session, options: SuiteOptions, tmp_path: Path) -> None:
+    from milabench.workflow.adaptive_replicates import after_pilot
+
+    def request(**extent: float) -> Request:
+        [found] = expand_requests(options, Extent(**extent), session, run_name="run", stamp="", seed=1)  # type: ignore[arg-type]
+        return found
+
+    assert after_pilot(request()) is None
+    assert after_pilot(request(budget_s=1.0)) is None
+    assert after_pilot(request(precision=0.02).repeated(PILOT, {"a": 7})) is None
+    extend = after_pilot(request(precision=0.02))
+    assert extend is not None
+    assert extend(record(tmp_path, Recorded(events=rates(5.0)), manifest={"replicates": {}}).path) is None
+
+
+# ------------------------------------------------------------------------------------------------------- lookup, results
+
+
+def test_a_run_is_found_by_name_and_its_state_is_told(tmp_path: Path) -> None:
+    record(tmp_path, Recorded(events=rates(5.0)), name="done")
+    cut = record(tmp_path, Recorded(outcome=None), name="cut", is_ended=False)
+    assert resolve_run(tmp_path, "done").state == "passed"
+    assert (resolve_run(tmp_path, cut.name).state, resolve_run(tmp_path, "cut").state_text) == ("cut off", "incomplete")
+    assert sorted(handle.run.name.split(".")[0] for handle in all_runs(tmp_path)) == ["cut", "done"]
+    with pytest.raises(NothingSelected, match="no active run"):
+        active_run(tmp_path)
+
+
+def test_a_step_is_found_by_id_and_by_its_benchmark(tmp_path: Path) -> None:
+    run = record(tmp_path, *(Recorded(repeat=k, events=rates(5.0)) for k in range(2)), Recorded(bench="one"))
+    assert find_step(run, "digits.D0") == "digits.D0"
+    assert find_step(run, "one") == "one.D0"
+    with pytest.raises(NothingSelected, match=r"ambiguous step 'digits'; known: digits\.D0, digits\.D0\.R1"):
+        find_step(run, "digits")
+    with pytest.raises(NothingSelected, match="unknown step 'x'; known: "):
+        find_step(run, "x")
+
+
+def test_results_are_those_of_each_run_once_and_of_runs_only(tmp_path: Path) -> None:
+    run = record(tmp_path, Recorded(events=rates(5.0)), name="a")
+    assert [found.path for found in resolve_runs(tmp_path, ["a", str(run.path)])] == [run.path]
+    assert [found.path for found in resolve_runs(tmp_path, [])] == [run.path]
+    prepared = record(tmp_path, Recorded(), name="p", manifest={"phase": "prepare"})
+    with pytest.raises(NothingSelected, match="is the record of prepare"):
+        require_measured(prepared)
+
+
+def test_a_run_keeps_its_identity_when_it_is_moved(tmp_path: Path) -> None:
+    run = record(tmp_path, Recorded(events=rates(5.0)), name="a")
+    identity = run_identity(run)
+    moved = run.path.rename(tmp_path / "elsewhere")
+    assert run_identity(open_run(moved)) == identity
+    assert run_identity(record(tmp_path, Recorded(bench="b"), name="a")) != identity
+
+
+def test_an_interrupted_run_says_how_to_continue(
+    context_of: ReadContext, execute: Execute, session: Session, reporter: CollectingReporter
+) -> None:
+    context: CommandContext = context_of()
+    executed = execute(plan_of(good="true"), context)
+    interrupted = replace(executed, result=replace(executed.result, interrupted=True))
+    assert finish_run(interrupted, session) == INTERRUPTED

@@ -1,0 +1,155 @@
+"""From options to requests and plans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milabench.analysis.replicates import PILOT, PrecisionTarget
+from milabench.errors import ConfigError, NothingSelected, UsageError
+from milabench.workflow.context import settings_overrides
+from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.planning import describe_run, plan_request, plan_single_suite
+from milabench.workflow.preflight import command_line, require_ready
+from milabench.workflow.request import LEAST_PAIRS, Request, expand_requests
+from milabench.workflow.session import CollectingReporter, Session
+
+from .conftest import ReadContext
+
+Expand = Callable[..., tuple[Request, ...]]
+
+
+@pytest.fixture
+def expand(session: Session, options: SuiteOptions) -> Expand:
+    def requests(suite: SuiteOptions = options, is_part: bool = False, **extent: Any) -> tuple[Request, ...]:
+        return expand_requests(suite, Extent(**extent), session, run_name="run", stamp="NOW", seed=1, is_part=is_part)
+
+    return requests
+
+
+def test_one_suite_is_one_request_with_its_replicates(expand: Expand) -> None:
+    [request] = expand(repeat=3)
+    assert (request.name, request.is_ab, request.target) == ("run", False, None)
+    planned = plan_request(request)
+    assert sorted(step.id for step in planned.plan.steps) == [f"{b}.0.R{k}" for b in "ab" for k in range(3)]
+    assert planned.bundles == planned.plan.groups()
+
+
+def test_a_precision_starts_with_a_pilot(expand: Expand) -> None:
+    [request] = expand(precision=0.02, budget_s=60.0)
+    assert request.target == PrecisionTarget(precision=0.02, budget_s=60.0)
+    assert len(plan_request(request).plan.steps) == 2 * PILOT
+
+
+def test_the_rigorous_profile_has_a_precision_unless_the_repeats_are_given(expand: Expand) -> None:
+    assert expand(profile="rigorous")[0].target == PrecisionTarget(precision=0.01, budget_s=None)
+    assert expand(profile="rigorous", repeat=3)[0].target is None
+
+
+@pytest.mark.parametrize(
+    ("extent", "is_part", "hint"),
+    [
+        ({"precision": 0.1, "repeat": 3}, False, "leave out --repeat"),
+        ({"precision": 0.1}, True, "leave out --precision"),
+        ({"budget_s": 1.0}, True, "leave out --precision and --budget"),
+        ({"ab": (Path("a.yaml"), Path("b.yaml"))}, True, "leave out --ab"),
+    ],
+)
+def test_options_that_contradict_one_another_are_refused(
+    expand: Expand, extent: dict[str, Any], is_part: bool, hint: str
+) -> None:
+    with pytest.raises(UsageError, match=hint):
+        expand(is_part=is_part, **extent)
+
+
+def test_a_multirun_is_a_request_for_each_combination_and_shares_the_budget(
+    expand: Expand, options: SuiteOptions, tmp_path: Path
+) -> None:
+    system = tmp_path / "system.yaml"
+    system.write_text(
+        json.dumps(
+            {
+                "multirun": {
+                    "runs": [{"name": "{run_name}.{a.max_duration}.{time}", "matrix": {"a.max_duration": [1, 2]}}]
+                }
+            }
+        )
+    )
+    requests = expand(replace(options, system_file=system), budget_s=10.0)
+    assert [request.values for request in requests] == [{"a.max_duration": 1}, {"a.max_duration": 2}]
+    assert all(request.target == PrecisionTarget(precision=None, budget_s=5.0) for request in requests)
+    assert [request.context.suite.benchmarks["a"].max_duration for request in requests] == [1, 2]
+
+
+def test_two_suites_are_measured_in_pairs(expand: Expand, suite_file: Callable[..., Path]) -> None:
+    files = suite_file(), suite_file("other.yaml", a={"inherits": "_line", "command": ["false"]})
+    [request] = expand(ab=files)
+    planned = plan_request(request)
+    assert planned.pairs == {"a": False, "b": True}
+    assert len(planned.plan.steps) == 2 * 2 * LEAST_PAIRS
+    assert {len(bundle) for bundle in planned.bundles} == {2}
+    assert describe_run(planned).manifest["options"]["ab"] == [str(file) for file in files]
+
+
+def test_two_suites_of_different_profiles_are_refused(expand: Expand, suite_file: Callable[..., Path]) -> None:
+    with pytest.raises(UsageError, match="choose one with --profile"):
+        expand(ab=(suite_file(), suite_file("other.yaml", profile="rigorous")))
+
+
+def test_a_warning_on_both_sides_is_reported_once(
+    expand: Expand, suite_file: Callable[..., Path], session: Session, reporter: CollectingReporter
+) -> None:
+    session.warn("twice")
+    session.warn("twice")
+    assert reporter.texts("warning") == ["twice"]
+
+
+def test_a_plan_without_steps_names_every_reason(context_of: ReadContext, suite_file: Callable[..., Path]) -> None:
+    impossible = {"inherits": "_line", "requires_capabilities": ["len(nodes) > 1"]}
+    file = suite_file("impossible.yaml", a=impossible, b=impossible)
+    context = context_of(SuiteOptions(config_file=file, use_current_env=True))
+    with pytest.raises(NothingSelected, match=r"a: requires len\(nodes\) > 1; b: requires len\(nodes\) > 1"):
+        plan_single_suite(context)
+
+
+def test_an_unknown_profile_is_refused_with_the_known_ones(context_of: ReadContext) -> None:
+    with pytest.raises(ConfigError, match="unknown profile 'slow'; known: "):
+        context_of(profile="slow")
+
+
+def test_what_a_manifest_keeps_of_a_target_can_be_computed_again(expand: Expand) -> None:
+    [request] = expand(precision=0.02, budget_s=60.0)
+    description = describe_run(plan_request(request), validations=["loss"])
+    assert description.manifest["aim"] == {"precision": 0.02, "budget_s": 60.0}
+    assert description.manifest["validations"] == ["loss"]
+    assert {key: description.manifest["options"][key] for key in ("repeat", "precision", "budget")} == {
+        "repeat": None,
+        "precision": "2%",
+        "budget": "60s",
+    }
+    assert sorted(description.suite) == ["a", "b"]
+
+
+def test_commands_need_nothing_to_be_installed_or_prepared(context_of: ReadContext) -> None:
+    context = context_of()
+    require_ready(context, plan_single_suite(context))
+
+
+def test_the_command_to_give_is_for_the_same_suite() -> None:
+    options = SuiteOptions(config_file=Path("my suite.yaml"), select="a or b", overrides=("a.b=1",), max_jobs=5)
+    assert command_line("install", options) == (
+        "milabench install --config 'my suite.yaml' --max-jobs 5 --select 'a or b' --override a.b=1"
+    )
+
+
+def test_variables_stand_for_options_of_the_system() -> None:
+    variables = {"MILABENCH_SIZER_MULT": "8", "MILABENCH_SIZER_SAVE": "x", "MILABENCH_CPU_N": "4", "HOME": "/"}
+    assert settings_overrides(variables) == {
+        "MILABENCH_SIZER_MULT": "system.options.sizer.mult=8",
+        "MILABENCH_CPU_N": "system.options.cpu.n=4",
+    }
