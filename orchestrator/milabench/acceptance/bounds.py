@@ -13,7 +13,7 @@ from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
 from milabench.analysis.two_samples import Estimate, welch
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
-LEAST = 3  # replicates, below which an interval says nothing; docs/methodology.md, 1.0
+LEAST = 3  # replicates, below which an interval says nothing; docs/explanation/methodology.md, 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def _more(values: Sequence[float], base: Sequence[float], away: float, confidenc
     """Return how many replicates would decide, if they went on as these did."""
     precision, level = math.expm1(away), 2 * confidence - 1
     if precision <= 0:
-        return "nothing that replicates could give: it is exactly what is asked"
+        return "nothing that replicates could give: it is exactly the bound"
     if base:
         spread = max(log_stdev(values) or 0.0, log_stdev(base) or 0.0)
         needed, sides = processes_for_ratio(spread, precision, level=level), " on both sides"

@@ -1,4 +1,4 @@
-"""What a criteria file may say (docs/acceptance.md), as values; every mistake in it is told at once, with its place."""
+"""A criteria file (docs/reference/criteria.md) -> values; all mistakes in it are reported together, each with its location."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchCriteria:
-    """What is asked of one benchmark; None where nothing is.
+    """The requirements for one benchmark; None where nothing is.
 
     `of` is what `minimum` and `maximum` speak of. `device_spread` and `failure_rate` are shares, 0 to 1. `allow` are the
-    reasons for doubt (docs/protocol.md, section 5) in spite of which a number counts.
+    reasons for doubt (docs/reference/protocol.md, section 5) in spite of which a number counts.
     """
 
     name: str
@@ -56,7 +56,7 @@ class BenchCriteria:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
-    """A criteria file: what is asked of each benchmark, and of the run as a whole."""
+    """A criteria file: the requirements for each benchmark, and of the run as a whole."""
 
     title: str
     file: str

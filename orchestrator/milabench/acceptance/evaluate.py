@@ -1,4 +1,4 @@
-"""Criteria and a run's summary -> PASS, FAIL or INCONCLUSIVE, criterion by criterion, with what is missing (docs/acceptance.md).
+"""Criteria and a run's summary -> PASS, FAIL or INCONCLUSIVE, criterion by criterion, with what is missing (criteria.md).
 
 A run is accepted when every criterion is shown to hold at its confidence: a system that misses one of them passes no more often
 than 1 - confidence, however many there are (intersection-union test, Berger 1982). Failing one is claimed at the confidence
@@ -68,7 +68,7 @@ class Acceptance:
 
 
 def evaluate_criteria(criteria: Criteria, run: Summary, reference: Summary | None = None) -> Acceptance:
-    """Hold a run against criteria; `reference` is what `x reference` means."""
+    """Check a run against criteria; `reference` is what `x reference` means."""
     bounds = [bound for bench in criteria.benchmarks for bound in (bench.minimum, bench.maximum, bench.energy)]
     claims = sum(bound is not None for bound in bounds)
     measured = {bench.bench: bench for bench in run.benchmarks}

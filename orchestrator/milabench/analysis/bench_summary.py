@@ -136,7 +136,7 @@ def skipped_bench(name: str, why: str, weight: float | None) -> BenchSummary:
 
 
 def _rate(processes: Sequence[ReplicateResult]) -> _Rate:
-    """Return perf with its interval and spreads on every level; docs/methodology.md, 1.0."""
+    """Return perf with its interval and spreads on every level; docs/explanation/methodology.md, 1.0."""
     if not processes:
         return _Rate()
     first = processes[0].throughput
@@ -271,7 +271,7 @@ def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
 
 
 def _overlap(results: Sequence[StepResult], clocks: SharedClocks) -> float | None:
-    """Return the worst overlap among the replicates of a benchmark whose instances run side by side; None for all others.
+    """Return the worst overlap among the replicates of a benchmark whose instances run concurrently; None for all others.
 
     Instances on several nodes, whose windows are those of unlike clocks, count together when they were released together.
     """

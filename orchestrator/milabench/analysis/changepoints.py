@@ -16,7 +16,7 @@ from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, medi
 
 LEAST_SEGMENT = 3  # fewer runs are outliers, not a level
 LEAST_HISTORY = 2 * LEAST_SEGMENT
-LEAST_CHANGE = 0.01  # relative; below it nobody acts, as in docs/methodology.md, 1.0, noise floor
+LEAST_CHANGE = 0.01  # relative; below it nobody acts, as in docs/explanation/methodology.md, 1.0, noise floor
 # Penalty in units of the noise's variance: _PENALTY ln n (1 + _SHORT / n). Chosen by simulation, so that at most 5 % of the
 # histories without a change, of 6 to 200 runs, are said to have one; the second factor pays for a noise known from few runs.
 _PENALTY = 3.0

@@ -1,6 +1,7 @@
-"""Systems side by side: per benchmark a ratio with its interval and a verdict, over all of them an index.
+"""Systems compared: per benchmark a ratio with its interval and a verdict, over all of them an index.
 
-The first system is the one that the others are compared with. Above 1 is better in every ratio, also where less is better.
+The first system is the one that the others are compared with. A ratio > 1 means better; for lower-is-better metrics it
+is inverted.
 """
 
 from __future__ import annotations
@@ -641,7 +642,7 @@ def _warnings(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Itera
 def _system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[str]:
     summary = system.summary
     if not summary.is_ended:
-        yield f"{system.name}: the run was cut off, or is still going: what is said of it is what is known so far"
+        yield f"{system.name}: the run is incomplete or still active: its numbers are preliminary"
     if not summary.benchmarks:
         yield f"{system.name}: has no benchmark at all"
     if summary.profile == "quick":

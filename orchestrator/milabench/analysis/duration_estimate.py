@@ -100,7 +100,7 @@ class PlanEstimate:
         return tuple(bench.bench for bench in self.benches if bench.known is None)
 
     def to_json(self) -> dict[str, Any]:
-        """`estimate` of `milabench plan run --json`; docs/protocol.md, section 6."""
+        """`estimate` of `milabench plan run --json`; docs/reference/protocol.md, section 6."""
         return {
             "seconds": self.seconds,
             "device_hours": self.device_hours,

@@ -58,12 +58,12 @@ _BYTES = {
 # other programs' memory included; what the processes held on the host.
 _MEMORY = ("memory_reserved_peak", "memory_allocated_peak", "device_memory_peak", "host_memory_peak")
 
-# docs/methodology.md, 1.1: what the instruments may cost of the loop that they observe.
+# docs/explanation/methodology.md, 1.1: what the instruments may cost of the loop that they observe.
 MOST_OVERHEAD = 0.005
 
 _REASON = 40  # characters of a reason that a program gives: it is a word, no text
 
-# milabench 1.3 marked no warm-up: discard as docs/methodology.md, 1.1 has it, but never more than half of what there is.
+# milabench 1.3 marked no warm-up: discard as methodology.md, 1.1 has it, but never more than half of what there is.
 _COMPAT_WARMUP_RECORDS = 10
 _COMPAT_WARMUP_S = 5.0
 

@@ -1,4 +1,4 @@
-"""How many processes a precision takes, computed once from a pilot (Stein's two stages); docs/methodology.md, 1.0."""
+"""How many processes a precision takes, computed once from a pilot (Stein's two stages); docs/explanation/methodology.md, 1.0."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PrecisionTarget:
 class Pilot:
     """What the pilot of a benchmark showed: a rate (of a pair: a ratio) for each launch, and the seconds of one replicate.
 
-    Instances that run side by side are one launch: they share whatever that launch had.
+    Concurrent instances are one launch: they share whatever that launch had.
     """
 
     rates: Sequence[float]

@@ -89,7 +89,7 @@ def counted_entries(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, float]]
 
 
 def log_index_estimate(counted: Sequence[tuple[Entry, float]]) -> Estimate | None:
-    """Return the logarithm of the index with its error, after Satterthwaite (docs/methodology.md, 1.4).
+    """Return the logarithm of the index with its error, after Satterthwaite (docs/explanation/methodology.md, 1.4).
 
     V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. None unless there is a benchmark and all have three values a side.
     """

@@ -1,4 +1,4 @@
-"""A series of step durations -> whether and from where on it is steady (docs/measuring: warm-up, drift, dependence).
+"""A series of step durations -> whether and from where on it is steady (methodology.md, 1.1: warm-up, drift, dependence).
 
 The change-point is Pettitt's idea with the maximum taken over standardised rank sums (Miller and Siegmund 1982; p-value after
 Lausen and Schumacher 1992): no distribution is assumed, no outlier counts for more than its rank, nothing is drawn at random.
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from milabench.analysis.sample_statistics import effective_n, lag1, median, median_absolute_deviation
 
-# A change or a drift below this says nothing about a rate that anybody would act on; docs/methodology.md, 1.1.
+# A change or a drift below this says nothing about a rate that anybody would act on; docs/explanation/methodology.md, 1.1.
 DRIFT_LIMIT = 0.01
 _CHANGE_LEVEL = 0.03  # both tests together stay below 5 % on noise
 _DRIFT_LEVEL = 0.01

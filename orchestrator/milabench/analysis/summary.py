@@ -76,7 +76,7 @@ def _numbers(values: Any) -> dict[str, float | None]:
 
 
 def _overhead(ends: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Return what the harness cost, all the times that the run was gone on with together; a share cannot be added up."""
+    """Return what the harness cost, all the times that the run was resumed together; a share cannot be added up."""
     total: dict[str, float] = {}
     for entry in ends:
         for name, cost in as_mapping(entry.get("overhead")).items():

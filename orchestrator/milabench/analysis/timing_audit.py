@@ -1,7 +1,7 @@
 """What a timing audit found: what each way to time a call reads, what the ways change, and what is only noise.
 
 The processes of one block share its time, so every effect is a ratio inside a block; blocks are the replicates
-(docs/methodology.md, 1.0; docs/timing-audit.md).
+(docs/explanation/methodology.md, 1.0; docs/explanation/timing-audit.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two sets of independent numbers: how far apart they are and how sure that is; docs/methodology.md, 1.4."""
+"""Two sets of independent numbers: how far apart they are and how sure that is; docs/explanation/methodology.md, 1.4."""
 
 from __future__ import annotations
 

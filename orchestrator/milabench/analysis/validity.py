@@ -1,4 +1,4 @@
-"""What makes a number doubtful: what checks found, and instances that did not measure at the same time."""
+"""What makes a number doubtful: what checks found, and instances that did not overlap."""
 
 from __future__ import annotations
 

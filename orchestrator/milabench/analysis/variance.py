@@ -1,4 +1,4 @@
-"""Variation on two levels, within processes and between them (Kalibera and Jones 2013); docs/methodology.md, 1.0."""
+"""Variation on two levels, within processes and between them (Kalibera and Jones 2013); docs/explanation/methodology.md, 1.0."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Attempt:
 
     @property
     def why(self) -> str:
-        """Why it failed, in the vocabulary of docs/protocol.md, section 5; empty when it did not."""
+        """Why it failed, in the vocabulary of docs/reference/protocol.md, section 5; empty when it did not."""
         return str(self.entry.get("why") or "")
 
     @property

@@ -147,7 +147,7 @@ class Energy:
 
 
 def energy_of(device: DeviceReadings, window: tuple[float, float] | None) -> Energy:
-    """The energy of a device within a window (docs/methodology.md, 1.1): counter difference, and trapezoids under its power.
+    """The energy of a device within a window (methodology.md, 1.1): counter difference, and trapezoids under its power.
 
     A value at an end of the window is interpolated between the samples around it; where the samples do not reach that
     far, by more than they are apart, there is none.

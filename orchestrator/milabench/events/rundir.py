@@ -303,7 +303,7 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
 class Run:
     """A run directory as it stands; its records are read when asked for.
 
-    `manifest` is empty for a run of milabench 1.3, and for one that was cut off before it was written. `files` maps
+    `manifest` is empty for a run of milabench 1.3, and for one that a crash left without it. `files` maps
     step ids to file stems; without a manifest the stems themselves are the ids.
     """
 
@@ -335,7 +335,7 @@ class Run:
     def events(self, step: str, attempt: int = 1) -> Iterator[Event]:
         """Return the events of one attempt at a step as they were written; none when it never started.
 
-        What cannot be read becomes an `Other` of the kind `format_error`, but for a last line that was cut off. Raises
+        What cannot be read becomes an `Other` of the kind `format_error`, but for a last line that is incomplete. Raises
         RecordError when the file cannot be opened.
         """
         return read_events(self.path / f"{self.stem(step, attempt)}.data", step)
@@ -349,7 +349,7 @@ class Run:
         return attempt_stem(self.files.get(step, step), attempt)
 
     def log(self, step: str, attempt: int = 1) -> Path | None:
-        """Return the file in which to look first: what the step said on stderr, else on stdout, else its records."""
+        """Return the file in which to look first: its stderr, else its stdout, else its records."""
         stem = self.stem(step, attempt)
         for ending in ("stderr", "stdout", "data"):
             path = self.path / f"{stem}.{ending}"
@@ -472,7 +472,7 @@ def read_batches(path: Path, step: str) -> Iterator[StepEvent]:
         rest = after
         yield from decode_lines(whole + end, step)
     if rest:
-        with contextlib.suppress(ValueError):  # a last line that was cut off
+        with contextlib.suppress(ValueError):  # a last line that is incomplete
             yield decode(rest, step)
 
 
