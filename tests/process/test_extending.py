@@ -245,7 +245,7 @@ def test_a_benchmark_is_a_folder_and_an_entry_in_a_suite(copy: Copy, run: Callab
     folder = copy.root / "benchmarks" / "hello"
     folder.mkdir(parents=True)
     (folder / "benchfile.py").write_text(
-        'from milabench import Benchmark\n\nbenchmark = Benchmark(name="hello", script="main.py")\n'
+        'from milabench import Benchmark\n\nbenchmark = Benchmark(script="main.py")\n'
     )
     (folder / "main.py").write_text("print('speed: 7')\n")
     path = run(
