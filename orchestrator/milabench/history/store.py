@@ -55,8 +55,8 @@ class Store:
             for table, columns in TABLES.items():
                 self._execute(f"DELETE FROM {table} WHERE run = ?", (rows.run,))
                 marks = ", ".join("?" * len(columns))
-                for row in rows.tables[table]:
-                    self._execute(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", row)
+                for values in rows.tables[table]:
+                    self._execute(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", values)
         return "added" if row is None else "updated"
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
