@@ -66,22 +66,22 @@ def test_one_that_a_finaliser_swallows_is_raised_again_and_not_shown() -> None:
 
 def test_one_that_is_held_is_told_to_whoever_listens_next() -> None:
     code = (
-        "with interrupts().held():\n    os.kill(os.getpid(), signal.SIGHUP)\n"
-        "    with interrupts().heard_by(lambda: print('heard')):\n        print('listening')\n"
+        "with interrupts().deferred():\n    os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    with interrupts().routed_to(lambda: print('heard')):\n        print('listening')\n"
     )
     assert ran(code) == (0, "heard\nlistening\n", "")
 
 
 def test_one_that_nobody_heard_is_raised_when_the_holding_ends() -> None:
     code = (
-        "try:\n    with interrupts().held():\n        os.kill(os.getpid(), signal.SIGHUP)\n        print('held')\n"
+        "try:\n    with interrupts().deferred():\n        os.kill(os.getpid(), signal.SIGHUP)\n        print('held')\n"
         "except KeyboardInterrupt:\n    print('raised')\n"
     )
     assert ran(code) == (0, "held\nraised\n", "")
 
 
 def test_none_matters_once_the_end_is_decided() -> None:
-    code = "interrupts().over()\nos.kill(os.getpid(), signal.SIGTERM)\nprint('ended as decided')\n"
+    code = "interrupts().ignore_all()\nos.kill(os.getpid(), signal.SIGTERM)\nprint('ended as decided')\n"
     assert ran(code) == (0, "ended as decided\n", "")
 
 
@@ -125,7 +125,7 @@ def test_a_signal_that_another_thread_receives_wakes_an_event_loop() -> None:
     code = LOST + (
         "threading.Thread(target=interrupted_elsewhere, args=[is_over]).start()\n"
         "async def main():\n    loop, asked = asyncio.get_running_loop(), asyncio.Event()\n"
-        "    with interrupts().heard_by(lambda: loop.call_soon_threadsafe(asked.set)):\n"
+        "    with interrupts().routed_to(lambda: loop.call_soon_threadsafe(asked.set)):\n"
         "        await asked.wait()\n    is_over.set()\n"
         "run_deferring_signals(main)\n"
     )

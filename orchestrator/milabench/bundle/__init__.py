@@ -1,1 +1,1 @@
-"""Runs in one zip file that tells when it was changed; and zip files from elsewhere, read with care."""
+"""Runs in one zip file that shows whether it was modified; and zip files from elsewhere, read with care."""

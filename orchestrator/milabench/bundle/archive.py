@@ -39,7 +39,7 @@ def create_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     A link stays one. What is no file (/dev/null) is refused: it would be put away for good.
     """
     if path.exists() and not path.is_file():
-        raise RecordError(f"{path}: is no file; a bundle is one, give it a name of its own")
+        raise RecordError(f"{path}: not a regular file; a bundle is one, choose another name")
     path = path.resolve()
     draft = path.with_name(f"{path.name}.new")
     try:
@@ -80,7 +80,7 @@ def open_checked(path: Path) -> zipfile.ZipFile:
     except FileNotFoundError:
         raise RecordError(f"{path}: no such file") from None
     except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError) as error:
-        raise RecordError(f"{path}: is no zip file that can be read: {_clause(error)}") from None
+        raise RecordError(f"{path}: not a readable zip file: {_clause(error)}") from None
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     try:
@@ -142,7 +142,7 @@ def _look_at(archive: zipfile.ZipFile, path: Path) -> None:
             raise RecordError(f"{path}: the entry {name[:200]!r} {what}: refused, nothing was unpacked")
         folded = name.rstrip("/").casefold()
         if folded in seen:
-            raise RecordError(f"{path}: the entry {name[:200]!r} is there twice: refused, nothing was unpacked")
+            raise RecordError(f"{path}: duplicate entry {name[:200]!r}: refused, nothing was unpacked")
         seen.add(folded)
         total += info.file_size
         if info.file_size > _RATIO_FROM and info.file_size > MAX_RATIO * max(1, info.compress_size):
@@ -157,11 +157,11 @@ def _look_at(archive: zipfile.ZipFile, path: Path) -> None:
 def _wrong_name(name: str) -> str:
     parts = name.rstrip("/").split("/")
     if not name or "\0" in name or "\\" in name or any(ord(char) < 32 for char in name):
-        return "has a name that no file may have"
+        return "has an invalid file name"
     if name.startswith("/") or (len(name) > 1 and name[1] == ":"):
         return "has an absolute name"
     if any(part in ("", ".", "..") for part in parts):
-        return "has a name that leads elsewhere"
+        return "has a name outside the archive"
     return ""
 
 

@@ -68,7 +68,7 @@ def _entries(part: RunParts) -> Iterable[tuple[str, bytes | Path]]:
     name = part.run.name
     for path in sorted(part.run.path.rglob("*")):
         if path.is_symlink():
-            raise RecordError(f"{path}: is a link; a bundle holds the records themselves")
+            raise RecordError(f"{path}: is a link; a bundle contains the records themselves")
         if path.is_file() and path.suffix not in _LEFT_OUT and path.name != SUMMARY:
             yield f"{RECORDS}/{name}/{path.relative_to(part.run.path).as_posix()}", path
     for file, text in part.computed.items():

@@ -67,9 +67,11 @@ def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
         schema, chain = value["schema"], str(value["chain"])
         runs, notes = tuple(map(str, value["runs"])), tuple(map(str, value.get("notes", ())))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RecordError(f"{where}: {NAME}: cannot be read as the list of a bundle ({type(error).__name__})") from None
+        raise RecordError(f"{where}: {NAME}: cannot be read as a bundle manifest ({type(error).__name__})") from None
     if schema != SCHEMA:
-        raise RecordError(f"{where}: has schema {schema!r}, and this version reads {SCHEMA}; use the one that wrote it")
+        raise RecordError(
+            f"{where}: has schema {schema!r}, but this version reads {SCHEMA}; use the version that wrote it"
+        )
     manifest = Manifest(version=str(value.get("version", "")), runs=runs, files=files, notes=notes)
     wrong = [
         f"{NAME}: the chain breaks at {file.path}"
@@ -77,7 +79,7 @@ def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
         if recorded != link
     ][:1]
     if not wrong and chain != manifest.chain:
-        wrong.append(f"{NAME}: its last link is not the chain's")
+        wrong.append(f"{NAME}: its last link does not match the chain")
     return manifest, wrong
 
 

@@ -21,10 +21,10 @@ def sign(content: bytes, key: Path) -> bytes:
     """
     program = _program()
     if not key.is_file():
-        raise UsageError(f"--sign: {key}: no such key; `ssh-keygen -t ed25519 -f FILE` makes one")
+        raise UsageError(f"--sign: {key}: no such key; create one with `ssh-keygen -t ed25519 -f FILE`")
     process = _run([program, "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
     if process.returncode or not process.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
-        raise UsageError(f"--sign: {key}: {_said(process)}")
+        raise UsageError(f"--sign: {key}: {_last_output_line(process)}")
     return process.stdout
 
 
@@ -42,7 +42,7 @@ def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[b
         path.write_bytes(signature)
         if allowed is None:
             process = _run([program, "-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(path)], content)
-            output = _said(process)
+            output = _last_output_line(process)
             return process.returncode == 0, output.partition(" signature with ")[
                 2
             ] or output if process.returncode == 0 else output
@@ -53,13 +53,13 @@ def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[b
         process = _run(
             [program, "-Y", "verify", "-n", NAMESPACE, "-f", str(allowed), "-I", names[0], "-s", str(path)], content
         )
-        return process.returncode == 0, names[0] if process.returncode == 0 else _said(process)
+        return process.returncode == 0, names[0] if process.returncode == 0 else _last_output_line(process)
 
 
 def _program() -> str:
     path = shutil.which(_PROGRAM)
     if path is None:
-        raise EnvironmentFailed(f"{_PROGRAM}: is not installed; signatures need OpenSSH 8.2 or newer")
+        raise EnvironmentFailed(f"{_PROGRAM} is not installed; signatures need OpenSSH 8.2 or newer")
     return path
 
 
@@ -67,7 +67,7 @@ def _run(argv: list[str], content: bytes) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(argv, input=content, capture_output=True, check=False, timeout=_TIMEOUT_S)
 
 
-def _said(process: subprocess.CompletedProcess[bytes]) -> str:
+def _last_output_line(process: subprocess.CompletedProcess[bytes]) -> str:
     text = (process.stdout + b"\n" + process.stderr).decode("utf-8", "replace").strip()
     last = [line.strip() for line in text.splitlines() if line.strip()]
     return last[-1] if last else f"{_PROGRAM} ended with {process.returncode}"

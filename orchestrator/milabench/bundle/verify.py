@@ -1,4 +1,4 @@
-"""Everything that a bundle claims, looked at: its files against their hashes, its numbers against its records."""
+"""Verification of a bundle: its files against their hashes, its numbers against its records."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from milabench.events.rundir import open_run
 # Another machine's arithmetic may differ in the last bits, and what should be zero in all of them.
 _FAR = 1e-9
 _ZERO = 1e-12
-_SHOWN = 8  # numbers of a run that are told; one changed record changes many
+_SHOWN = 8  # differing numbers that are listed; one changed record changes many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What was found: `wrong` is empty when nothing was altered. `signer` says who signed; `is_trusted` when that is known."""
+    """The result: `wrong` is empty when nothing was altered. `signer` says who signed; `is_trusted` when that is known."""
 
     manifest: Manifest
     wrong: tuple[str, ...]
@@ -53,11 +53,11 @@ class Verification:
 
 
 def verify_bundle(path: Path, summarised: Summarised, allowed: Path | None = None) -> Verification:
-    """Recompute a bundle's hashes and numbers; see Checked. Raises RecordError when it cannot be read as a bundle."""
+    """Recompute a bundle's hashes and numbers; see Verification. Raises RecordError when it cannot be read as a bundle."""
     with archive.open_checked(path) as file:
         names = archive.files(file)
         if NAME not in names:
-            raise RecordError(f"{path}: is no bundle: it has no {NAME}; `milabench bundle` makes one")
+            raise RecordError(f"{path}: not a bundle: it has no {NAME}; `milabench bundle` creates one")
         listed = archive.read_member(file, NAME)
         manifest, wrong = from_bytes(listed, str(path))
         wrong += compare_files(manifest, dict(_present(file, names, wrong)))
@@ -93,7 +93,7 @@ def _signer(
         return "", False
     is_good, detail = signer_of(listed, archive.read_member(file, SIGNATURE), allowed)
     if not is_good:
-        wrong.append(f"the signature is not good: {detail}")
+        wrong.append(f"invalid signature: {detail}")
         return "", False
     return detail, allowed is not None
 
@@ -103,7 +103,7 @@ def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Su
     stored, folder = f"{COMPUTED}/{run}/{SUMMARY}", f"{RECORDS}/{run}/"
     records = [name for name in names if name.startswith(folder)]
     if "/" in run or stored not in names or not records:
-        wrong.append(f"{run}: its summary or its records are not there: no number can be recomputed")
+        wrong.append(f"{run}: its summary or its records are missing: no number can be recomputed")
         return 0
     try:
         stored_summary = json.loads(archive.read_member(file, stored))
@@ -139,9 +139,9 @@ def summary_differences(stored: Any, recomputed: Any, path: str, counted: list[s
         counted.append(path)
         is_number = isinstance(recomputed, int | float) and not isinstance(recomputed, bool)
         if not is_number or abs(stored - recomputed) > max(_ZERO, _FAR * max(abs(stored), abs(recomputed))):
-            yield f"{path}: is said to be {stored!r}, and its records give {recomputed!r}"
+            yield f"{path}: recorded as {stored!r}, recomputed as {recomputed!r}"
     elif stored != recomputed:
-        yield f"{path}: is said to be {_short(stored)}, and its records give {_short(recomputed)}"
+        yield f"{path}: recorded as {_short(stored)}, recomputed as {_short(recomputed)}"
 
 
 def _short(value: Any) -> str:

@@ -83,14 +83,14 @@ def main() -> NoReturn:
     try:
         interrupts.take_over()
         code = run_command_line()
-        interrupts.over()
+        interrupts.ignore_all()
     except (InterruptRequested, Exception) as error:  # raised once, so nothing interrupts this line
         # Some libraries, Python's own among them, turn an exception raised inside them into another one.
-        if not isinstance(error, InterruptRequested) and not interrupts.was_asked:
+        if not isinstance(error, InterruptRequested) and not interrupts.was_raised:
             raise
         print("interrupted", file=sys.stderr)
         code = INTERRUPTED
-        interrupts.over()
+        interrupts.ignore_all()
     sys.exit(code)
 
 

@@ -107,7 +107,7 @@ class Live:
 
     def close(self) -> None:
         """Leave what ended, and the tally, on the screen."""
-        with suppress(OSError, ValueError):  # the terminal may be gone; there is nobody left to tell
+        with suppress(OSError, ValueError):  # the terminal may be gone
             self._draw()
             self._live.update(Text(""), refresh=False)
             self._live.stop()

@@ -90,7 +90,7 @@ class Plain:
     def close(self) -> None:
         """Print the tally."""
         if self._tally.planned:
-            with suppress(OSError, ValueError):  # the stream may be gone; there is nobody left to tell
+            with suppress(OSError, ValueError):  # the stream may be gone
                 self._say(str(self._tally))
 
     def _place(self) -> str:

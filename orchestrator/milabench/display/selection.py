@@ -1,4 +1,4 @@
-"""What a display is, and which one suits a stream."""
+"""The interface of a display, and the choice of one for a stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from milabench.plan.model import Plan
 
 
 class Display(Protocol):
-    """Tells a person how far it is. Benchmarks run meanwhile, so it does little, and never polls.
+    """Shows progress. Benchmarks run meanwhile, so it does little, and never polls.
 
     Called from one thread; all but `close` may raise when the terminal is gone, and are then not called again.
     """
@@ -43,7 +43,7 @@ class Display(Protocol):
 
 
 class Silent:
-    """Tells nothing."""
+    """Shows nothing."""
 
     def on_plan(self, plan: Plan) -> None:
         """Return nothing."""

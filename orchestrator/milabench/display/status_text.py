@@ -1,4 +1,4 @@
-"""The words in which both displays say the same things, and the tally both keep."""
+"""Texts and tally shared by both displays."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ class Channel(Protocol):
     reader: Reader
     writer: Writer
 
-    async def how_it_ended(self) -> str:
+    async def describe_end(self) -> str:
         """Wait for the end of the command and describe it. A lost connection is not the end of the command."""
 
-    def said(self) -> str:
+    def last_stderr_line(self) -> str:
         """Return the last line on its standard error."""
 
 
@@ -90,7 +90,7 @@ async def start_agent(
     except TimeoutError:
         channel.writer.close()
         raise Unreachable(
-            f"{name}: nothing was heard from its shell within {BOOT_S:g} s; does it wait for something at login?"
+            f"{name}: its shell printed nothing within {BOOT_S:g} s; does it wait for input at login?"
         ) from None
     except BaseException:
         channel.writer.close()
@@ -104,7 +104,7 @@ async def _greet(name: str, channel: Channel, python: str) -> None:
         noise += len(line)
         if not line.startswith(WORD):
             if noise > NOISE_BYTES:
-                raise Unreachable(f"{name}: its shell prints without end at login; milabench needs a quiet one")
+                raise Unreachable(f"{name}: its shell never stops printing at login; milabench needs a quiet one")
             continue
         what, _, detail = line.removeprefix(WORD).decode("utf-8", "replace").strip().partition(" ")
         match what:
@@ -119,11 +119,11 @@ async def _greet(name: str, channel: Channel, python: str) -> None:
                 version = detail.splitlines()[0] if detail else "none"
                 needed = f"{python} (system.nodes.python)" if python else "python3 on its PATH"
                 raise Unreachable(
-                    f"{name}: no Python 3.8 or later there: {needed} gives {version!r}; install one,"
+                    f"{name}: no Python 3.8 or later: {needed} gives {version!r}; install one,"
                     " or name it with `python:` in the node's entry of the system file"
                 )
             case _:
                 raise Unreachable(f"{name}: {detail}")
-    how = await channel.how_it_ended()
-    stderr = channel.said()
+    how = await channel.describe_end()
+    stderr = channel.last_stderr_line()
     raise Unreachable(f"{name}: the agent could not be started: {how}{': ' if stderr else ''}{stderr}")

@@ -1,4 +1,4 @@
-"""Speaks with the agent of a node, over any pair of streams; starts the local one over pipes."""
+"""Client of a node's agent, over any pair of streams; the local agent is started over pipes."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from milabench.execute.api import (
 from milabench.facts.probe import agent_command
 
 RUN_MARKER = "MILABENCH_RUN_MARKER"  # the agent's name for it
-ANSWER_S = 60.0  # an agent that is asked answers at once; only facts take seconds
+ANSWER_S = 60.0  # an agent answers at once; only facts take seconds
 LEAVE_S = 15.0
-NOTHING_LEFT = "it left no process"
+NOTHING_LEFT = "no leftover processes"
 
 
 class LostError(Exception):
@@ -44,7 +44,7 @@ class LostError(Exception):
 
 
 class Reader(Protocol):
-    """What we read an agent from; asyncio.StreamReader is one."""
+    """The input from an agent; asyncio.StreamReader is one."""
 
     async def readline(self) -> bytes:
         """Return the next line, or what remains at the end."""
@@ -54,7 +54,7 @@ class Reader(Protocol):
 
 
 class Writer(Protocol):
-    """What we write to an agent; asyncio.StreamWriter is one."""
+    """The output to an agent; asyncio.StreamWriter is one."""
 
     def write(self, data: bytes) -> None:
         """Return queue bytes."""
@@ -68,7 +68,7 @@ class Writer(Protocol):
 
 @dataclass(slots=True)
 class _Watched:
-    """A step that an agent runs for us."""
+    """A step that an agent runs."""
 
     emit: Emit
     ended: asyncio.Future[Mapping[str, Any]]
@@ -81,13 +81,13 @@ class AgentLink:
         self,
         reader: Reader,
         writer: Writer,
-        how_it_ended: Callable[[], Awaitable[str]],
+        describe_end: Callable[[], Awaitable[str]],
         *,
         beat_s: float | None = None,
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._how_it_ended = how_it_ended
+        self._how_it_ended = describe_end
         self._numbers = 0
         self._replies: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._waiting: dict[int, Callable[[Sequence[Mapping[str, Any]]], object]] = {}
@@ -124,11 +124,11 @@ class AgentLink:
             self._waiting[number] = waiting
         try:
             self._writer.write(json.dumps({"id": number, "verb": verb, **(fields or {})}).encode() + b"\n")
-            with contextlib.suppress(OSError):  # the reader notices the loss, and says more about it
+            with contextlib.suppress(OSError):  # the reader notices the loss and reports more about it
                 await self._writer.drain()
             return cast("Mapping[str, Any]", await asyncio.wait_for(future, within_s))
         except TimeoutError:
-            self._writer.close()  # an agent that does not answer must not go on by itself: this ends its lease
+            self._writer.close()  # an agent that does not answer must not continue: this ends its lease
             raise LostError(f"the agent did not answer '{verb}' within {within_s:g} s") from None
         finally:
             self._replies.pop(number, None)
@@ -166,19 +166,19 @@ class AgentLink:
             while line := await self._reader.readline():
                 header = json.loads(line)
                 payload = await self._reader.readexactly(header["n"])
-                self._take(header, payload)
+                self._dispatch(header, payload)
             how = await self._how_it_ended()
         except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
             self._writer.close()
             how = await self._how_it_ended()
             if isinstance(error, ValueError):
-                how = f"what the agent sent cannot be understood: {error}; {how}"
+                how = f"invalid data from the agent: {error}; {how}"
         except BaseException:
-            self._lose("internal error")  # a defect of ours must not become a hang
+            self._lose("internal error")  # a bug here must not become a hang
             raise
         self._lose(how)
 
-    def _take(self, header: Mapping[str, Any], payload: bytes) -> None:
+    def _dispatch(self, header: Mapping[str, Any], payload: bytes) -> None:
         match header["k"]:
             case "line" | "rec" | "obs" as kind:
                 watched = self._steps.get(header["step"])
@@ -223,7 +223,7 @@ class AgentLink:
         for future in (*self._replies.values(), *watched):
             if not future.done():
                 future.set_exception(lost)
-                future.exception()  # whoever waits sees it; whoever left must not cause a warning
+                future.exception()  # a waiter sees it; an abandoned future must not cause a warning
         self._steps.clear()
         if not self._greeted.done():
             self._greeted.set_result(None)
@@ -232,7 +232,7 @@ class AgentLink:
 class AgentNode:
     """An Executor over an agent; what opens the link and what sweeps after a lost one depends on where the node is.
 
-    A link that was lost is opened anew for the next step. `values` replace those of an order that mean something else there;
+    A lost link is reopened for the next step. `values` replace those of an order that mean something else there;
     None leaves one to the agent.
     """
 
@@ -259,14 +259,14 @@ class AgentNode:
         """The node's name in the plan."""
         return self._name
 
-    async def run(self, order: StepRequest, emit: Emit) -> Outcome:
+    async def run(self, request: StepRequest, emit: Emit) -> Outcome:
         """Execute one step; see Executor."""
-        step, link = order.step.id, None
+        step, link = request.step.id, None
         try:
             link = await self._linked()
-            reply, watched = await link.start(step, emit, _request(order, self._values))
+            reply, watched = await link.start(step, emit, _start_fields(request, self._values))
             if not reply.get("ok"):
-                return self._refused(order, emit, str(reply.get("error")))
+                return self._refused(request, emit, str(reply.get("error")))
             if reply.get("pid") is not None:
                 identity = {key: reply.get(key) for key in ("pid", "pgid", "pid_start")}
                 emit(Started(step=step, node=self._name, **identity))
@@ -277,26 +277,26 @@ class AgentNode:
                 await watched.ended
                 raise
         except (LostError, Unreachable) as lost:
-            return await self._lost(order, emit, link, str(lost))
-        return _outcome(order, ended)
+            return await self._lost(request, emit, link, str(lost))
+        return _outcome(request, ended)
 
     async def end(
         self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
     ) -> None:
         """End a running step; see Executor."""
         cause = {"detail": "cancelled"} if late is None else {"why": "timeout", "detail": late}
-        await self._tell("end", {"step": step, "grace_s": grace_s, "is_done": is_done, **cause})
+        await self._request_if_alive("end", {"step": step, "grace_s": grace_s, "is_done": is_done, **cause})
 
     async def release(self, group: str) -> float | None:
         """Release a group at the start barrier; see Executor."""
-        reply = await self._tell("release", {"group": group})
+        reply = await self._request_if_alive("release", {"group": group})
         return float(reply["t"]) if reply is not None and reply.get("ok") else None
 
     async def stop(self, step: str) -> None:
         """Stop a step that has done its work; see Executor."""
-        await self._tell("stop", {"step": step, "reason": "all of the group have their observations"})
+        await self._request_if_alive("stop", {"step": step, "reason": "all of the group have their observations"})
 
-    async def _tell(self, verb: str, fields: Mapping[str, object]) -> Mapping[str, Any] | None:
+    async def _request_if_alive(self, verb: str, fields: Mapping[str, object]) -> Mapping[str, Any] | None:
         """Return the reply of a living agent; of a lost one None, which run() reports."""
         if self._link is None or self._link.lost is not None:
             return None
@@ -352,7 +352,7 @@ class AgentNode:
     async def cpu_s(self) -> float:
         """Return the CPU seconds that the agent has used; 0 when it cannot tell, or was lost."""
         if self._link is not None and self._link.lost is not None:
-            return 0.0  # a machine that is gone is not waited for to learn this
+            return 0.0  # do not wait for a lost machine to learn this
         try:
             return float((await (await self._linked()).request("usage")).get("cpu_s") or 0.0)
         except (LostError, Unreachable):
@@ -384,19 +384,19 @@ class AgentNode:
                 self._link = await self._open_link()
                 try:
                     await self._link.greeting()
-                    if self._locks:  # those that fell with the agent before
+                    if self._locks:  # the locks of the previous agent fell with it
                         again = {"devices": list(self._locks), "wait": True}
                         await self._link.request("lock", again, within_s=None)
                 except LostError as lost:
                     raise Unreachable(f"{self._name}: the agent did not start: {lost}") from None
             return self._link
 
-    def _refused(self, order: StepRequest, emit: Emit, error: str) -> Outcome:
-        outcome = Failed(step=order.step.id, why="environment", detail=error, attempt=order.attempt)
-        emit(Frame(kind="rec", step=order.step.id, payload=self._end_record(order, outcome)))
+    def _refused(self, request: StepRequest, emit: Emit, error: str) -> Outcome:
+        outcome = Failed(step=request.step.id, why="environment", detail=error, attempt=request.attempt)
+        emit(Frame(kind="rec", step=request.step.id, payload=self._end_record(request, outcome)))
         return outcome
 
-    async def _lost(self, order: StepRequest, emit: Emit, link: AgentLink | None, how: str) -> Outcome:
+    async def _lost(self, request: StepRequest, emit: Emit, link: AgentLink | None, how: str) -> Outcome:
         """Return the outcome after the agent was lost: sweep its leftovers and write the last record in its place."""
         detail = how
         if link is not None:
@@ -404,14 +404,14 @@ class AgentNode:
                 self._swept[id(link)] = asyncio.create_task(self._sweep())
             swept = await asyncio.shield(self._swept[id(link)])
             detail = f"{how}; {swept}" if swept else how
-        outcome = Failed(step=order.step.id, why="lost-node", detail=detail, attempt=order.attempt)
-        emit(Frame(kind="rec", step=order.step.id, payload=self._end_record(order, outcome)))
+        outcome = Failed(step=request.step.id, why="lost-node", detail=detail, attempt=request.attempt)
+        emit(Frame(kind="rec", step=request.step.id, payload=self._end_record(request, outcome)))
         return outcome
 
-    def _end_record(self, order: StepRequest, outcome: Failed) -> bytes:
+    def _end_record(self, request: StepRequest, outcome: Failed) -> bytes:
         now = round(self._clock(), 6)
         data = {
-            "command": list(order.step.argv),
+            "command": list(request.step.argv),
             "time": now,
             "return_code": None,
             "outcome": "failed",
@@ -431,12 +431,12 @@ def local_node(
 
     async def open_link() -> AgentLink:
         try:
-            # A session of its own: the terminal's Ctrl-C is for us, who end the steps in order.
+            # A session of its own: Ctrl-C must reach only this process, which ends the steps in order.
             process = await asyncio.create_subprocess_exec(
                 *agent_command(*words, python=python),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                env={**os.environ, RUN_MARKER: run_id},  # so that one that hangs is found by a sweep, as its steps are
+                env={**os.environ, RUN_MARKER: run_id},  # so that a sweep finds a hanging agent, as it finds its steps
                 start_new_session=True,
                 limit=1 << 20,
             )
@@ -445,37 +445,37 @@ def local_node(
         assert process.stdin is not None
         assert process.stdout is not None
 
-        async def how_it_ended() -> str:
+        async def describe_end() -> str:
             return f"the agent {_ending(await process.wait())}"
 
-        return AgentLink(process.stdout, process.stdin, how_it_ended)
+        return AgentLink(process.stdout, process.stdin, describe_end)
 
     async def sweep() -> str:
-        return await sweep_here(run_id, grace_s=grace_s, python=python)
+        return await sweep_local(run_id, grace_s=grace_s, python=python)
 
     return AgentNode(name, open_link, sweep)
 
 
-async def sweep_here(*markers: str, grace_s: float = 5.0, python: str = sys.executable) -> str:
+async def sweep_local(*markers: str, grace_s: float = 5.0, python: str = sys.executable) -> str:
     """Kill the local processes that carry these markers and describe the result on one line."""
-    answer, code = await _asked(python, "sweep", *markers, "--grace", str(grace_s))
+    answer, code = await _query_agent(python, "sweep", *markers, "--grace", str(grace_s))
     if answer is None:
-        return f"what it left could not be swept (exit code {code})"
-    left = [f"{one['pid']} ({one['command']})" for one in answer["left"]]
+        return f"leftover processes could not be killed (exit code {code})"
+    left = [f"{process['pid']} ({process['command']})" for process in answer["left"]]
     if left:
-        return f"these of its processes are still there: {', '.join(left)}"
-    return f"{len(answer['ended'])} of its processes were ended" if answer["ended"] else NOTHING_LEFT
+        return f"its processes still running: {', '.join(left)}"
+    return f"{len(answer['ended'])} of its processes killed" if answer["ended"] else NOTHING_LEFT
 
 
-async def left_here(*markers: str, python: str = sys.executable) -> list[tuple[int, str]]:
-    """Return pid and command of what `sweep_here` would kill. Raises Unreachable when the machine does not answer."""
-    answer, code = await _asked(python, "left", *markers)
+async def local_leftovers(*markers: str, python: str = sys.executable) -> list[tuple[int, str]]:
+    """Return pid and command of what `sweep_local` would kill. Raises Unreachable when the machine does not answer."""
+    answer, code = await _query_agent(python, "left", *markers)
     if answer is None:
-        raise Unreachable(f"local: the agent could not look for processes (exit code {code})")
-    return [(int(one["pid"]), str(one["command"])) for one in answer["left"]]
+        raise Unreachable(f"local: the agent could not list processes (exit code {code})")
+    return [(int(process["pid"]), str(process["command"])) for process in answer["left"]]
 
 
-async def _asked(python: str, *words: str) -> tuple[Mapping[str, Any] | None, int | None]:
+async def _query_agent(python: str, *words: str) -> tuple[Mapping[str, Any] | None, int | None]:
     """Return what an agent for one question answers, and its exit code."""
     process = await asyncio.create_subprocess_exec(
         *agent_command(*words, python=python),
@@ -499,24 +499,24 @@ def _ending(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-def _request(order: StepRequest, node_values: Mapping[str, str | None]) -> dict[str, object]:
-    step = order.step
-    values = {name: value for name, value in {**order.values, **node_values}.items() if value is not None}
+def _start_fields(request: StepRequest, node_values: Mapping[str, str | None]) -> dict[str, object]:
+    step = request.step
+    values = {name: value for name, value in {**request.values, **node_values}.items() if value is not None}
     return {
         "argv": list(step.argv),
-        "env": {**step.env, **order.env},
-        "secret_env": [*step.secret_env, *order.secret_env],
+        "env": {**step.env, **request.env},
+        "secret_env": [*step.secret_env, *request.secret_env],
         "cwd": step.cwd or None,
         "config": dict(step.config),
         "timeout_s": step.timeout_s,
         "max_silence_s": step.max_silence_s,
-        "grace_s": order.grace_s,
+        "grace_s": request.grace_s,
         "needs_data": step.needs_data,
         "group": step.group or step.id,
-        "group_size": order.group_size,
-        "is_spread": order.is_spread,
-        "makedirs": list(order.makedirs),
-        "marks": list(order.marks),
+        "group_size": request.group_size,
+        "is_spread": request.is_spread,
+        "makedirs": list(request.makedirs),
+        "marks": list(request.marks),
         "end_argv": list(step.end_argv),
         "ready": _readiness(step.config),
         "values": values,
@@ -540,7 +540,7 @@ def _barrier_s(config: Mapping[str, Any]) -> float | None:
     return measure.get("barrier_timeout_s") if isinstance(measure, Mapping) and measure.get("barrier") else None
 
 
-def _outcome(order: StepRequest, ended: Mapping[str, Any]) -> Outcome:
+def _outcome(request: StepRequest, ended: Mapping[str, Any]) -> Outcome:
     counts = ended.get("counts") or {}
     seen = Exit(
         return_code=ended.get("return_code"),
@@ -549,7 +549,7 @@ def _outcome(order: StepRequest, ended: Mapping[str, Any]) -> Outcome:
         rusage=ended.get("rusage") or {},
         agent_cpu_s=float(ended.get("agent_cpu_s") or 0.0),
     )
-    step, attempt, detail = order.step.id, order.attempt, str(ended.get("detail") or "")
+    step, attempt, detail = request.step.id, request.attempt, str(ended.get("detail") or "")
     match ended["outcome"]:
         case "passed":
             return Passed(step=step, reasons=tuple(ended.get("reasons") or ()), attempt=attempt, exit=seen)

@@ -1,4 +1,4 @@
-"""What carrying out a plan takes and gives: orders, outcomes, progress, and who executes and records."""
+"""The interfaces of an execution: step requests, outcomes, progress events, Executor and Recorder."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class Executor(Protocol):
     def name(self) -> str:
         """The node's name in the plan."""
 
-    async def run(self, order: StepRequest, emit: Emit) -> Outcome:
+    async def run(self, request: StepRequest, emit: Emit) -> Outcome:
         """Execute one step: emit `Started`, then frames in order (the last record is `end`); return the outcome.
 
         Cancelling the task ends the step in the usual steps first. A node that is lost is an outcome, not an exception.

@@ -1,4 +1,4 @@
-"""Holds a base folder while it is installed into or prepared, so that no two commands build the same thing at once."""
+"""The lock of a base folder, held during install and prepare, so that no two commands build the same thing at once."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def hold_base(
             message = f"{base} is held by {_holder(fd)}"
             if not wait:
                 raise Unreachable(f"{message}; try again when it has ended") from None
-            say(f"{message}; waiting for its end")
+            say(f"{message}; waiting for it to end")
             fcntl.flock(fd, fcntl.LOCK_EX)
         _write_holder(fd, purpose, clock())
         try:
             yield
         finally:
             with contextlib.suppress(OSError):
-                os.ftruncate(fd, 0)  # an old name in a free lock would only mislead
+                os.ftruncate(fd, 0)  # the name of an old holder in a free lock would mislead
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
             raise
@@ -78,7 +78,7 @@ def _holder(fd: int) -> str:
         since = datetime.fromtimestamp(holder["since"]).strftime("%Y-%m-%d %H:%M:%S")
         return f"`{holder['purpose']}` of {holder['user']}@{holder['host']} (pid {holder['pid']}) since {since}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "somebody who has not said so yet"
+        return "an unknown process"
 
 
 def _user() -> str:

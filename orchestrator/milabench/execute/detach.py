@@ -63,7 +63,7 @@ class DetachHandover:
             log = os.open(run / LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise RecordError(f"{run / LOG}: cannot be written: {error.strerror}") from None
-        _put(log, _OUT, _ERR)
+        _redirect(log, _OUT, _ERR)
         self._voice.ends = (_ERR, self._output_fd) if self.is_held else (_ERR,)
 
     def let_go(self, run: Path) -> None:
@@ -100,16 +100,16 @@ class _Voice(io.TextIOBase):
 def fork_detached() -> DetachHandover | DetachedProcess:
     """Fork: return the DetachHandover in the child, and in the parent, at its end, how they parted.
 
-    Until the one that left lets go, or ends, the other passes on what it says, and signals to it: SIGINT and SIGTERM mean
-    both. A terminal that goes away means neither. Raises UsageError where a thread does not end, which would be cut off.
+    Until the child lets go, or ends, the parent forwards the child's output, and signals to the child: SIGINT and SIGTERM
+    end both. A hangup of the terminal ends neither. Raises UsageError when a thread does not end: a fork would kill it.
     """
-    _end_threads()
+    _join_threads()
     (output_fd, says), (word, gives) = os.pipe(), os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
-    with interrupts().held():
-        # Before the fork: a terminal that goes away in between would end the half that stays, and with it the other.
-        interrupts().outlive_the_terminal()
+    with interrupts().deferred():
+        # Before the fork: a hangup after it would otherwise end the parent, and with it the child.
+        interrupts().ignore_hangup()
         pid = os.fork()
         if pid:
             for end in (says, gives):
@@ -118,13 +118,13 @@ def fork_detached() -> DetachHandover | DetachedProcess:
         os.setsid()
         for end in (output_fd, word):
             os.close(end)
-        _put(os.open(os.devnull, os.O_RDONLY), 0)
+        _redirect(os.open(os.devnull, os.O_RDONLY), 0)
         for end in (_OUT, _ERR):
             os.dup2(says, end)
         return DetachHandover(says, gives)
 
 
-def _end_threads() -> None:
+def _join_threads() -> None:
     """Wait for threads that are about to end: after a fork, only their locks would exist in the child."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
@@ -142,15 +142,15 @@ def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
-    with interrupts().heard_by(pass_on), wakeup_sockets() as (woken, _):
+    with interrupts().routed_to(pass_on), wakeup_sockets() as (woken, _):
         while True:
             ready = select.select((output_fd, word, woken.fileno()), (), ())[0]
             if woken.fileno() in ready:
                 woken.recv(WAKEUP_BYTES)
-            if not (output_fd in ready and _tell(output_fd)) and word in ready:
+            if not (output_fd in ready and _copy_output(output_fd)) and word in ready:
                 break
         os.set_blocking(output_fd, False)
-        while _tell(output_fd):
+        while _copy_output(output_fd):
             pass
         run = os.read(word, _PIECE)
         where = Path(os.fsdecode(run)) if run else None
@@ -159,7 +159,7 @@ def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:
         return DetachedProcess(run=where, code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
-def _tell(output_fd: int) -> bool:
+def _copy_output(output_fd: int) -> bool:
     """Copy one piece of the child's output to the terminal; return whether any came."""
     try:
         piece = os.read(output_fd, _PIECE)
@@ -170,7 +170,7 @@ def _tell(output_fd: int) -> bool:
     return bool(piece)
 
 
-def _put(fd: int, *places: int) -> None:
+def _redirect(fd: int, *places: int) -> None:
     """Redirect these descriptors to a file, for child processes too."""
     for target in places:
         os.dup2(fd, target)

@@ -1,4 +1,4 @@
-"""Carries out a plan: group after group, journal and records as it goes, an outcome for every step however it ends."""
+"""Execution of a plan: group after group, journalled and recorded as it proceeds, with an outcome for every step."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ INTERRUPTED = "the run was interrupted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionSettings:
-    """What carrying out a plan depends on beside the plan.
+    """Settings of an execution that are not part of the plan.
 
     `env` is set for every step, `secret_env` names its secrets; `values` replace `@name` (`@run`: the run directory).
-    `makedirs` are folders that a step needs, `marks` files that are left when it has passed.
+    `makedirs` are folders that a step needs, `marks` files to create when it has passed. `preamble` returns the records,
+    as whole lines, with which a step's file begins.
 
-    `locks` are the names of the devices' locks, by node; without `wait` a
-    device that somebody holds is an error. `preamble` gives the records, whole lines, with which a step's file begins.
+    `locks` are the names of the devices' locks, by node; without `wait`, a device in use is an error.
 
-    `made` counts the attempts at steps that were made before, `passed` names steps that passed then. A group in which a
-    step fails is tried again up to `max_retries` times, all of it: its steps are measured side by side. After
-    `max_failures` failed steps nothing more is started.
+    `prior_attempts` counts earlier attempts at steps, `passed` names steps that passed in them. A group with a failed step
+    is retried up to `max_retries` times as a whole: its steps are measured concurrently. After `max_failures` failed
+    steps nothing more is started.
 
-    `more` is asked, when all of the plan has ended and nothing of it was cancelled, what is to be done beyond it, and
-    again after that, until it is nothing. `lacks` is asked of a step that passed, with the stem of its files, what was to
-    be found in its records and is not there, empty when all is.
+    `extend_plan` is called when all steps have ended and none was cancelled, again after each extension, until it returns
+    None. `missing_data` returns what a passed step should have recorded and did not, given the stem of its files; empty
+    when nothing is missing.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -69,12 +69,12 @@ class ExecutionSettings:
     locks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     wait: bool = False
     grace_s: float = 5.0
-    made: Mapping[str, int] = field(default_factory=dict)
+    prior_attempts: Mapping[str, int] = field(default_factory=dict)
     passed: frozenset[str] = frozenset()
     max_retries: int = 0
     max_failures: int | None = None
-    more: Callable[[], Plan | None] | None = None
-    lacks: Callable[[Step, str], str] | None = None
+    extend_plan: Callable[[], Plan | None] | None = None
+    missing_data: Callable[[Step, str], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +102,9 @@ class Overhead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionResult:
-    """A plan that was carried out: an outcome for each of its steps.
+    """The result of an execution: an outcome for each step.
 
-    `interrupted`: somebody asked it to end; `is_cut` when that came before all was done.
+    `interrupted`: it received a signal; `is_cut`: before all was done.
     """
 
     outcomes: Mapping[str, Outcome]
@@ -133,12 +133,12 @@ async def execute(
     """
     engine = Engine(plan, executors, recorder, progress, settings or ExecutionSettings())
     loop = asyncio.get_running_loop()
-    with interrupts().heard_by(lambda: loop.call_soon_threadsafe(engine.interrupt)):
-        return await engine.carry_out()
+    with interrupts().routed_to(lambda: loop.call_soon_threadsafe(engine.interrupt)):
+        return await engine.run()
 
 
 class Engine:
-    """One carrying out of a plan; `interrupt` may be called at any time from the loop's thread."""
+    """One execution of a plan; `interrupt` may be called at any time from the loop's thread."""
 
     def __init__(
         self,
@@ -159,13 +159,13 @@ class Engine:
         self._unrecorded: dict[str, OSError] = {}
         self._has_complained = False
         self._interrupts = 0
-        self._is_whole = True
+        self._is_complete = True
         self._locking: asyncio.Task[None] | None = None
-        self._asides: set[asyncio.Task[None]] = set()
-        self._serving: dict[str, asyncio.Future[bool]] = {}
-        self._doomed: set[str] = set()
-        self._gathering: GroupBarrier | None = None
-        self._limit: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._servers: dict[str, asyncio.Future[bool]] = {}
+        self._to_end: set[str] = set()
+        self._barrier: GroupBarrier | None = None
+        self._barrier_timer: asyncio.TimerHandle | None = None
 
     def interrupt(self) -> None:
         """End the running steps in order and start nothing more; on a second call kill them at once."""
@@ -177,7 +177,7 @@ class Engine:
         for step in self._running:
             self._end(step, grace_s=None if self._interrupts == 1 else 0.0)
 
-    async def carry_out(self) -> ExecutionResult:
+    async def run(self) -> ExecutionResult:
         """Execute everything, in the plan's order."""
         await self._lock_devices()
         control, agents, wall = time.process_time(), await self._agents_cpu_s(), 0.0
@@ -187,29 +187,29 @@ class Engine:
                 start = time.monotonic()
                 if await self._try_group(group):
                     wall += time.monotonic() - start
-            plan = self._more()
-        while self._asides:
-            await asyncio.wait(set(self._asides))
+            plan = self._extend_plan()
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
         overhead = Overhead(
             control_cpu_s=time.process_time() - control,
             agent_cpu_s=max(0.0, await self._agents_cpu_s() - agents),
             wall_s=wall,
         )
         outcomes = {step.id: self._outcomes[step.id] for step in self._plan.steps}
-        is_cut = self._interrupts > 0 and (self._has_cancelled() or not self._is_whole)
+        is_cut = self._interrupts > 0 and (self._has_cancelled() or not self._is_complete)
         result = ExecutionResult(outcomes=outcomes, interrupted=self._interrupts > 0, is_cut=is_cut, overhead=overhead)
         verdict = "interrupted" if is_cut else "passed" if result.all_passed else "failed"
         self._journal({"run": "ended", "verdict": verdict, "overhead": overhead.to_json()})
         return result
 
-    def _more(self) -> Plan | None:
+    def _extend_plan(self) -> Plan | None:
         """Return an extension of the plan, decided from what has been recorded; it becomes part of the plan."""
-        if self._settings.more is None:
+        if self._settings.extend_plan is None:
             return None
         if self._interrupts or self._has_cancelled():
-            self._is_whole = False  # what is beyond it was not asked for
+            self._is_complete = False  # the extension was not decided
             return None
-        plan = self._settings.more()
+        plan = self._settings.extend_plan()
         if plan is not None:
             self._plan = replace(self._plan, steps=(*self._plan.steps, *plan.steps))
         return plan
@@ -233,7 +233,7 @@ class Engine:
                 self._settings.locks[name], wait=self._settings.wait, emit=self._progress
             )
             if holders:
-                raise Unreachable(f"{name}: {holder_text(holders[0])}; wait for its end with --wait")
+                raise Unreachable(f"{name}: {holder_text(holders[0])}; use --wait to wait for it to end")
 
     async def _agents_cpu_s(self) -> float:
         return sum(await asyncio.gather(*(executor.cpu_s() for executor in self._executors.values())))
@@ -243,7 +243,7 @@ class Engine:
         was_started = False
         for tries_left in range(self._settings.max_retries, -1, -1):
             for step in group:
-                self._attempts[step.id] = self._attempts.get(step.id, self._settings.made.get(step.id, 0)) + 1
+                self._attempts[step.id] = self._attempts.get(step.id, self._settings.prior_attempts.get(step.id, 0)) + 1
             ended: dict[str, Outcome] = {}
             was_started = await self._run_group(group, ended) or was_started
             failed = [step.id for step in group if isinstance(ended[step.id], Failed)]
@@ -264,11 +264,11 @@ class Engine:
         on_node: dict[str, int] = {}
         for step in startable:
             on_node[step.node] = on_node.get(step.node, 0) + 1
-        self._doomed.clear()
-        self._serving = {
+        self._to_end.clear()
+        self._servers = {
             step.id: asyncio.get_running_loop().create_future() for step in startable if role_of(step) == "server"
         }
-        self._gathering = group_barrier(startable)
+        self._barrier = group_barrier(startable)
         ports = await self._ports_of(startable)
         tasks = [
             asyncio.create_task(self._run_step(step, on_node[step.node], ports.get(step.job, {}), ended))
@@ -283,7 +283,7 @@ class Engine:
                 await asyncio.wait(tasks)
                 raise
             finally:
-                self._cancel_limit()
+                self._cancel_barrier_timer()
         return bool(tasks)
 
     async def _ports_of(self, group: Sequence[Step]) -> dict[str, dict[str, str]]:
@@ -301,14 +301,18 @@ class Engine:
         attempt, limit = self._attempts[step.id], self._settings.max_failures
         if self._interrupts:
             return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
-        if limit is not None and attempt == self._settings.made.get(step.id, 0) + 1 and self._failures() >= limit:
+        if (
+            limit is not None
+            and attempt == self._settings.prior_attempts.get(step.id, 0) + 1
+            and self._failures() >= limit
+        ):
             return Cancelled(step=step.id, detail=f"not started after {limit} failures", attempt=attempt)
         for name in step.after:
             before = self._outcomes.get(name)
             if not isinstance(before, Passed):
                 return Skipped(step=step.id, reason=f"{name} {dependency_outcome_text(before)}", attempt=attempt)
         if step.node not in self._executors:
-            return Failed(step=step.id, why="lost-node", detail=f"no node is called {step.node}", attempt=attempt)
+            return Failed(step=step.id, why="lost-node", detail=f"unknown node {step.node}", attempt=attempt)
         return None
 
     def _failures(self) -> int:
@@ -323,16 +327,16 @@ class Engine:
         try:
             await self._attempt(step, group_size, values, ended)
         finally:
-            self._tell_client(step, is_serving=False)
+            self._notify_client(step, is_serving=False)
 
     async def _attempt(self, step: Step, group_size: int, values: Mapping[str, str], ended: dict[str, Outcome]) -> None:
         settings = self._settings
         attempt = self._attempts[step.id]
-        order = StepRequest(
+        request = StepRequest(
             step=step,
             attempt=attempt,
             group_size=group_size,
-            is_spread=self._gathering is not None and step.id in self._gathering.nodes,
+            is_spread=self._barrier is not None and step.id in self._barrier.nodes,
             env=settings.env,
             secret_env=settings.secret_env,
             values={**settings.values, **names_in(step, attempt), **values},
@@ -347,10 +351,10 @@ class Engine:
                 return
         executor = self._running[step.id] = self._executors[step.node]
         try:
-            outcome = await executor.run(order, self._emit_of(step))
+            outcome = await executor.run(request, self._emit_of(step))
         finally:
             self._running.pop(step.id, None)
-            self._together(step, "gone")
+            self._update_barrier(step, "gone")
         try:
             self._recorder.finish(self._stem(step))
         except OSError as error:
@@ -361,9 +365,9 @@ class Engine:
         elif not isinstance(outcome, Passed):
             self._end_rest_of_job(step)
 
-    def _together(self, step: Step, at: Literal["barrier", "end", "gone"]) -> None:
+    def _update_barrier(self, step: Step, at: Literal["barrier", "end", "gone"]) -> None:
         """Update the group barrier: release it when the last step is ready, stop its steps when the last has measured."""
-        group = self._gathering
+        group = self._barrier
         if group is None or step.id not in group.nodes:
             return
         {"barrier": group.ready, "end": group.measured, "gone": group.ended}[at].add(step.id)
@@ -371,15 +375,15 @@ class Engine:
             return
         if group.may_start:
             group.is_released = True
-            self._cancel_limit()
-            self._meanwhile(self._release(group))
+            self._cancel_barrier_timer()
+            self._start_task(self._release(group))
         elif group.may_stop:
             group.is_stopped = True
             for other in group.live:
                 if executor := self._running.get(other):
-                    self._meanwhile(executor.stop(other))
-        elif at == "barrier" and self._limit is None and group.limit_s is not None and group.late:
-            self._limit = asyncio.get_running_loop().call_later(group.limit_s, self._fail_late, group)
+                    self._start_task(executor.stop(other))
+        elif at == "barrier" and self._barrier_timer is None and group.limit_s is not None and group.late:
+            self._barrier_timer = asyncio.get_running_loop().call_later(group.limit_s, self._fail_late, group)
 
     async def _release(self, group: GroupBarrier) -> None:
         """Release a group on all its nodes concurrently, and journal the time this took by our clock."""
@@ -390,7 +394,7 @@ class Engine:
             took = time.monotonic() - sent[0]
             if node_clock is None:
                 return node, {}
-            # Its clock was read between question and answer: in the middle, give or take half of that.
+            # The node read its clock between request and reply: assume the middle, with half the round trip as the error.
             return node, {"ahead_s": round(node_clock - sent[1] - took / 2, 6), "give_or_take_s": round(took / 2, 6)}
 
         began = time.monotonic()
@@ -404,28 +408,28 @@ class Engine:
     def _fail_late(self, group: GroupBarrier) -> None:
         """End the whole group: without its last step none of it can be measured."""
         late = group.late
-        group.is_released = group.is_stopped = True  # nobody is let go while they end one after the other
+        group.is_released = group.is_stopped = True  # no step may pass the barrier while they end one by one
         for step in group.live:
             if executor := self._running.get(step):
                 if step in late:
                     reason = f"not ready within {group.limit_s:g} s of the first of its group"
                 else:
                     reason = f"waited at the start barrier for {', '.join(late)}, which was not ready within {group.limit_s:g} s"
-                self._meanwhile(executor.end(step, late=reason))
+                self._start_task(executor.end(step, late=reason))
 
-    def _cancel_limit(self) -> None:
-        if self._limit is not None:
-            self._limit.cancel()
-            self._limit = None
+    def _cancel_barrier_timer(self) -> None:
+        if self._barrier_timer is not None:
+            self._barrier_timer.cancel()
+            self._barrier_timer = None
 
     async def _is_served(self, step: Step) -> bool:
         """Wait for the server of a client; return whether it accepts requests."""
-        serving = self._serving.get(server_of(step))
+        serving = self._servers.get(server_of(step))
         return serving is not None and await asyncio.shield(serving)
 
-    def _tell_client(self, step: Step, *, is_serving: bool) -> None:
+    def _notify_client(self, step: Step, *, is_serving: bool) -> None:
         """Wake the client of a server; only the first call counts."""
-        serving = self._serving.get(step.id)
+        serving = self._servers.get(step.id)
         if serving is not None and not serving.done():
             serving.set_result(is_serving)
 
@@ -448,28 +452,28 @@ class Engine:
         """End the other ranks of a job: without the one that is gone they would wait for ever."""
         for other in self._plan.steps:
             if other.id != step.id and is_of_one_job(step, other):
-                self._doomed.add(other.id)  # it may be about to start
+                self._to_end.add(other.id)  # it may be about to start
                 self._end(other.id)
 
     def _emit_of(self, step: Step) -> Emit:
-        def emit(thing: Progress) -> None:
-            if isinstance(thing, Frame):
-                self._record(step, thing)
-            elif isinstance(thing, ServerReady):
-                self._tell_client(step, is_serving=True)
-            elif isinstance(thing, BarrierEvent):
-                self._together(step, thing.at)
-            elif isinstance(thing, Started):
-                self._journal_step(step, state="started", pid=thing.pid, pgid=thing.pgid, pid_start=thing.pid_start)
-                if self._interrupts or step.id in self._unrecorded or step.id in self._doomed:
+        def emit(event: Progress) -> None:
+            if isinstance(event, Frame):
+                self._record(step, event)
+            elif isinstance(event, ServerReady):
+                self._notify_client(step, is_serving=True)
+            elif isinstance(event, BarrierEvent):
+                self._update_barrier(step, event.at)
+            elif isinstance(event, Started):
+                self._journal_step(step, state="started", pid=event.pid, pgid=event.pgid, pid_start=event.pid_start)
+                if self._interrupts or step.id in self._unrecorded or step.id in self._to_end:
                     self._end(step.id)
-            self._progress(thing)
+            self._progress(event)
 
         return emit
 
     def _record(self, step: Step, frame: Frame) -> None:
         if step.id in self._unrecorded and frame.kind != "rec":
-            return  # it is being ended; what it still says at full speed must not delay that
+            return  # it is being ended; further output must not delay that
         append = self._recorder.append_lines if frame.kind == "line" else self._recorder.append
         try:
             append(self._stem(step), frame.payload)
@@ -509,7 +513,7 @@ class Engine:
             case _:
                 assert_never(outcome)
         self._journal_step(step, state="ended", **entry)
-        outcome = self._as_recorded(step, outcome)  # the journal may just have been what could not be written
+        outcome = self._as_recorded(step, outcome)  # writing the journal may just have failed
         ended[step.id] = outcome
         if not isinstance(self._outcomes.get(step.id), Passed):
             self._outcomes[step.id] = outcome
@@ -517,9 +521,9 @@ class Engine:
 
     def _with_data(self, step: Step, outcome: Outcome) -> Outcome:
         """Return the outcome, or Failed when a step that passed lacks the data it should have recorded."""
-        if not isinstance(outcome, Passed) or self._settings.lacks is None:
+        if not isinstance(outcome, Passed) or self._settings.missing_data is None:
             return outcome
-        lacking = self._settings.lacks(step, self._stem(step))
+        lacking = self._settings.missing_data(step, self._stem(step))
         if not lacking:
             return outcome
         return Failed(step=step.id, why="no-data", detail=lacking, attempt=outcome.attempt)
@@ -549,13 +553,13 @@ class Engine:
     def _end(self, step: str, grace_s: float | None = None, *, is_done: bool = False) -> None:
         executor = self._running.get(step)
         if executor is not None:
-            self._meanwhile(executor.end(step, grace_s=grace_s, is_done=is_done))
+            self._start_task(executor.end(step, grace_s=grace_s, is_done=is_done))
 
-    def _meanwhile(self, what: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine beside the steps; `carry_out` waits for it before it returns."""
+    def _start_task(self, what: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine beside the steps; `run` waits for it before it returns."""
         task = asyncio.create_task(what)
-        self._asides.add(task)
-        task.add_done_callback(self._asides.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 def is_of_one_job(step: Step, other: Step) -> bool:
@@ -618,7 +622,7 @@ def dependency_outcome_text(outcome: Outcome | None) -> str:
 def holder_text(holder: Holder) -> str:
     """Describe the holder of a device."""
     since = datetime.fromtimestamp(holder.since).strftime(" since %Y-%m-%d %H:%M:%S") if holder.since else ""
-    whom = f"run {holder.run} (pid {holder.pid}" if holder.run else "somebody ("
+    whom = f"run {holder.run} (pid {holder.pid}" if holder.run else "another process ("
     owner = f"{holder.user}@{holder.host}" if holder.host else "unknown"
     return f"device {holder.name} is held by {whom}{', ' if holder.run else ''}{owner}){since}"
 

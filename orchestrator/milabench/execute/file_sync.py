@@ -33,7 +33,7 @@ class Sent:
 
 
 class RemoteFiles:
-    """Who answers about files on another machine; requests go one after the other."""
+    """The file server on another machine; requests are sequential."""
 
     def __init__(self, name: str, channel: Channel) -> None:
         self.name = name
@@ -85,7 +85,7 @@ class RemoteFiles:
         async with self._turn:
             answer = await self._ask({"do": "take", "root": target, "entries": entries, "keep": keep})
             sent = 0
-            with contextlib.suppress(BrokenPipeError, ConnectionError):  # why, stands in the answer
+            with contextlib.suppress(BrokenPipeError, ConnectionError):  # the answer says why
                 for number, offset in answer["need"]:
                     sent += await self._send_file(folder / files[number][0], files[number][3], offset)
             result = await self._answer()
@@ -112,7 +112,7 @@ class RemoteFiles:
 
     async def _ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         self._channel.writer.write(json.dumps(request).encode() + b"\n")
-        with contextlib.suppress(OSError):  # the answer, or its absence, says more
+        with contextlib.suppress(OSError):  # the answer, or its absence, is more specific
             await self._channel.writer.drain()
         return await self._answer()
 
@@ -121,7 +121,7 @@ class RemoteFiles:
         try:
             answer = cast("Mapping[str, Any]", json.loads(line))
         except ValueError:
-            raise Unreachable(f"{self.name}: {await self._channel.how_it_ended()}") from None
+            raise Unreachable(f"{self.name}: {await self._channel.describe_end()}") from None
         if not answer.get("ok"):
             raise Unreachable(f"{self.name}: {answer.get('error')}")
         return answer
@@ -159,7 +159,7 @@ def _entry(path: Path, name: str, *, thorough: bool) -> list[Any] | None:
 
 
 async def storages(
-    desks: Mapping[str, RemoteFiles], bases: Mapping[str, str], here: Path
+    remotes: Mapping[str, RemoteFiles], bases: Mapping[str, str], here: Path
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return which nodes share a file system, and why the base of a node cannot be used.
 
@@ -168,16 +168,16 @@ async def storages(
     """
     token = f".milabench-{secrets.token_hex(8)}"
     ours = here / f"{token}-here"
-    with contextlib.suppress(OSError):  # then it is shared with nobody
+    with contextlib.suppress(OSError):  # then no node shares it
         here.mkdir(parents=True, exist_ok=True)
         ours.touch()
-    names = list(desks)
+    names = list(remotes)
     marks = {name: f"{token}-{number}" for number, name in enumerate(names)}
     why: dict[str, str] = {}
 
     async def marked(name: str) -> None:
         try:
-            await desks[name].mark(f"{bases[name]}/{marks[name]}")
+            await remotes[name].mark(f"{bases[name]}/{marks[name]}")
         except Unreachable as error:
             why[name] = str(error)
 
@@ -185,13 +185,13 @@ async def storages(
         await asyncio.gather(*map(marked, names))
         usable = [name for name in names if name not in why]
         looked = await asyncio.gather(
-            *(_looked(desks[name], bases[name], token, list(marks.values())) for name in usable)
+            *(_looked(remotes[name], bases[name], token, list(marks.values())) for name in usable)
         )
-        await asyncio.gather(*(desks[name].forget([f"{bases[name]}/{marks[name]}"]) for name in usable))
+        await asyncio.gather(*(remotes[name].forget([f"{bases[name]}/{marks[name]}"]) for name in usable))
         return {name: ["", *names][exists.index(True)] for name, exists in zip(usable, looked, strict=True)}, why
     finally:
         ours.unlink(missing_ok=True)
 
 
-async def _looked(desk: RemoteFiles, base: str, token: str, marks: Sequence[str]) -> tuple[bool, ...]:
-    return await desk.look([f"{base}/{mark}" for mark in (f"{token}-here", *marks)])
+async def _looked(remote: RemoteFiles, base: str, token: str, marks: Sequence[str]) -> tuple[bool, ...]:
+    return await remote.look([f"{base}/{mark}" for mark in (f"{token}-here", *marks)])

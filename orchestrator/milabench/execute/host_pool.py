@@ -1,4 +1,4 @@
-"""All the machines of a system at once: asked together what they are, and told apart by the file systems that they share."""
+"""All machines of a system: concurrent queries, and which of them share file systems."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
-    """What a machine says of itself, or why it says nothing.
+    """The facts of a machine, or why there are none.
 
     `behind_s` is by how much its clock is certainly behind ours (negative: ahead), 0 when the answer took longer than that.
     """
@@ -45,14 +45,14 @@ class HostPool:
 
     def machine(self, address: Address) -> RemoteHost:
         """Return the machine at an address; the same address always yields the same object."""
-        key = replace(address, accept_new=False)  # whether its key may be recorded makes it no other machine
+        key = replace(address, accept_new=False)  # accepting its key does not make it another machine
         return self._machines.setdefault(key, RemoteHost(address))
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Return what `main()` returns; see `ReusableLoop.run`."""
 
         async def awake() -> T:
-            await asyncio.sleep(0)  # what happened to connections while the loop rested is noticed before they are used
+            await asyncio.sleep(0)  # let the loop notice connections that were lost while it was idle
             return await main()
 
         return self._loop.run(awake)
@@ -85,10 +85,12 @@ async def query_all(
     clock: Callable[[], float] = time.time,
 ) -> dict[str, HostReport]:
     """Query all machines concurrently and return a report for each."""
-    async with remote_files_of(list(machines.values())) as (desks, closed):
-        answers = await asyncio.gather(*(_ask(desk, bases[name], clock) for name, desk in desks.items()))
-        reports = dict(zip(desks, answers, strict=True))
-        shared, unusable = await storages({name: desks[name] for name in desks if not reports[name].why}, bases, here)
+    async with remote_files_of(list(machines.values())) as (remotes, closed):
+        answers = await asyncio.gather(*(_ask(remote, bases[name], clock) for name, remote in remotes.items()))
+        reports = dict(zip(remotes, answers, strict=True))
+        shared, unusable = await storages(
+            {name: remotes[name] for name in remotes if not reports[name].why}, bases, here
+        )
     why = {**closed, **unusable}
     return {
         name: replace(reports[name], storage=shared.get(name, name), why=reports[name].why or why.get(name, ""))
@@ -98,10 +100,10 @@ async def query_all(
     }
 
 
-async def _ask(desk: RemoteFiles, base: str, clock: Callable[[], float]) -> HostReport:
+async def _ask(remote: RemoteFiles, base: str, clock: Callable[[], float]) -> HostReport:
     began = clock()
     try:
-        facts = await desk.facts(base)
+        facts = await remote.facts(base)
     except Unreachable as error:
         return HostReport(why=str(error))
     ended, remote_time = clock(), float(facts.get("time") or 0.0)
@@ -124,12 +126,12 @@ async def remote_files_of(
             why[machine.name] = str(error)
             return None
 
-    opened_files = [desk for desk in await asyncio.gather(*map(opened, machines)) if desk is not None]
+    opened_files = [remote for remote in await asyncio.gather(*map(opened, machines)) if remote is not None]
     try:
-        yield {desk.name: desk for desk in opened_files}, why
+        yield {remote.name: remote for remote in opened_files}, why
     finally:
-        for desk in opened_files:
-            desk.close()
+        for remote in opened_files:
+            remote.close()
 
 
 async def link_speeds(machines: Sequence[tuple[RemoteHost, str]], seconds: float = 0.3) -> dict[str, Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""Makes sure that engines have the images of containers: looks on this machine, fetches here and on other nodes."""
+"""Container images: check for them on this machine, fetch them here and on other nodes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def _why_missing(image: Image) -> str:
     return "" if _succeeds(image.look) else image.engine
 
 
-def fetch_images(images: Iterable[Image], *, anew: bool, say: Callable[[str], object]) -> int:
-    """Fetch what is missing, or all of it `anew`; how many. Raises EnvironmentFailed with a line for each that is not there.
+def fetch_images(images: Iterable[Image], *, refetch: bool, say: Callable[[str], object]) -> int:
+    """Fetch what is missing, or everything with `refetch`; return the number of images fetched.
 
-    What was there and cannot be fetched anew stays: it may have been loaded by hand.
+    Raises EnvironmentFailed with a line for each image that is still missing. An image that exists and cannot be
+    fetched again stays: it may have been loaded by hand.
     """
     failed, fetched = [], 0
     for image in images:
@@ -36,7 +37,7 @@ def fetch_images(images: Iterable[Image], *, anew: bool, say: Callable[[str], ob
             failed.append(no_engine(image))
             continue
         is_there = _succeeds(image.look)
-        if is_there and not (anew and image.fetch):
+        if is_there and not (refetch and image.fetch):
             continue
         if not image.fetch:
             failed.append(image.absence)
@@ -54,7 +55,7 @@ def fetch_images(images: Iterable[Image], *, anew: bool, say: Callable[[str], ob
     return fetched
 
 
-async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, anew: bool) -> None:
+async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, refetch: bool) -> None:
     """Fetch the images on another machine. Raises EnvironmentFailed with a line for each that cannot be fetched."""
     failed = []
     marker = f"images-{os.getpid()}-{os.urandom(4).hex()}"
@@ -64,7 +65,7 @@ async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, anew: b
                 id=f"image{number}",
                 bench="install",
                 phase="install",
-                argv=("/bin/sh", "-c", in_one_line(image, refetch=anew)),
+                argv=("/bin/sh", "-c", in_one_line(image, refetch=refetch)),
                 env={"PATH": "@path"},
                 cwd="/",
                 needs_data=False,
@@ -84,7 +85,7 @@ def no_engine(image: Image) -> str:
 def not_fetched(image: Image, output: str) -> str:
     """Return the message for an image that cannot be fetched, on one line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    why = lines[-1].removeprefix("Error: ") if lines else "it did not say why"
+    why = lines[-1].removeprefix("Error: ") if lines else "no error message"
     return f"image {image.name}: {image.engine} cannot fetch it: {why}; correct container.image, or load the image yourself"
 
 

@@ -174,11 +174,11 @@ _MEANINGS: Sequence[tuple[re.Pattern[str], str]] = tuple(
         (r"no space left on device|os error 28\b|disk quota exceeded", "no space left on the disk"),
         (
             r"hash mismatch for `([^`]+)`",
-            "{0}: the file that the index gave does not have a hash of the lock; nothing was installed from it",
+            "{0}: the hash of the index's file is not in the lock; nothing was installed from it",
         ),
         (
             r"THESE PACKAGES DO NOT MATCH THE HASHES.*?\n\s+(\S+)",
-            "{0}: the file that the index gave does not have a hash of the lock; nothing was installed from it",
+            "{0}: the hash of the index's file is not in the lock; nothing was installed from it",
         ),
         (r"because (\S+) was not found in the cache", NO_NETWORK + " {0}"),
         (
@@ -201,13 +201,13 @@ _MEANINGS: Sequence[tuple[re.Pattern[str], str]] = tuple(
         (r"No matching distribution found for (\S+)", "requirement {0} does not exist on the configured indexes"),
         (
             r"Failed to initialize cache at `([^`]+)`",
-            "{0}: the cache of uv cannot be made there; UV_CACHE_DIR names another folder",
+            "{0}: cannot create the cache of uv; set UV_CACHE_DIR to another folder",
         ),
         (
             r"`([^`\n]+)`(?: to `[^`\n]+`)?: (?:permission denied|read-only file system)",
-            "{0}: not allowed to write there",
+            "{0}: permission denied",
         ),
-        (r"permission denied|os error 13\b|read-only file system", "not allowed to write there"),
+        (r"permission denied|os error 13\b|read-only file system", "no write permission"),
     )
 )
 
@@ -221,4 +221,4 @@ def explain_failure(output: str) -> str:
             return sentence.format(*match.groups())
     lines = [line.strip() for line in flowing.splitlines() if line.strip()]
     errors = [re.sub(r"^(error|ERROR|cause):\s*", "", line) for line in lines if re.match(r"error:|cause:", line, re.I)]
-    return ": ".join(errors[:2]) or (lines[-1] if lines else "ended without a word")
+    return ": ".join(errors[:2]) or (lines[-1] if lines else "no error message")

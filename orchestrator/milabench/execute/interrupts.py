@@ -1,8 +1,8 @@
-"""What SIGINT, SIGTERM and SIGHUP do to a command, at every instant of its life; nobody else touches their handlers.
+"""Handling of SIGINT, SIGTERM and SIGHUP during the whole life of a command; no other module installs handlers for them.
 
-A command is asked to end once. Where nothing else is said, that is an exception, raised once: nothing raises again
-into the unwinding. Around an event loop, from before it is made until it is closed, nothing is raised at all, for asyncio
-does not survive that everywhere: signals are told to whoever listens, or kept until the loop is gone.
+A command is interrupted once. By default that is an exception, raised once: nothing raises again into the unwinding.
+Around an event loop, from before its creation until it is closed, nothing is raised at all, because asyncio does not
+survive that everywhere: signals go to a listener, or are deferred until the loop is closed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Who asks again within this time means the same wish: a terminal that goes away sends two signals, `cancel --now` too.
+# A second signal within this time is the same request: a closed terminal sends two signals, so does `cancel --now`.
 PATIENCE_S = 1.0
 AGAIN_S = 0.001
 WAKEUP_BYTES = 4096
 
 
 class InterruptRequested(KeyboardInterrupt):
-    """Somebody asked the command to end.
+    """The command was interrupted.
 
     A class of our own, because Python ends a process by SIGINT, whatever it says, once a plain KeyboardInterrupt has left a
     string that was executed, and dataclasses execute strings.
@@ -46,9 +46,9 @@ class Interrupts:
     def __init__(self) -> None:
         self._listener: Callable[[], object] | None = None
         self._child: Callable[[int], object] | None = None
-        self._is_held = False
-        self._kept: list[int] = []
-        self._asked: float | None = None
+        self._is_deferring = False
+        self._deferred: list[int] = []
+        self._raised_at: float | None = None
         self._is_over = False
 
     def take_over(self) -> None:
@@ -60,22 +60,22 @@ class Interrupts:
         sys.unraisablehook = self._on_unraisable
 
     @property
-    def was_asked(self) -> bool:
+    def was_raised(self) -> bool:
         """Whether InterruptRequested was raised."""
-        return self._asked is not None
+        return self._raised_at is not None
 
     @property
     def is_pending(self) -> bool:
         """Whether a signal has come that is kept until the holding ends."""
-        return bool(self._kept)
+        return bool(self._deferred)
 
-    def over(self) -> None:
+    def ignore_all(self) -> None:
         """Ignore all further signals: the exit code is decided and the interpreter is shutting down."""
         self._is_over = True
         for number in (*SIGNALS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
 
-    def outlive_the_terminal(self) -> None:
+    def ignore_hangup(self) -> None:
         """Ignore SIGHUP: what is left to do does not depend on the terminal."""
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
@@ -88,42 +88,42 @@ class Interrupts:
                 self._child(number)
         elif self._listener is not None:
             self._listener()
-        elif self._is_held:
-            self._kept.append(number)
-        elif self._asked is None or number == signal.SIGALRM:
-            self._asked = time.monotonic()
+        elif self._is_deferring:
+            self._deferred.append(number)
+        elif self._raised_at is None or number == signal.SIGALRM:
+            self._raised_at = time.monotonic()
             raise InterruptRequested
-        elif time.monotonic() - self._asked > PATIENCE_S:
-            # Tidying up hangs. What is left is what `kill -9` leaves, and found as that is.
+        elif time.monotonic() - self._raised_at > PATIENCE_S:
+            # Clean-up hangs. The leftovers are those of `kill -9`, and are found in the same way.
             os.write(2, b"interrupted\n")
             os._exit(INTERRUPTED)
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
+    def deferred(self) -> Iterator[None]:
         """Defer signals in this context; one that no listener received is raised at its end."""
-        before, self._is_held = self._is_held, True
+        before, self._is_deferring = self._is_deferring, True
         try:
             yield
         finally:
-            self._is_held = before
-        if self._kept and not before:
-            self._kept.clear()
+            self._is_deferring = before
+        if self._deferred and not before:
+            self._deferred.clear()
             self(signal.SIGINT, None)
 
     @contextlib.contextmanager
-    def heard_by(self, listener: Callable[[], object]) -> Iterator[None]:
+    def routed_to(self, listener: Callable[[], object]) -> Iterator[None]:
         """Route signals to `listener`, deferred ones at once; it may be called at any instant."""
         before, self._listener = self._listener, listener
         try:
-            for _ in self._kept:
+            for _ in self._deferred:
                 listener()
-            self._kept.clear()
+            self._deferred.clear()
             yield
         finally:
             self._listener = before
 
     @contextlib.contextmanager
-    def left_to(self, child: Callable[[int], object]) -> Iterator[None]:
+    def forwarded_to(self, child: Callable[[int], object]) -> Iterator[None]:
         """Forward signals to a child that has the terminal: Ctrl-C and Ctrl-\\ reach it without our help.
 
         What is sent to this process alone, SIGTERM and SIGHUP, is handed on; so is what was held before: it may
@@ -132,9 +132,9 @@ class Interrupts:
         quit_before = signal.signal(signal.SIGQUIT, self) if self._is_ours() else None
         self._child = child
         try:
-            for number in filter(SIGNALS.__contains__, self._kept):
+            for number in filter(SIGNALS.__contains__, self._deferred):
                 child(number)
-            self._kept.clear()
+            self._deferred.clear()
             yield
         finally:
             self._child = None
@@ -189,7 +189,7 @@ def run_deferring_signals(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Return what `asyncio.run(main())` returns; signals are deferred from before the loop exists until it is closed."""
     import asyncio
 
-    with interrupts().held(), asyncio.Runner() as runner:
+    with interrupts().deferred(), asyncio.Runner() as runner:
         return _run(runner, main)
 
 
@@ -214,14 +214,14 @@ class ReusableLoop:
         """Return what `main()` returns; the first call creates the loop."""
         import asyncio
 
-        with interrupts().held():
+        with interrupts().deferred():
             self._runner = self._runner or asyncio.Runner()
             return _run(self._runner, main)
 
     def close(self) -> None:
         """End the loop, if there is one; the next `run` makes a new one."""
         if self._runner is not None:
-            with interrupts().held():
+            with interrupts().deferred():
                 self._runner.close()
                 self._runner = None
 

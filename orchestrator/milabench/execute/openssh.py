@@ -28,15 +28,15 @@ class OpensshChannel:
         self._process = process
         self._words = words
 
-    async def how_it_ended(self) -> str:
+    async def describe_end(self) -> str:
         """Return how the command ended; ssh's own code says that the connection was lost."""
         code = await self._process.wait()
         if code == FAILED:
-            stderr = self.said()
+            stderr = self.last_stderr_line()
             return f"the connection was lost{': ' if stderr else ''}{stderr}"
         return f"the agent ended with exit code {code}" if code >= 0 else "the connection was lost: ssh was killed"
 
-    def said(self) -> str:
+    def last_stderr_line(self) -> str:
         """Return the last line on its standard error."""
         return _last_line(self._words)
 
@@ -96,7 +96,7 @@ async def connect_openssh(address: Address) -> OpensshConnection:
     options = _options(address, folder / "s")
     words = folder / "stderr"
     if address.accept_new:
-        with contextlib.suppress(OSError):  # ssh makes the file, not the folder; that it could not is said below
+        with contextlib.suppress(OSError):  # ssh creates the file, not the folder; a failure is reported below
             address.known_hosts_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     master = ("ssh", "-f", "-N", "-o", "ControlMaster=yes", "-o", f"ControlPersist={PERSIST_S}", *options, address.host)
     try:
@@ -129,7 +129,7 @@ async def connect_openssh(address: Address) -> OpensshConnection:
 
 def _options(address: Address, socket: Path) -> list[str]:
     settings = {
-        "BatchMode": "yes",  # nobody is there to type a password
+        "BatchMode": "yes",  # a password prompt would hang
         "StrictHostKeyChecking": "accept-new" if address.accept_new else "yes",
         "ServerAliveInterval": f"{KEEPALIVE_S:g}",
         "ServerAliveCountMax": str(KEEPALIVE_COUNT),
@@ -150,12 +150,15 @@ def _why(words: Path, address: Address) -> str:
     text = words.read_text(errors="backslashreplace")
     file = address.known_hosts_file
     if "IDENTIFICATION HAS CHANGED" in text:
-        return f"its host key is another one than {file} has: somebody may stand in between; remove the old one if not"
+        return (
+            f"its host key differs from the one in {file}: possible man-in-the-middle attack;"
+            " remove the old key if the machine was reinstalled"
+        )
     if "Host key verification failed" in text:
-        return f"its host key is not in {file}; add it, or record what is found with --accept-new-host-keys"
+        return f"its host key is not in {file}; add it, or record the current one with --accept-new-host-keys"
     if "Permission denied" in text:
-        return "none of our keys is accepted; name one with system.sshkey, or load it into an ssh agent"
-    return _last_line(words) or "ssh failed without a word"
+        return "no key was accepted; set one with system.sshkey, or load it into an ssh agent"
+    return _last_line(words) or "ssh failed without an error message"
 
 
 def _last_line(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""One machine that is reached over a network: its connection, opened when needed, and what is asked of it."""
+"""One machine that is reached over a network: its connection, opened when needed, and requests to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from milabench.execute.agent_bootstrap import Channel, Connection, start_agent
 from milabench.execute.agent_client import NOTHING_LEFT, AgentLink, AgentNode
 from milabench.execute.ssh import Address
 
-# An agent that hears nothing for so long ends everything: a network that is cut ends no input.
+# An agent without a heartbeat for this long kills everything: a network failure does not close its input.
 LEASE_S = 20.0
 BEAT_S = 4.0
 ASK_S = 60.0
@@ -55,7 +55,7 @@ class RemoteHost:
         except Unreachable:
             if connection is not rested or not connection.lost:
                 raise
-        # It was lost while nobody used it, which only using it showed.
+        # The connection was lost while idle, which only its use revealed.
         return await start_agent(self.name, await self.connection(), words, marker=marker, python=self.address.python)
 
     async def ask(self, *words: str, within_s: float = ASK_S) -> Mapping[str, Any]:
@@ -67,7 +67,7 @@ class RemoteHost:
         except TimeoutError:
             raise Unreachable(f"{self.name}: no answer to '{words[0]}' within {within_s:g} s") from None
         except ValueError:
-            how, stderr = await channel.how_it_ended(), channel.said()
+            how, stderr = await channel.describe_end(), channel.last_stderr_line()
             raise Unreachable(
                 f"{self.name}: no answer to '{words[0]}': {how}{': ' if stderr else ''}{stderr}"
             ) from None
@@ -77,7 +77,7 @@ class RemoteHost:
     async def left(self, *markers: str) -> list[tuple[int, str]]:
         """Return pid and command of each process that carries one of these markers. Raises Unreachable."""
         answer = await self.ask("left", *markers)
-        return [(int(one["pid"]), str(one["command"])) for one in answer["left"]]
+        return [(int(process["pid"]), str(process["command"])) for process in answer["left"]]
 
     async def sweep(self, *markers: str, grace_s: float = 5.0) -> str:
         """Kill the processes that carry these markers and describe the result on one line. Raises Unreachable."""
@@ -92,10 +92,10 @@ class RemoteHost:
 
 def sweep_text(answer: Mapping[str, Any]) -> str:
     """Return the result of a sweep on one line."""
-    left = [f"{one['pid']} ({one['command']})" for one in answer["left"]]
+    left = [f"{process['pid']} ({process['command']})" for process in answer["left"]]
     if left:
-        return f"these of its processes are still there: {', '.join(left)}"
-    return f"{len(answer['ended'])} of its processes were ended" if answer["ended"] else NOTHING_LEFT
+        return f"its processes still running: {', '.join(left)}"
+    return f"{len(answer['ended'])} of its processes killed" if answer["ended"] else NOTHING_LEFT
 
 
 def node_marker(marker: str, node: str) -> str:
@@ -122,14 +122,14 @@ def remote_node(
         is_first = False
         words = ("serve", "--run-id", own, "--grace", str(grace_s), "--lease", str(lease_s))
         channel = await machine.agent(*words, marker=own)
-        return AgentLink(channel.reader, channel.writer, channel.how_it_ended, beat_s=min(BEAT_S, lease_s / 4))
+        return AgentLink(channel.reader, channel.writer, channel.describe_end, beat_s=min(BEAT_S, lease_s / 4))
 
     async def sweep() -> str:
         try:
             return await machine.sweep(own, grace_s=grace_s)
         except Unreachable as error:
             reason = str(error).removeprefix(f"{machine.name}: ")
-            return f"what it left could not be looked for ({reason}); its agent ends it within {lease_s + grace_s:g} s"
+            return f"leftover processes could not be listed ({reason}); its agent kills them within {lease_s + grace_s:g} s"
 
     return AgentNode(machine.name, open_link, sweep, values={"path": None, **(values or {})})
 

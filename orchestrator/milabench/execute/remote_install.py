@@ -1,4 +1,4 @@
-"""Builds environments on another machine with the code that builds them here: packed into one file, run by a Python there."""
+"""Remote builds of environments with the code of local ones: packed into one file, run by the remote Python."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _LOOK = (
     'for p in python3.11 python3.12 python3.13 python3.14 python3; do if "$p" -c '
     '"import sys; sys.exit(sys.version_info < (3, 11))" 2>/dev/null; then exec "$p" "$@"; fi; done; '
     "echo no Python 3.11 or later on its PATH, which building environments needs: install one, "
-    "or let them be copied with system.sync: venv >&2; exit 4"
+    "or copy the environments with system.sync: venv >&2; exit 4"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteInstallJob:
-    """What to build there."""
+    """The environments to build on another machine."""
 
     specs: tuple[VenvSpec, ...]
     dirs: Dirs
@@ -68,7 +68,7 @@ def _files() -> Iterator[tuple[str, bytes]]:
 
 async def install_remotely(
     machine: RemoteHost,
-    desk: RemoteFiles,
+    remote: RemoteFiles,
     job: RemoteInstallJob,
     scratch: Path,
     *,
@@ -87,7 +87,7 @@ async def install_remotely(
     if uv is not None:
         os.link(uv, tools / "uv") if uv.stat().st_dev == tools.stat().st_dev else (tools / "uv").symlink_to(uv)
     (tools / "job").write_bytes(pickle.dumps(job))
-    await desk.send(tools, folder)
+    await remote.send(tools, folder)
     step = Step(
         id="install",
         bench="install",

@@ -46,7 +46,7 @@ class Orchestrator:
         return asdict(self)
 
     @property
-    def is_here(self) -> bool:
+    def is_local(self) -> bool:
         """Whether it ran on this host."""
         return self.host == socket.gethostname()
 
@@ -58,7 +58,7 @@ class Orchestrator:
     @property
     def is_alive(self) -> bool:
         """Whether it still runs; on another host only the lock can tell, so this is False."""
-        return self.is_here and self.is_of_this_boot and _start_of(self.pid) == self.pid_start
+        return self.is_local and self.is_of_this_boot and _start_of(self.pid) == self.pid_start
 
     def __str__(self) -> str:
         since = datetime.fromtimestamp(self.since).strftime("%Y-%m-%d %H:%M:%S")
@@ -108,8 +108,8 @@ def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
         if not _lock(fd, fcntl.LOCK_EX):
             holder = _holder(fd)
             raise Unreachable(
-                f"{path}: this run is still going, by {holder or 'somebody who has not said so yet'};"
-                " `milabench status` tells how far it is, `milabench cancel` ends it"
+                f"{path}: this run is still active, run by {holder or 'an unknown process'};"
+                " see `milabench status`, end it with `milabench cancel`"
             )
         with contextlib.suppress(OSError):  # on a full disk the lock still holds, only the name is missing
             os.ftruncate(fd, 0)
@@ -135,7 +135,7 @@ def holder_of(path: Path) -> Orchestrator | None:
         return None
     try:
         holder = _holder(fd)
-        if holder is not None and holder.is_here:
+        if holder is not None and holder.is_local:
             return holder if holder.is_alive else None
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -162,7 +162,7 @@ def _lock(fd: int, how: int) -> bool:
             fcntl.flock(fd, how | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = _holder(fd)
-            if tries == 1 or (holder is not None and (holder.is_alive or not holder.is_here)):
+            if tries == 1 or (holder is not None and (holder.is_alive or not holder.is_local)):
                 return False
             time.sleep(PAUSE_S)
         else:

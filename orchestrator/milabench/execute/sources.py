@@ -72,7 +72,7 @@ def fetch_sources(
 ) -> tuple[SourceOutcome, ...]:
     """Make every source ready; one that fails does not keep the others from being fetched.
 
-    `pip` are pip's settings (None asks pip, when something is to be fetched); `force` unpacks anew what is there,
+    `pip` are pip's settings (None asks pip, when something is to be fetched); `force` unpacks existing ones again,
     from the archive in the cache when its hash is right. Raises EnvironmentFailed when the base folder cannot be
     written.
     """
@@ -148,7 +148,7 @@ def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> 
         digest = sha256_of(fresh)
         if digest != source.sha256:
             raise EnvironmentFailed(
-                f"{source.file}: the index gave a file with sha256 {digest}, the benchfile wants {source.sha256}; "
+                f"{source.file}: the index served a file with sha256 {digest}, the benchfile expects {source.sha256}; "
                 "nothing was unpacked"
             )
         fresh.replace(kept)
@@ -213,7 +213,7 @@ def _download(source: PyPI, where: Indexes, environ: Mapping[str, str], into: Pa
                     raise EnvironmentFailed(f"{label}: fetching it from {link.redacted} failed: {error}") from None
                 return
     if where.is_offline:
-        raise EnvironmentFailed(f"{label}: not in the cache, and UV_OFFLINE forbids to fetch it")
+        raise EnvironmentFailed(f"{label}: not in the cache, and UV_OFFLINE forbids fetching it")
     if silent:
         raise EnvironmentFailed(f"{label}: not in the cache, and {', '.join(silent)} cannot be reached")
     searched = ", ".join(mask(location) for location in (*where.urls, *where.find_links)) or "no index at all"
@@ -332,7 +332,9 @@ def _clone(source: Git, into: Path, environ: Mapping[str, str]) -> None:
         process = subprocess.run(
             [git, *argv], env=env, cwd=into, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
-        return None if process.returncode == 0 else (process.stderr.strip().splitlines() or ["git said nothing"])[-1]
+        return (
+            None if process.returncode == 0 else (process.stderr.strip().splitlines() or ["git printed no error"])[-1]
+        )
 
     into.mkdir()
     run("init", "--quiet")

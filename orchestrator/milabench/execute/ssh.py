@@ -28,7 +28,7 @@ WORDS_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """How a machine is reached; what is empty is as ~/.ssh/config and ssh's own defaults say.
+    """The address of a machine; empty fields follow ~/.ssh/config and ssh's defaults.
 
     `accept_new` records the key of a machine that no known_hosts file names; one that differs from a known one is never accepted.
     """
@@ -124,7 +124,7 @@ class SshChannel:
             while piece := await self._process.stderr.read(TAIL_BYTES):
                 self._words = (self._words + piece)[-TAIL_BYTES:]
 
-    async def how_it_ended(self) -> str:
+    async def describe_end(self) -> str:
         """Return how the command ended. asyncssh says None for exit status and signal alike when the connection was lost."""
         await self._process.wait_closed()
         await asyncio.wait({self._listening}, timeout=WORDS_S)
@@ -135,7 +135,7 @@ class SshChannel:
             return f"the agent ended with exit code {code}"
         return self._lost() or "the connection was lost"
 
-    def said(self) -> str:
+    def last_stderr_line(self) -> str:
         """Return the last line on its standard error."""
         lines = self._words.decode("utf-8", "backslashreplace").strip().splitlines()
         return lines[-1][:300] if lines else ""
@@ -154,7 +154,7 @@ class SshConnection:
         """Why it can be used no longer."""
         if not self._connection.is_closed():
             return None
-        return f"the connection was lost: {self._client.why or 'it was closed from there'}"
+        return f"the connection was lost: {self._client.why or 'closed by the remote side'}"
 
     async def start(self, command: str) -> SshChannel:
         """Start a line of the login shell. Raises Unreachable."""
@@ -186,7 +186,7 @@ async def connect_asyncssh(address: Address) -> SshConnection:
         "keepalive_count_max": KEEPALIVE_COUNT,
         "connect_timeout": CONNECT_S,
         "login_timeout": 2 * CONNECT_S,
-        "preferred_auth": "gssapi-with-mic,publickey,hostbased",  # nobody is there to type a password
+        "preferred_auth": "gssapi-with-mic,publickey,hostbased",  # a password prompt would hang
     }
     if address.port != 22:
         options["port"] = address.port
@@ -214,7 +214,8 @@ async def connect_asyncssh(address: Address) -> SshConnection:
         if isinstance(error, FileNotFoundError) and error.filename:
             raise Unreachable(f"{name}: {error.filename}: no such file; system.sshkey names the private key") from None
         raise Unreachable(
-            f"{name}: {address.shown} cannot be reached{_through(address)}: {_said(error)}; is it up, is the port right?"
+            f"{name}: {address.shown} cannot be reached{_through(address)}: {_format_oserror(error)};"
+            " is it up, is the port right?"
         ) from None
     return SshConnection(address, connection, client)
 
@@ -223,13 +224,13 @@ def _through(address: Address) -> str:
     return f" through {address.proxy_jump}" if address.proxy_jump else ""
 
 
-def _said(error: OSError) -> str:
+def _format_oserror(error: OSError) -> str:
     """Return the system's own message: asyncio's would repeat the address."""
     text = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
     return text.lower()
 
 
-_AGENT = "load it into an ssh agent, or name another one with system.sshkey"
+_AGENT = "load it into an ssh agent, or set another one with system.sshkey"
 
 
 def _no_key(address: Address) -> str:
@@ -237,7 +238,7 @@ def _no_key(address: Address) -> str:
         "those of the ssh agent and ~/.ssh" if os.environ.get("SSH_AUTH_SOCK") else "those in ~/.ssh"
     )
     return (
-        f"{address.shown} accepts none of our keys (tried: {tried}); name one with system.sshkey,"
+        f"{address.shown} accepted no key (tried: {tried}); set one with system.sshkey,"
         " or put its public half into ~/.ssh/authorized_keys there"
     )
 
@@ -252,8 +253,8 @@ def _known_hosts(address: Address) -> Any:
     if not file.exists():
         if address.known_hosts and not address.accept_new:
             raise Unreachable(
-                f"{address.name}: {file}: no such file; system.known_hosts names the host keys that we trust,"
-                " --accept-new-host-keys makes it"
+                f"{address.name}: {file}: no such file; system.known_hosts lists the trusted host keys,"
+                " --accept-new-host-keys creates it"
             )
         return asyncssh.import_known_hosts("")
     try:
@@ -291,14 +292,15 @@ def _client(address: Address) -> Any:
             shown = host if port == 22 else f"[{host}]:{port}"
             if any(matches):
                 self.refusal = (
-                    f"the host key of {shown} is {print_}, another one than {file} has: somebody may stand in"
-                    f" between; if the machine was set up anew, remove the old key with `ssh-keygen -f {file} -R '{shown}'`"
+                    f"the host key of {shown} is {print_}, which differs from the one in {file}: possible"
+                    " man-in-the-middle attack; if the machine was reinstalled, remove the old key with"
+                    f" `ssh-keygen -f {file} -R '{shown}'`"
                 )
                 return False
             if not address.accept_new:
                 self.refusal = (
                     f"the host key of {shown} ({print_}) is not in {file}; compare it with the machine's own,"
-                    " then add it, or record what is found with --accept-new-host-keys"
+                    " then add it, or record the current one with --accept-new-host-keys"
                 )
                 return False
             try:

@@ -1,4 +1,4 @@
-"""What steps on several nodes do together: who of a group is ready to measure, and who has measured enough."""
+"""The start barrier of a group on several nodes: which steps are ready to measure, and which have measured enough."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GroupBarrier:
 
 
 def group_barrier(steps: Sequence[Step]) -> GroupBarrier | None:
-    """Return the steps of a group that start to measure at the same time on several nodes; None when there are none."""
+    """Return the barrier of the steps that start measuring together on several nodes; None without such steps."""
     measures: dict[str, Any] = {step.id: step.config.get("measure") for step in steps}
     waiting = [step for step in steps if isinstance(measure := measures[step.id], Mapping) and measure.get("barrier")]
     if len({step.node for step in waiting}) < 2:

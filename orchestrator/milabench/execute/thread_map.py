@@ -1,4 +1,4 @@
-"""Maps a function over items in threads, without ever losing an interrupt."""
+"""A map over threads that never loses an interrupt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def thread_map(
     The first exception of a call, or an interrupt, calls `stop`, which should make the running calls return soon; what has
     not begun is cancelled. It is raised when all threads have ended.
 
-    Signals are held meanwhile: one that is raised while a thread is started leaves a thread that the pool does not know of,
+    Signals are deferred meanwhile: one that is raised while a thread is started leaves a thread that the pool does not know of,
     and does not wait for. Future.result() is not used to wait: it misses signals (see wakeup_sockets).
     """
     handler = interrupts()
@@ -32,7 +32,7 @@ def thread_map(
                 writer.send(b"\0")
 
         try:
-            with handler.held():
+            with handler.deferred():
                 futures = [pool.submit(function, item) for item in items]
                 for future in futures:
                     future.add_done_callback(wake)

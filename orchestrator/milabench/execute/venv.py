@@ -1,4 +1,4 @@
-"""Building virtual environments: at their final place, marked complete last, linked in one step."""
+"""Virtual environments: built at their final path, marked complete last, linked atomically."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ Report = Callable[[InstallProgress], None]
 class InstallOptions:
     """How to install.
 
-    `benchmate` is the folder of the instruments' own project; `environ` the user's environment. `force` builds anew
-    what is complete; `update` builds anew what is not pinned, with the newest packages. `pip` are pip's settings;
+    `benchmate` is the project folder of the instruments; `environ` the user's environment. `force` rebuilds
+    complete environments; `update` rebuilds those that are not pinned, with the newest packages. `pip` are pip's settings;
     None asks pip, once, when something is to be built. `uv` is the program; None uses pip.
     """
 
@@ -137,7 +137,7 @@ def make_folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentFailed(
-            f"{folder}: cannot be made: {(error.strerror or str(error)).lower()}; choose another folder with --base"
+            f"{folder}: cannot be created: {(error.strerror or str(error)).lower()}; choose another folder with --base"
         ) from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise EnvironmentFailed(f"{folder}: is not writable; choose another folder with --base")
@@ -166,7 +166,7 @@ def _take(descriptor: int, waits: Callable[[], bool]) -> None:
             return
         except BlockingIOError:
             if not waits():
-                raise EnvironmentFailed("given up: somebody else is building it") from None
+                raise EnvironmentFailed("another process is building it") from None
             time.sleep(WAIT_S)
 
 
@@ -175,7 +175,7 @@ class _BuildFailedError(Exception):
 
 
 class _Work:
-    """One install: the children that run, and what is found out once for all environments."""
+    """One install: its running child processes, and facts shared by all environments."""
 
     def __init__(self, *, dirs: Dirs, store: Path, options: InstallOptions, report: Report) -> None:
         self.dirs = dirs
@@ -226,7 +226,7 @@ class _Work:
         """Return whether to keep waiting for another process that builds this environment; report the wait once."""
         if spec.group not in self._waited_for:
             self._waited_for.add(spec.group)
-            self._say(spec, "waiting", "somebody else is building it")
+            self._say(spec, "waiting", "another process is building it")
         return not self._is_stopped
 
     def _broken(self, spec: VenvSpec, why: str, log: Path) -> VenvBroken:
@@ -284,20 +284,20 @@ class _Work:
                 shutil.rmtree(building)
         wheel = next(home.glob("*.whl"), None)
         if wheel is None:
-            raise _BuildFailedError(f"building benchmate gave no wheel; remove {home} and try again")
+            raise _BuildFailedError(f"building benchmate produced no wheel; remove {home} and try again")
         return wheel
 
     def _verify(self, folder: Path, installer: Installer, shell: _Shell) -> tuple[str, ...]:
         python = str(folder / "bin" / "python")
         imported = shell.attempt(InstallCommand(argv=(python, "-I", "-c", "import benchmate"), needs_network=False))
         if imported is not None:
-            raise _BuildFailedError(f"benchmate cannot be imported there: {_last_line(imported)}")
+            raise _BuildFailedError(f"benchmate cannot be imported: {_last_line(imported)}")
         complaints = shell.attempt(installer.check(str(folder)))
         lines = [line.strip() for line in (complaints or "").splitlines() if re.search(r"requires|not installed", line)]
         ours = next((line for line in lines if re.search(r"\bbenchmate\b.*requires", line)), None)
         if ours:
             raise _BuildFailedError(
-                f"the lock does not hold what benchmate needs ({ours}); write it anew with `milabench pin`"
+                f"the lock does not hold what benchmate needs ({ours}); rewrite it with `milabench pin`"
             )
         return tuple(lines)
 
@@ -395,7 +395,7 @@ class _Work:
 
 
 class _Shell:
-    """Runs the commands of one environment, keeping all they say, without credentials, in its log."""
+    """Runs the commands of one environment and logs their output without credentials."""
 
     def __init__(self, work: _Work, output: Any, lock: int, environ: Mapping[str, str]) -> None:
         self.environ = environ
@@ -471,7 +471,7 @@ def link_to(link: Path, folder: Path) -> None:
         if str(link.readlink()) == target:
             return
     elif link.exists():
-        raise EnvironmentFailed(f"{link}: is in the place of a link to {target}; move it away")
+        raise EnvironmentFailed(f"{link}: exists where a link to {target} belongs; move it away")
     fresh = link.parent / f".{link.name}.{os.getpid()}.link"
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)
@@ -552,4 +552,4 @@ def _one_at_a_time(report: Report) -> Report:
 
 
 def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["it said nothing"])[-1]
+    return (text.strip().splitlines() or ["no output"])[-1]

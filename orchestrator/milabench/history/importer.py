@@ -24,7 +24,7 @@ IsSecret = Callable[[str], bool]
 class ForeignStep:
     """One step of a run that arrives: what the plan will say of it, how it ended, its records and what it printed.
 
-    A file is read when it is written anew: a run may be larger than the memory.
+    A file is read when it is written again: a run may be larger than the memory.
     """
 
     id: str

@@ -51,19 +51,19 @@ def read_milabench13_run(folder: Path, origin: str) -> tuple[ForeignRun | None, 
             if is_packed
             else f"`milabench report {folder}`"
         )
-        raise RecordError(f"{origin}: is a run of this milabench: {way} reads it as it is")
+        raise RecordError(f"{origin}: is a run of this milabench: {way} reads it directly")
     if run.phase != "run":
-        return None, [f"{folder.name}: records of {run.phase}, no benchmark"]
+        return None, [f"{folder.name}: records of {run.phase}, not a benchmark"]
     notes: list[str] = []
     results: list[StepResult] = []
     for planned in planned_steps(run):
         result = step_result(run, planned)
         if _is_own(result):
-            notes.append(f"{planned.id}: milabench's own commands on other machines, no benchmark")
+            notes.append(f"{planned.id}: milabench's own remote commands, not a benchmark")
         else:
             results.append(result)
     if not results:
-        return None, [*notes, f"{folder.name}: no benchmark in it"]
+        return None, [*notes, f"{folder.name}: contains no benchmark"]
     measured = [result.measured for result in results]
     return (
         ForeignRun(

@@ -45,7 +45,7 @@ def read_nccl_json(path: Path) -> Mapping[str, Any]:
     except (UnicodeDecodeError, RecursionError):
         raise RecordError(f"{path}: is not JSON") from None
     if not looks_like_one(value):
-        raise RecordError(f"{path}: is not what nccl-tests write: it has no results and no average_bus_bandwidth")
+        raise RecordError(f"{path}: is not output of nccl-tests: it has no results and no average_bus_bandwidth")
     return dict(value)
 
 

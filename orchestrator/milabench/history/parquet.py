@@ -25,7 +25,7 @@ def write(path: Path, runs: Iterable[RunRows]) -> int:
         import pyarrow.parquet as pq
     except ImportError:
         raise EnvironmentFailed(
-            "Parquet files take the package pyarrow; install it with `pip install 'milabench[parquet]'`"
+            "Parquet files need the package pyarrow; install it with `pip install 'milabench[parquet]'`"
         ) from None
     kinds = {"TEXT": pa.string(), "INTEGER": pa.int64(), "DOUBLE PRECISION": pa.float64()}
     types = {name: kinds[METRICS[name]] for name in _OWN}

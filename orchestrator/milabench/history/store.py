@@ -64,7 +64,7 @@ class Store:
         try:
             cursor = self._execute(sql, parameters) if parameters else self._connection.execute(sql)
             if cursor.description is None:
-                raise UsageError("this statement gives no rows; `db query` only reads")
+                raise UsageError("this statement returns no rows; `db query` is read-only")
             return [str(column[0]) for column in cursor.description], [tuple(row) for row in cursor.fetchall()]
         except (self._failure, sqlite3.Warning) as error:
             raise UsageError(f"{self._name}: {_first_line(error)}") from None
@@ -99,7 +99,7 @@ class Store:
                 self._execute("INSERT INTO milabench_store VALUES (?)", (SCHEMA,))
         if version_row is not None and version_row[0] != SCHEMA:
             raise RecordError(
-                f"{self._name}: is a store of version {version_row[0]}, and this milabench reads {SCHEMA}"
+                f"{self._name}: has store version {version_row[0]}, but this milabench reads version {SCHEMA}"
             )
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ def open_store(place: str, *, is_writing: bool) -> Iterator[Store]:
 
 def _open_file(path: Path, is_writing: bool) -> Store:
     if not is_writing and not path.is_file():
-        raise NothingSelected(f"{path}: no results store; `milabench db add RUN... --db {path}` makes one")
+        raise NothingSelected(f"{path}: no results store; `milabench db add RUN... --db {path}` creates one")
     try:
         if is_writing:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,9 +145,9 @@ def _open_file(path: Path, is_writing: bool) -> Store:
             connection.close()
             raise NothingSelected(f"{path}: is empty: no run was added; `milabench db add RUN...` adds one")
     except sqlite3.Error as error:
-        raise RecordError(f"{path}: is no results store: {_first_line(error)}") from None
+        raise RecordError(f"{path}: not a results store: {_first_line(error)}") from None
     except OSError as error:
-        raise RecordError(f"{path}: cannot be made: {(error.strerror or str(error)).lower()}") from None
+        raise RecordError(f"{path}: cannot be created: {(error.strerror or str(error)).lower()}") from None
     return Store(cast(DatabaseConnection, connection), str(path), "?", sqlite3.Error)
 
 
@@ -161,7 +161,7 @@ def _open_server(url: str, is_writing: bool) -> Store:
         import psycopg
     except ImportError:
         raise EnvironmentFailed(
-            "a PostgreSQL store takes the driver psycopg; install it with `pip install 'milabench[postgresql]'`"
+            "a PostgreSQL store needs the driver psycopg; install it with `pip install 'milabench[postgresql]'`"
         ) from None
     name = without_password(url)
     try:

@@ -237,8 +237,8 @@ def legend_lines(comparison: Comparison) -> list[str]:
     """Return the legend: how the numbers are computed."""
     what = "all its instances together" if comparison.per == "system" else "one instance"
     lines = [
-        f"ratio: {what}, over the first system's; above 1 is better, also where less is better. interval: 95 %, Welch on"
-        " logarithms of launches",
+        f"ratio: {what}, over the first system's; > 1 means better; for lower-is-better metrics the ratio is inverted."
+        " interval: 95 %, Welch on logarithms of launches",
         f"FASTER, SLOWER: beyond {comparison.margin:.2%}, EQUIVALENT, DIFFERENT-BUT-SMALL: within it by two one-sided tests;"
         " both by Holm's correction over all rows",
         "index: weighted geometric mean of the ratios of the benchmarks that count on both; its interval is for this suite",

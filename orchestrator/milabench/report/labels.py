@@ -1,4 +1,4 @@
-"""Words that several reports and verbs say the same things in; it imports nothing of what is reported."""
+"""Texts shared by reports and commands; imports nothing that is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every report shows, in words: the table's cells, the description of the system, the failures and the way out."""
+"""What every report shows, in words: the table's cells, the description of the system, the failures and how to rerun them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ LEGEND = (
     "sem%: over launches (from 3 on); std%: over processes; within%: between the steps of a process; peak_memory in MiB;"
     " first_step in s",
     "mde%: the difference that two runs like this one would find in 80 of 100 cases",
-    "score: perf x instances side by side",
+    "score: perf x concurrent instances",
 )
 
 

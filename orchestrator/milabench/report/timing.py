@@ -1,4 +1,4 @@
-"""A timing audit as text: what each way reads, what bounds the call, and which differences are more than noise."""
+"""A timing audit as text: what each method reads, what bounds the call, and which differences are more than noise."""
 
 from __future__ import annotations
 

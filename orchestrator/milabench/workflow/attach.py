@@ -20,7 +20,7 @@ def attach_to_run(run: Run, orchestrator: Orchestrator, session: Session) -> int
     report_active(run, orchestrator, session)
     ending = follow(run.path, orchestrator, session.reporter)
     if ending == "left":
-        host = "" if orchestrator.is_here else f" on {orchestrator.host}"
+        host = "" if orchestrator.is_local else f" on {orchestrator.host}"
         session.info(
             f"resume: {run.name} is still running; `milabench resume` shows it again, `milabench cancel`{host} ends it"
         )

@@ -22,7 +22,7 @@ def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bo
     if holder is None:
         session.info(f"cancel: {run.name} is not active ({handle.state_text}); there is nothing to cancel")
         return
-    if not holder.is_here:
+    if not holder.is_local:
         raise Unreachable(f"{run.name}: is executed on another host, by {holder}; run `milabench cancel` there")
     if signal_process(holder, times=2 if now else 1):
         session.info(f"cancel: {run.name}: asked {holder} to end; waiting for it")

@@ -81,14 +81,14 @@ def enter(step: Step, argv: tuple[str, ...], session: Session, environ: Mapping[
         if not argv:
             argv = (environ.get("SHELL") or "/bin/sh",)
             session.info(f"# {argv[0]}; leave it with exit")
-        with interrupts().held():
+        with interrupts().deferred():
             try:
                 process = subprocess.Popen(argv, env=env, cwd=step.cwd)
             except FileNotFoundError:
                 raise UsageError(f"{argv[0]}: no such command in {step.venv}/bin or on PATH") from None
             except PermissionError:
                 raise UsageError(f"{argv[0]}: is not executable") from None
-            with interrupts().left_to(process.send_signal):
+            with interrupts().forwarded_to(process.send_signal):
                 code = process.wait()
     # As a shell does for a command ended by signal N: 128 + N.
     return code if code >= 0 else 128 - code

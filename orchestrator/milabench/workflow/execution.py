@@ -115,7 +115,7 @@ def execute_plan(
     try:
         # Held from before there is a plan until the journal says that its run began: an interrupt in between would leave a
         # run that nothing can go on with.
-        with interrupts().held(), hold_run(writer.path, orchestrator):
+        with interrupts().deferred(), hold_run(writer.path, orchestrator):
             _write_manifest(writer, plan, context, description, files)
             return continue_plan(
                 plan, context, description, writer, orchestrator, retry=retry, extend=extend, handover=handover
@@ -145,7 +145,7 @@ def continue_plan(
     if handover is not None:
         handover.hold(writer.path)
     session = context.session
-    with interrupts().held(), contextlib.closing(session.reporter.open_display()) as display:
+    with interrupts().deferred(), contextlib.closing(session.reporter.open_display()) as display:
         _journal(writer, [{"run": "started", **orchestrator.to_json(), **_nodes_entry(plan, context)}])
         sinks: dict[str, OnProgress] = {"display": lambda progress: _show(display, progress)}
         if handover is not None:
@@ -214,12 +214,12 @@ async def _execute(
         locks=_device_locks(whole, context) if plan.phase == "run" else {},
         wait=retry.wait,
         preamble=lambda step: _preamble(step, context, description),
-        made=retry.attempts,
+        prior_attempts=retry.attempts,
         passed=retry.passed,
         max_retries=retry.max_retries,
         max_failures=retry.max_failures,
-        more=more,
-        lacks=lambda step, stem: missing_metrics(step.config, writer.path / f"{stem}.data"),
+        extend_plan=more,
+        missing_data=lambda step, stem: missing_metrics(step.config, writer.path / f"{stem}.data"),
     )
     try:
         opening = asyncio.gather(*map(_open, nodes.values()))

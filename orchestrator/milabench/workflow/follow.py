@@ -32,7 +32,7 @@ def follow(path: Path, orchestrator: Orchestrator, reporter: Reporter) -> Ending
     run, clock = open_run(path), JournalClock()
     clock.reach(run.journal[0].get("t") if run.journal else None)
     with (
-        interrupts().heard_by(lambda: requests.append(None)),
+        interrupts().routed_to(lambda: requests.append(None)),
         contextlib.closing(reporter.open_display(clock=clock.now)) as display,
     ):
         view = RunView(run, display, clock)

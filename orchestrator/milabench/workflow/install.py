@@ -103,11 +103,11 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
 
     session = context.session
     if any(node.local for node in context.nodes):
-        fetched = fetch_images(wanted, anew=refetch, say=lambda text: session.info(f"  {text}"))
+        fetched = fetch_images(wanted, refetch=refetch, say=lambda text: session.info(f"  {text}"))
         session.info(f"install: {fetched} images fetched, {len(wanted)} present")
 
     async def fetch(node: Node, _: RemoteFiles, host: RemoteHost) -> None:
-        await fetch_on_host(host, images(context, dirs_at(context.plan_context, node).cache), anew=refetch)
+        await fetch_on_host(host, images(context, dirs_at(context.plan_context, node).cache), refetch=refetch)
 
     on_nodes(context, fetch, remote_nodes(context))
 

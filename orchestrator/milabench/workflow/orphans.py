@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from milabench.errors import Unreachable
 from milabench.events.rundir import Run
-from milabench.execute.agent_client import left_here, sweep_here
+from milabench.execute.agent_client import local_leftovers, sweep_local
 from milabench.execute.host_pool import connect_all
 from milabench.execute.interrupts import run_deferring_signals
 from milabench.execute.remote_host import RemoteHost, node_marker
@@ -32,7 +32,7 @@ def dead_orchestrators(run: Run) -> list[tuple[Orchestrator, tuple[Address, ...]
     dead = []
     for entry in run.journal:
         orchestrator = orchestrator_of(entry) if entry.get("run") == "started" else None
-        if orchestrator is not None and orchestrator.is_here and not orchestrator.is_alive:
+        if orchestrator is not None and orchestrator.is_local and not orchestrator.is_alive:
             dead.append((orchestrator, _addresses(entry)))
     return dead
 
@@ -116,13 +116,13 @@ def find_orphans(base: Path | None, session: Session, *, is_local_only: bool = F
 
 
 def _find_local(markers: Sequence[str]) -> Processes:
-    return run_deferring_signals(lambda: left_here(*markers)) if markers else []
+    return run_deferring_signals(lambda: local_leftovers(*markers)) if markers else []
 
 
 def kill_orphans(orphans: Orphans, session: Session) -> bool:
     """Kill the processes, report it for each machine, and return whether all are gone."""
     if orphans.local:
-        session.info(f"cleanup: {run_deferring_signals(lambda: sweep_here(*orphans.local_markers))}")
+        session.info(f"cleanup: {run_deferring_signals(lambda: sweep_local(*orphans.local_markers))}")
     markers = {address: orphans.remote_markers[address] for address in orphans.remote}
     for address, result in kill_remote(markers, session).items():
         session.info(f"cleanup: {address.name}: {result}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from milabench.errors import DONE, RecordError, UsageError
 from milabench.events.attempts import Attempt, attempts
 from milabench.events.rundir import SUMMARY, Run, RunWriter, attempt_stem, open_run
-from milabench.execute.agent_client import NOTHING_LEFT, sweep_here
+from milabench.execute.agent_client import NOTHING_LEFT, sweep_local
 from milabench.execute.interrupts import run_deferring_signals
 from milabench.execute.run_lock import hold_run, this_orchestrator
 from milabench.plan.model import Plan
@@ -142,7 +142,7 @@ def sweep_run(run: Run, session: Session) -> None:
     for orchestrator, addresses in dead_orchestrators(run):
         results = {}
         if orchestrator.is_of_this_boot:
-            results[""] = run_deferring_signals(partial(sweep_here, orchestrator.marker))
+            results[""] = run_deferring_signals(partial(sweep_local, orchestrator.marker))
         remote = kill_remote(remote_process_markers([(orchestrator, addresses)]), session)
         results |= {f", on {address.name}": str(result) for address, result in remote.items()}
         for where, result in results.items():

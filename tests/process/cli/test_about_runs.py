@@ -194,7 +194,7 @@ def test_cleanup_ends_what_a_dead_run_left_and_only_that(
             assert "--yes kills them" in said.err
             assert f"{agent}  " in said.out
             said = milabench("cleanup", "--yes")
-            assert (said.code, "processes were ended" in said.err) == (0, True)
+            assert (said.code, "processes killed" in said.err) == (0, True)
         assert carrying(environ) == [bystander.pid]
         assert bystander.poll() is None
     finally:

@@ -48,7 +48,7 @@ def test_a_base_that_is_read_only_is_one_line(milabench: Callable[..., Said], tm
         make_read_only(place)
         said = milabench("run", *here, "--display", "none", MILABENCH_BASE=str(place))
     assert said.code == 6
-    assert "cannot be made: read-only file system" in said.err
+    assert "cannot be created: read-only file system" in said.err
     assert len([line for line in said.err.splitlines() if line.startswith("error")]) == 1
 
 

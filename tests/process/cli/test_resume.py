@@ -167,7 +167,7 @@ def test_an_agent_that_hangs_is_swept_with_its_steps(
     (tmp_path / "go").touch()
     said = milabench("resume")
     assert said.code == 0, said.err
-    assert "of its processes were ended" in said.err
+    assert "of its processes killed" in said.err
     assert carrying(environ) == []
 
 

@@ -81,7 +81,7 @@ def test_one_environment_that_fails_does_not_keep_the_others_from_being_built(pl
 def test_a_file_with_another_hash_is_not_installed(place: Place) -> None:
     spec = place.spec(re.sub("(?<=^tool==1 --hash=sha256:).{4}", "0000", place.lock("tool==1")))
     (outcome,) = place.install(spec)
-    assert "does not have a hash of the lock" in broken(outcome).why
+    assert "is not in the lock" in broken(outcome).why
     assert not is_linked(place.dirs, spec)
     assert not store_folder(place.dirs, spec).exists()
 
@@ -146,7 +146,7 @@ def test_a_cold_cache_without_an_index_is_one_clear_line_without_credentials(pla
 
 def test_a_lock_without_what_the_instruments_need_is_refused(place: Place) -> None:
     (outcome,) = place.install(place.spec(place.lock("tool==1").splitlines()[0] + "\n"))
-    assert "benchmate cannot be imported there: ModuleNotFoundError: No module named 'voir'" in broken(outcome).why
+    assert "benchmate cannot be imported: ModuleNotFoundError: No module named 'voir'" in broken(outcome).why
 
 
 def test_a_cpu_environment_never_pulls_the_cuda_build(place: Place) -> None:
@@ -165,13 +165,13 @@ def test_locks_for_a_python_that_is_not_here_are_tried_with_ours_and_that_is_sai
 def test_a_folder_in_the_place_of_the_link_is_left_alone(place: Place) -> None:
     (place.base / "venv" / "g").mkdir(parents=True)
     (outcome,) = place.install(place.spec(place.lock("tool==1")))
-    assert "is in the place of a link" in broken(outcome).why
+    assert "exists where a link" in broken(outcome).why
     assert (place.base / "venv" / "g").is_dir()
 
 
 def test_a_base_that_cannot_be_written_says_which_option_to_give(place: Place) -> None:
     place.base.write_text("a file")
-    with pytest.raises(EnvironmentFailed, match=r"cannot be made: .*; choose another folder with --base"):
+    with pytest.raises(EnvironmentFailed, match=r"cannot be created: .*; choose another folder with --base"):
         place.install(place.spec(place.lock("tool==1")))
 
 

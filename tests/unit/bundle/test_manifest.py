@@ -35,12 +35,12 @@ def test_an_edited_list_breaks_its_chain() -> None:
     assert from_bytes(json.dumps(value).encode(), "x.zip")[1] == ["bundle.json: the chain breaks at b"]
     value = json.loads(MANIFEST.to_bytes())
     del value["files"][2]
-    assert from_bytes(json.dumps(value).encode(), "x.zip")[1] == ["bundle.json: its last link is not the chain's"]
+    assert from_bytes(json.dumps(value).encode(), "x.zip")[1] == ["bundle.json: its last link does not match the chain"]
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"files": 3}', b"\xff"])
 def test_another_file_is_no_list(content: bytes) -> None:
-    with pytest.raises(RecordError, match=r"x\.zip: bundle\.json: cannot be read as the list of a bundle"):
+    with pytest.raises(RecordError, match=r"x\.zip: bundle\.json: cannot be read as a bundle manifest"):
         from_bytes(content, "x.zip")
 
 

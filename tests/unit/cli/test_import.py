@@ -56,7 +56,7 @@ def test_milabenchs_own_commands_are_left_out_with_their_secrets(milabench: Mila
     old = old_run(tmp_path / OLD, "resnet50")
     remote_pack(old)
     said = milabench("import", str(old))
-    assert said.err == "left out: remote: milabench's own commands on other machines, no benchmark\n"
+    assert said.err == "left out: remote: milabench's own remote commands, not a benchmark\n"
     assert not list((tmp_path / "base").rglob("remote*"))
     assert all(b"hf_secretsecret" not in path.read_bytes() for path in (tmp_path / "base").rglob("*") if path.is_file())
 
@@ -88,7 +88,7 @@ def test_a_zip_of_many_runs_is_imported_whole(milabench: Milabench, tmp_path: Pa
             file.write(each, each.relative_to(tmp_path))
     said = milabench("import", str(path), "--run-name", "old")
     assert said.code == 0, said.err
-    assert "install.2024-08-20_10:00:00: records of install, no benchmark" in said.err
+    assert "install.2024-08-20_10:00:00: records of install, not a benchmark" in said.err
     assert len(list((tmp_path / "base" / "runs").glob("old.*"))) == 2
 
 
@@ -99,7 +99,7 @@ def test_a_zip_that_leads_elsewhere_is_refused_and_writes_nothing(milabench: Mil
     said = milabench("import", str(path))
     assert (said.code, said.out) == (6, "")
     assert said.err.startswith(
-        f"error: {path}: the entry 'runs/../../evil.data' has a name that leads elsewhere: refused"
+        f"error: {path}: the entry 'runs/../../evil.data' has a name outside the archive: refused"
     )
     assert sorted(each.name for each in tmp_path.iterdir()) == ["evil.zip"]
 
@@ -141,7 +141,7 @@ def test_wrong_values_of_a_collective_fail_it(milabench: Milabench, tmp_path: Pa
     ("content", "told"),
     [
         (b'{"results": [', r"x\.json:1:14: is not JSON \(expecting value\)"),
-        (b"{}", r"x\.json: is not what nccl-tests write"),
+        (b"{}", r"x\.json: is not output of nccl-tests"),
         (b"\xff", r"x\.json: is not JSON"),
     ],
 )

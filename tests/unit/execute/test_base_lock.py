@@ -38,7 +38,7 @@ def test_a_held_folder_is_waited_for_and_it_is_said(tmp_path: Path) -> None:
         assert said.wait(30)
         order.append("first")
     thread.join(30)
-    assert [order[0].endswith("; waiting for its end"), *order[1:]] == [True, "first", "second"]
+    assert [order[0].endswith("; waiting for it to end"), *order[1:]] == [True, "first", "second"]
 
 
 def test_a_free_lock_names_nobody(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def carry_out(
         plan = Plan(phase="run", steps=steps)
         local = node or FakeNode()
         engine = Engine(plan, {local.name: local}, records or Records(), progress, settings or ExecutionSettings())
-        return await asyncio.wait_for(engine.carry_out(), 30)
+        return await asyncio.wait_for(engine.run(), 30)
 
     return asyncio.run(run()), seen
 
@@ -360,7 +360,7 @@ def test_a_plan_goes_on_with_what_is_decided_at_its_end_under_the_same_locks() -
     records = Records()
     beyond = [Plan(phase="run", steps=(step("b"), step("c", "false")))]
     node = FakeNode()
-    settings = ExecutionSettings(more=lambda: beyond.pop() if beyond else None, locks={"local": ["cuda-1"]})
+    settings = ExecutionSettings(extend_plan=lambda: beyond.pop() if beyond else None, locks={"local": ["cuda-1"]})
     done, _ = carry_out(step("a"), node=node, records=records, settings=settings)
     assert outcomes(done) == {"a": "passed", "b": "passed", "c": "failed"}
     assert [entry for entry in records.entries if "run" in entry] == records.entries[-1:]
@@ -375,13 +375,13 @@ def test_what_was_interrupted_or_given_up_decides_nothing() -> None:
     def more() -> Plan | None:
         raise AssertionError("asked")
 
-    carry_out(step("a"), settings=ExecutionSettings(more=more), on=interrupt)
-    carry_out(step("a", "false"), step("b"), settings=ExecutionSettings(more=more, max_failures=1))
+    carry_out(step("a"), settings=ExecutionSettings(extend_plan=more), on=interrupt)
+    carry_out(step("a", "false"), step("b"), settings=ExecutionSettings(extend_plan=more, max_failures=1))
 
 
 def test_attempts_are_counted_from_those_that_were_made_before() -> None:
     records = Records()
-    settings = ExecutionSettings(made={"a": 2}, passed=frozenset(("b",)))
+    settings = ExecutionSettings(prior_attempts={"a": 2}, passed=frozenset(("b",)))
     done, _ = carry_out(step("a", after=("b",)), records=records, settings=settings)
     assert tries(records) == [("a", 3, "passed")]
     assert outcomes(done) == {"a": "passed"}
@@ -403,7 +403,7 @@ def on_nodes(*steps: Step, limit_s: float = 60.0) -> tuple[ExecutionResult, dict
     async def run() -> ExecutionResult:
         plan = Plan(phase="run", steps=tuple(replace(each, group="g", config=measure) for each in steps))
         engine = Engine(plan, nodes, records, lambda thing: None, ExecutionSettings())
-        return await asyncio.wait_for(engine.carry_out(), 30)
+        return await asyncio.wait_for(engine.run(), 30)
 
     return asyncio.run(run()), nodes, records
 

@@ -90,8 +90,7 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
         ),
         (
             "error: Failed to download `click==8.1.7`\n  cause: Hash mismatch for `click==8.1.7`\n\n   Expected:\n",
-            "click==8.1.7: the file that the index gave does not have a hash of the lock; nothing was installed "
-            "from it",
+            "click==8.1.7: the hash of the index's file is not in the lock; nothing was installed from it",
         ),
         (
             "error: No solution found when resolving dependencies\n  cause: Because click was not found in the cache "
@@ -111,11 +110,11 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
         (
             "error: Failed to initialize cache at `/home/x/.cache/uv`\n"
             "  cause: failed to create directory `/home/x/.cache/uv`: Permission denied (os error 13)\n",
-            "/home/x/.cache/uv: the cache of uv cannot be made there; UV_CACHE_DIR names another folder",
+            "/home/x/.cache/uv: cannot create the cache of uv; set UV_CACHE_DIR to another folder",
         ),
         (
             "error: Failed to install: x.whl\n  cause: failed to create `/base/venv/x`: Read-only file system (os error 30)\n",
-            "/base/venv/x: not allowed to write there",
+            "/base/venv/x: no write permission",
         ),
         (
             "ERROR: No matching distribution found for nosuch==1\n",
@@ -123,7 +122,7 @@ def test_pip_is_given_the_hashes_and_torchs_index() -> None:
         ),
         ("error: something new\n  cause: and why\n", "something new: and why"),
         ("just this\n", "just this"),
-        ("", "ended without a word"),
+        ("", "no error message"),
     ],
 )
 def test_complaints_become_one_line(output: str, line: str) -> None:

@@ -209,7 +209,7 @@ def test_every_ratio_of_the_forest_has_its_interval_and_its_verdict_in_words(tre
 
 
 def test_what_differs_between_systems_is_told_by_a_word_too(trees: dict[str, Node]) -> None:
-    table = trees["compare"].first(lambda node: node.tag == "table" and "systems side by side" in node.text)
+    table = trees["compare"].first(lambda node: node.tag == "table" and "systems compared" in node.text)
     rows = {next(row.all("th")).text: row for row in table.all("tr") if row.attributes.get("data-state")}
     assert rows["os"].attributes["data-state"] == "differing" and "differs" in rows["os"].text
     assert rows["memory"].attributes["data-state"] == "same"

@@ -147,8 +147,8 @@ def _ratios(comparison: Comparison) -> Child:
             )
         )
     note = (
-        f"Right of 1 is better than {comparison.systems[0].name}, also where less is better. Band: ±{comparison.margin:.2%}, in "
-        "which nothing is called faster or slower. Whiskers: 95 % intervals; an arrow is one that goes on. ▲ faster, "
+        f"Right of 1 is better than {comparison.systems[0].name}; for lower-is-better metrics the ratio is inverted. "
+        f"Band: ±{comparison.margin:.2%}, in which nothing is called faster or slower. Whiskers: 95 % intervals; an arrow is one that goes on. ▲ faster, "
         "▼ slower, ■ equivalent, ◆ different but small, ○ not decided; '?' marks a suspect number."
     )
     if _is_many(comparison):
@@ -330,9 +330,7 @@ def _systems(comparison: Comparison) -> Child:
                 state="differing" if differs else "same",
             )
         )
-    return html_table(
-        "systems side by side", ("what", "same?", *names), (True,) * (len(names) + 2), rows, is_alone=True
-    )
+    return html_table("systems compared", ("what", "same?", *names), (True,) * (len(names) + 2), rows, is_alone=True)
 
 
 def _facts(system: Facts) -> dict[str, str]:

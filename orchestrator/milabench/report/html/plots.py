@@ -16,12 +16,12 @@ SERIES = "abcdef"
 
 _WIDTH = 960
 _LETTERS = 30  # of a label, more of which would run into the drawing
-_NOTE = 110  # of what is told in place of a drawing
+_NOTE = 110  # of the text that replaces a drawing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """A line of a forest plot; without a value `note` is told in its place."""
+    """A line of a forest plot; without a value `note` is shown instead."""
 
     label: str
     value: float | None

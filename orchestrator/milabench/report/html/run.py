@@ -257,9 +257,7 @@ def _memory(summary: Summary) -> list[Child]:
         children.append(figure("Overlap: the share of the time in which all instances measured", drawing,
                             "Below 95 % (dashed line) a number is suspect."))  # fmt: skip
     else:
-        children.append(
-            el("p", "Overlap is not shown: no benchmark ran several instances side by side.", class_="note")
-        )
+        children.append(el("p", "Overlap is not shown: no benchmark ran concurrent instances.", class_="note"))
     return children
 
 
@@ -333,7 +331,7 @@ def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
         if interval
         else f"none below 3 launches (has {bench.replicates})",
         "steps": ", ".join(f"{count} {name}" for name, count in bench.counts.items() if count),
-        "instances side by side": str(bench.instances or "none"),
+        "concurrent instances": str(bench.instances or "none"),
         "devices": str(bench.ngpu) if bench.ngpu else "processor",
         "spread between steps": f"{model.percent(bench.spread_within)} %"
         if bench.spread_within is not None

@@ -57,7 +57,7 @@ def step_timeline(trace: Trace, buckets: int) -> Markup:
     if trace.window is not None and is_timed:
         drawn.append(_window(trace.window, x, bottom))
     drawn += _warmup(trace, x, panels, tops)
-    return svg(f"course of {trace.step}", "; ".join(_told(trace)), _WIDTH, bottom + 24, *drawn)
+    return svg(f"course of {trace.step}", "; ".join(_description(trace)), _WIDTH, bottom + 24, *drawn)
 
 
 def timeline_notes(trace: Trace) -> list[str]:
@@ -245,7 +245,7 @@ def _axis(x: Scale, bottom: float, is_timed: bool) -> Markup:
     return el("g", *drawn)
 
 
-def _told(trace: Trace) -> Iterable[str]:
+def _description(trace: Trace) -> Iterable[str]:
     for rank in trace.ranks:
         if rank.quantiles:
             middle = rank.quantiles[len(rank.quantiles) // 2]
