@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milabench.cli.options import base_option, json_option
-from milabench.errors import DONE
 from milabench.workflow.results_store import STORE, add_runs, query_store, store_location
 
 if TYPE_CHECKING:
@@ -37,17 +36,16 @@ def command() -> None:
 @base_option
 @db_option
 @json_option
-def add(runs: tuple[str, ...], base: Path | None, location: str | None, as_json: bool) -> int:
+def add(runs: tuple[str, ...], base: Path | None, location: str | None, as_json: bool) -> None:
     """Add runs to the store; adding a run again is a no-op. Default: the latest run."""
     added, count = add_runs(store_location(base, location), base, runs)
     if as_json:
         results = [{"run": run, "what": what} for run, what in added]
         click.echo(json.dumps({"schema": 1, "runs": results, "count": count}))
-        return DONE
+        return
     for run, what in added:
         click.echo(f"{run}: {_ADDED[what]}")
     click.echo(f"{count} runs in the store", err=True)
-    return DONE
 
 
 @command.command("query")
@@ -56,7 +54,7 @@ def add(runs: tuple[str, ...], base: Path | None, location: str | None, as_json:
 @db_option
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
-def query(sql: str, base: Path | None, location: str | None, as_json: bool, as_csv: bool) -> int:
+def query(sql: str, base: Path | None, location: str | None, as_json: bool, as_csv: bool) -> None:
     """Query the store in SQL; its tables are runs, results and metrics (docs/history.md)."""
     columns, rows = query_store(store_location(base, location), sql)
     if as_json:
@@ -67,7 +65,6 @@ def query(sql: str, base: Path | None, location: str | None, as_json: bool, as_c
         click.echo(text.getvalue(), nl=False)
     else:
         click.echo(table_of_rows(columns, rows))
-    return DONE
 
 
 def table_of_rows(columns: list[str], rows: list[Row]) -> str:

@@ -10,7 +10,6 @@ from milabench.cli.db import db_option
 from milabench.cli.formats import format_options, pick_format, write_output
 from milabench.cli.options import base_option, file_option, validations_option
 from milabench.cli.terminal import terminal_session
-from milabench.errors import DONE
 
 
 @click.command("report")
@@ -45,12 +44,15 @@ def command(
     validations: str | None,
     from_db: bool,
     location: str | None,
-) -> int:
+) -> None:
     """Report on runs: folders, or names below the base. Default: the latest run."""
-    from milabench.workflow.report_runs import ReportOptions, render_report
+    from milabench.workflow.report_runs import render_report
     from milabench.workflow.results_store import store_location
 
-    options = ReportOptions(
+    text = render_report(
+        runs,
+        pick_format(form, as_json, output),
+        terminal_session(),
         base=base,
         reference=reference,
         weights=weights,
@@ -58,6 +60,4 @@ def command(
         validations=validations,
         store=store_location(base, location) if from_db else None,
     )
-    text = render_report(runs, pick_format(form, as_json, output), options, terminal_session())
     write_output(text, output)
-    return DONE
