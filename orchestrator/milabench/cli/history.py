@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.db import db_option
-from milabench.cli.options import base_option, json_option
+from milabench.cli.options import base_option, db_option, json_option
 from milabench.workflow.results_store import COLUMNS, benchmark_trends, store_location
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from milabench.cli.completion_hooks import selections
 from milabench.devices.registry import ARCHS
 from milabench.errors import UsageError
 from milabench.plan.profile import PROFILES
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import STORE, Extent, RetryPolicy, SuiteOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 Verb = Callable[..., int | None]
@@ -60,6 +60,13 @@ base_option = click.option(
     type=click.Path(path_type=Path),
     envvar="MILABENCH_BASE",
     help="Folder for environments, data and runs. Default: ./results.",
+)
+db_option = click.option(
+    "--db",
+    "location",
+    metavar="PATH|postgresql://...",
+    envvar="MILABENCH_DB",
+    help=f"The results store. Default: {STORE} in the base.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 wait_option = click.option(

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.db import db_option
 from milabench.cli.formats import format_options, pick_format, write_output
-from milabench.cli.options import base_option, file_option, validations_option
+from milabench.cli.options import base_option, db_option, file_option, validations_option
 from milabench.cli.terminal import terminal_session
 
 
@@ -47,8 +46,12 @@ def command(
 ) -> None:
     """Report on runs: folders, or names below the base. Default: the latest run."""
     from milabench.workflow.report_runs import render_report
-    from milabench.workflow.results_store import store_location
 
+    store = None
+    if from_db:
+        from milabench.workflow.results_store import store_location
+
+        store = store_location(base, location)
     text = render_report(
         runs,
         pick_format(form, as_json, output),
@@ -58,6 +61,6 @@ def command(
         weights=weights,
         score=score,
         validations=validations,
-        store=store_location(base, location) if from_db else None,
+        store=store,
     )
     write_output(text, output)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from milabench.analysis.compare import Comparison, Per, System, compare_systems
 from milabench.analysis.jobmix import costs_of
 from milabench.analysis.system_diff import Difference, system_differences
-from milabench.analysis.traces import Tracing
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, UsageError
 from milabench.report.registry import FORMATS
 from milabench.workflow.context import base_folder
@@ -23,6 +23,9 @@ from milabench.workflow.report_inputs import (
 )
 from milabench.workflow.report_runs import tracing_for
 from milabench.workflow.session import Session
+
+if TYPE_CHECKING:
+    from milabench.analysis.traces import Tracing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

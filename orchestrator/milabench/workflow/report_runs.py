@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
 from milabench.analysis.summary import Summary
-from milabench.analysis.traces import Tracing
 from milabench.errors import NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS
 from milabench.workflow.context import base_folder
 from milabench.workflow.report_inputs import find_report_source, read_profile, require_known_names
-from milabench.workflow.results_store import stored_summaries
 from milabench.workflow.session import Session
 from milabench.workflow.summaries import summary_of
+
+if TYPE_CHECKING:
+    from milabench.analysis.traces import Tracing
 
 
 def render_report(
@@ -45,6 +47,8 @@ def render_report(
     runs: list[Run] = []
     if store is not None:
         require_no_records(format_name, reference, validations)
+        from milabench.workflow.results_store import stored_summaries  # few reports need a store
+
         summaries = stored_summaries(store, names)
     else:
         runs = [find_run(folder, name) for name in names] if names else [latest_run(folder)]
@@ -70,6 +74,8 @@ def tracing_for(format_name: str, compared: int = 0) -> Tracing | None:
     form = FORMATS[format_name]
     if not form.draws or compared > form.most_drawn:
         return None
+
+    from milabench.analysis.traces import Tracing
 
     return Tracing()
 
