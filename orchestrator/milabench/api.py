@@ -23,8 +23,8 @@ from milabench.workflow.session import CollectingReporter, Reporter, Session
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
     from milabench.analysis.compare import Comparison
-    from milabench.analysis.durations import PlanEstimate
-    from milabench.analysis.summary import Summary
+    from milabench.analysis.duration_estimate import PlanEstimate
+    from milabench.analysis.summary_model import Summary
     from milabench.plan.model import Plan
     from milabench.report.registry import Renderer
 

@@ -67,6 +67,7 @@ class Copy:
         return str(path)
 
 
+PRINT_CHECKS = "from milabench.checks.page import checks_page; print(checks_page())"
 ECHO = """
 echo:
   {install_group: e, plan: {method: njobs, n: 1}, command: [echo, "speed: 5"], metrics: {speed: {pattern: "speed: (.*)"}}}
@@ -130,7 +131,7 @@ class GreetingCheck(Check):
     path = run(ECHO)
     report = json.loads(copy.milabench("report", str(path), "--json", "--validations", "greeting"))
     assert "it says echo speed: 5" in json.dumps(report)
-    assert "| `greeting` | the command line |" in copy.python("-m", "milabench.checks.page").stdout
+    assert "| `greeting` | the command line |" in copy.python("-c", PRINT_CHECKS).stdout
 
 
 def test_a_report_format_is_a_module_and_a_line_in_the_registry(copy: Copy, run: Callable[..., Path]) -> None:

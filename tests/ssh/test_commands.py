@@ -182,7 +182,7 @@ def test_only_the_nodes_that_were_named_are_used(hosts: Hosts, system: System, m
     assert {step["node"] for step in json.loads(said.out)["steps"]} == {"h1"}
     unknown = milabench("run", "--select", "good", "-s", "good.plan.nodes=[h7]")
     assert unknown.code == 3
-    assert "no node is called h7; there are h0, h1" in unknown.err
+    assert "unknown node h7; known: h0, h1" in unknown.err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a disk that is full is made by mounting one, which needs root")

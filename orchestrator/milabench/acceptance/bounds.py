@@ -9,7 +9,7 @@ from typing import Literal
 
 from milabench.analysis.intervals import t_quantile
 from milabench.analysis.replicates import MOST, processes_for, processes_for_ratio
-from milabench.analysis.spread import geometric_mean, log_stdev, mean, stdev
+from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean, stdev
 from milabench.analysis.two_samples import Estimate, welch
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]

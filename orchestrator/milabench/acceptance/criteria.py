@@ -66,7 +66,9 @@ class Criteria:
     @property
     def is_relative(self) -> bool:
         """Whether a reference run is needed."""
-        bounds = [bound for one in self.benchmarks for bound in (one.minimum, one.maximum, one.energy)]
+        bounds = [
+            bound for criteria in self.benchmarks for bound in (criteria.minimum, criteria.maximum, criteria.energy)
+        ]
         return any(bound is not None and bound.is_relative for bound in bounds)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from milabench.analysis.spread import MAD_TO_SD, geometric_mean, median
+from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, median
 
 LEAST_SEGMENT = 3  # fewer runs are outliers, not a level
 LEAST_HISTORY = 2 * LEAST_SEGMENT
@@ -42,17 +42,17 @@ def segments(values: Sequence[float]) -> tuple[Segment, ...]:
     if not values:
         return ()
     logs = [math.log(value) for value in values]
-    places = change_points(logs) if len(values) >= LEAST_HISTORY else []
+    starts = change_points(logs) if len(values) >= LEAST_HISTORY else []
     while True:
-        bounds = [0, *places, len(values)]
-        found = [
+        bounds = [0, *starts, len(values)]
+        segments_found = [
             Segment(start=start, stop=stop, level=geometric_mean(values[start:stop]))
             for start, stop in pairwise(bounds)
         ]
-        steps = [abs(math.log(later.level / earlier.level)) for earlier, later in pairwise(found)]
+        steps = [abs(math.log(later.level / earlier.level)) for earlier, later in pairwise(segments_found)]
         if not steps or min(steps) >= math.log1p(LEAST_CHANGE):
-            return tuple(found)
-        places.pop(steps.index(min(steps)))
+            return tuple(segments_found)
+        starts.pop(steps.index(min(steps)))
 
 
 def change_points(values: Sequence[float]) -> list[int]:
@@ -92,18 +92,18 @@ def partition(values: Sequence[float], penalty: float, least: int = LEAST_SEGMEN
             reached = best[start] + cost(start, stop) + penalty
             if reached < best[stop]:
                 best[stop], came_from[stop] = reached, start
-    places: list[int] = []
+    starts: list[int] = []
     stop = n
     while stop and came_from[stop]:
         stop = came_from[stop]
-        places.append(stop)
-    return places[::-1]
+        starts.append(stop)
+    return starts[::-1]
 
 
 def _without_outliers(values: Sequence[float], sigma: float) -> list[float]:
     """Each value within reach of the median of itself and two neighbours on both sides (Hampel's filter)."""
     kept = []
-    for place, value in enumerate(values):
-        centre = median(values[max(0, place - 2) : place + 3])
+    for index, value in enumerate(values):
+        centre = median(values[max(0, index - 2) : index + 3])
         kept.append(min(max(value, centre - _REACH * sigma), centre + _REACH * sigma))
     return kept

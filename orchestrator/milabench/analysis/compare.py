@@ -10,26 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from milabench.analysis.ab import launches
-from milabench.analysis.cases import cases_of, differing
-from milabench.analysis.efficiency import energies, joules_per_item
+from milabench.analysis.ab_run import launches
+from milabench.analysis.case_sets import cases_of, differing
+from milabench.analysis.energy_per_item import energies, joules_per_item
 from milabench.analysis.intervals import Interval, log_t_interval
-from milabench.analysis.jobmix import Costs, JobMix, JobTask, job_mix
+from milabench.analysis.job_mix import Costs, JobMix, JobTask, job_mix
 from milabench.analysis.measure import Direction
 from milabench.analysis.replicates import MOST, processes_for_ratio
+from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
 from milabench.analysis.score import Entry, counted_entries, log_index_estimate, score, weights_that_turn
-from milabench.analysis.spread import geometric_mean, log_stdev, mean
-from milabench.analysis.summary import BenchSummary, Failure, Summary, Validity
+from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
 from milabench.analysis.two_samples import Estimate, fieller, hodges_lehmann, least_p, mann_whitney_p, welch
-from milabench.analysis.verdict import (
-    MARGIN,
-    Verdict,
-    benjamini_hochberg,
-    difference_p,
-    equivalence_p,
-    holm,
-    verdict_of,
-)
+from milabench.analysis.verdict import MARGIN, Judgement, Verdict, judge_family
 
 Per = Literal["system", "instance"]
 
@@ -210,24 +202,15 @@ def compare_systems(
     """
     if len(systems) < 2:
         raise ValueError("one system cannot be compared")
-    found = {system.name: {bench.bench: bench for bench in system.summary.benchmarks} for system in systems}
-    names = sorted({bench for benches in found.values() for bench in benches})
-    rows = [
-        _row(
-            name,
-            _of_the_same_cases(
-                [_side(system.name, found[system.name].get(name), per) for system in systems],
-                [found[system.name].get(name) for system in systems],
-            ),
-            _weight(name, [found[system.name].get(name) for system in systems], weights),
-            max(margin, *(_noise(system.summary, name) for system in systems)),
-        )
-        for name in names
-    ]
-    rows = _judged(rows)
-    indices = _judged_indices(
-        [_index(place, system.name, rows, margin) for place, system in enumerate(systems[1:])], rows
+    benches = {system.name: {bench.bench: bench for bench in system.summary.benchmarks} for system in systems}
+    rows = _with_verdicts(
+        [
+            _row(name, systems, [benches[system.name].get(name) for system in systems], margin, per, weights)
+            for name in sorted({name for by_name in benches.values() for name in by_name})
+        ]
     )
+    indices = [_index(column, system.name, rows, margin) for column, system in enumerate(systems[1:])]
+    indices = _with_index_verdicts(indices, rows)
     mixes = _job_mixes(systems, rows, indices, work)
     comparison = Comparison(
         systems=tuple(_facts(system) for system in systems),
@@ -290,24 +273,24 @@ def _side(system: str, bench: BenchSummary | None, per: Per) -> SystemResult:
 
 def _by_device(bench: BenchSummary) -> tuple[float, ...]:
     """What each accelerator reached; nothing where a job spans several, or slots share a processor."""
-    places: dict[str, list[float]] = {}
+    by_slot: dict[str, list[float]] = {}
     for process in bench.processes:
-        if process.place.partition("/")[2].startswith("D"):
-            places.setdefault(process.place, []).append(process.throughput.value)
-    is_one_each = bench.perf is not None and 0 < bench.ngpu == len(places)
-    return tuple(geometric_mean(values) for values in places.values()) if is_one_each else ()
+        if process.slot.partition("/")[2].startswith("D"):
+            by_slot.setdefault(process.slot, []).append(process.throughput.value)
+    is_one_each = bench.perf is not None and 0 < bench.ngpu == len(by_slot)
+    return tuple(geometric_mean(values) for values in by_slot.values()) if is_one_each else ()
 
 
 def _of_the_same_cases(sides: Sequence[SystemResult], benches: Sequence[BenchSummary | None]) -> list[SystemResult]:
     """The sides; what is a mean over other cases than the first side's does not count."""
     cases = [frozenset() if bench is None else cases_of(bench.metrics) for bench in benches]
-    apart = [
-        differing(cases[0], each) if sides[0].counts and side.counts else ""
-        for side, each in zip(sides, cases, strict=True)
+    differences = [
+        differing(cases[0], own) if sides[0].counts and side.counts else ""
+        for side, own in zip(sides, cases, strict=True)
     ]
     return [
         replace(side, counts=False, why_not=f"is of other cases than {sides[0].system}: {why}") if why else side
-        for side, why in zip(sides, apart, strict=True)
+        for side, why in zip(sides, differences, strict=True)
     ]
 
 
@@ -318,8 +301,10 @@ def _one_instance(bench: BenchSummary) -> float:
 
 def _why_not(bench: BenchSummary) -> str:
     if bench.outcome != "passed":
-        first = next((f"{one.why}: {one.detail}" if one.detail else one.why for one in bench.failures), "")
-        first = first or next((one.detail for one in bench.skipped), "")
+        first = next(
+            (f"{failure.why}: {failure.detail}" if failure.detail else failure.why for failure in bench.failures), ""
+        )
+        first = first or next((skip.detail for skip in bench.skipped), "")
         return f"{bench.outcome}: {first}" if first and first != bench.outcome else bench.outcome
     if bench.perf is None:
         return (
@@ -333,68 +318,75 @@ def _why_not(bench: BenchSummary) -> str:
 
 
 def _joules(bench: BenchSummary) -> float | None:
-    told = energies(bench)
-    found = [joules_per_item(process, told) for process in bench.processes]
-    known = [value for value in found if value is not None]
-    return mean(known) if known and len(known) == len(found) else None
+    step_energies = energies(bench)
+    joules = [joules_per_item(process, step_energies) for process in bench.processes]
+    known = [value for value in joules if value is not None]
+    return mean(known) if known and len(known) == len(joules) else None
 
 
-def _row(name: str, sides: Sequence[SystemResult], weight: float | None, margin: float) -> ComparisonRow:
+def _row(
+    name: str,
+    systems: Sequence[System],
+    benches: Sequence[BenchSummary | None],
+    margin: float,
+    per: Per,
+    weights: Mapping[str, float] | None,
+) -> ComparisonRow:
+    sides = _of_the_same_cases(
+        [_side(system.name, bench, per) for system, bench in zip(systems, benches, strict=True)], benches
+    )
     first = sides[0]
-    told = next((side for side in sides if side.units), first)
+    named = next((side for side in sides if side.units), first)
     return ComparisonRow(
         bench=name,
-        units=told.units,
-        direction=told.direction,
-        weight=weight,
-        margin=margin,
+        units=named.units,
+        direction=named.direction,
+        weight=_weight(name, benches, weights),
+        margin=max(margin, *(_noise(system.summary, name) for system in systems)),
         sides=tuple(sides),
         contrasts=tuple(_contrast(first, side) for side in sides[1:]),
     )
 
 
 def _contrast(first: SystemResult, other: SystemResult) -> Contrast | None:
-    """The ratio of two sides with its intervals; the verdict is given when all contrasts are known."""
+    """Return the ratio of two sides with its intervals; the verdict is given when all contrasts are known."""
     if not (first.counts and other.counts) or first.units != other.units or first.direction != other.direction:
         return None
     assert first.value is not None and other.value is not None
     sign = -1.0 if first.direction == "lower" else 1.0
-    found = Contrast(
+    contrast = Contrast(
         system=other.system,
         ratio=math.exp(sign * math.log(other.value / first.value)),
         is_suspect="suspect" in (first.validity, other.validity),
         efficiency=_efficiency(first, other, sign),
     )
-    least = min(len(first.values), len(other.values))
-    if least < _LEAST:
-        return replace(
-            found, note=f"{least} on a side; there is no interval below {_LEAST} launches on each", needed=_LEAST
-        )
+    fewest = min(len(first.values), len(other.values))
+    if fewest < _LEAST:
+        note = f"{fewest} on a side; there is no interval below {_LEAST} launches on each"
+        return replace(contrast, note=note, needed=_LEAST)
     a, b = ([sign * math.log(value) for value in side.values] for side in (first, other))
-    told = welch(a, b)
+    estimate, is_constant = welch(a, b), len({*a}) == len({*b}) == 1
     return replace(
-        found,
-        ci95=_exp(told.interval(0.95)),
-        ci90=_exp(told.interval(0.90)),
-        ci95_devices=_for_other_devices(first, other, sign, told.d),
-        freedom=told.freedom,
+        contrast,
+        ci95=_exp(estimate.interval(0.95)),
+        ci90=_exp(estimate.interval(0.90)),
+        ci95_devices=_for_other_devices(first, other, estimate.d),
+        freedom=estimate.freedom,
         cross_check=fieller([math.exp(value) for value in a], [math.exp(value) for value in b]),
         shift=math.exp(hodges_lehmann(a, b)),
         rank_p=mann_whitney_p(a, b),
         least_rank_p=least_p(len(a), len(b)),
-        note=""
-        if len({*a}) > 1 or len({*b}) > 1
-        else "every launch gave the same number: its digits are too few to see a spread",
+        note="every launch gave the same number: its digits are too few to see a spread" if is_constant else "",
     )
 
 
-def _for_other_devices(first: SystemResult, other: SystemResult, sign: float, d: float) -> Interval | None:
-    """The interval of the ratio when the devices are a sample of their kind; as wide as Welch's on the devices' means."""
+def _for_other_devices(first: SystemResult, other: SystemResult, d: float) -> Interval | None:
+    """Return the interval when the devices are a sample of their kind: as wide as Welch's on the devices' means."""
     if min(len(first.by_device), len(other.by_device)) < _LEAST:
         return None
-    told = welch(*([sign * math.log(value) for value in side.by_device] for side in (first, other)))
-    low, high = told.interval()
-    return _exp((d + low - told.d, d + high - told.d))
+    estimate = _log_difference(first.by_device, other.by_device, first.direction)
+    low, high = estimate.interval()
+    return _exp((d + low - estimate.d, d + high - estimate.d))
 
 
 def _exp(interval: Interval) -> Interval:
@@ -409,42 +401,51 @@ def _efficiency(first: SystemResult, other: SystemResult, sign: float) -> float 
     return math.exp(sign * math.log(other.value / first.value)) * first.devices / other.devices
 
 
-def _judged(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
-    """The rows with verdicts, all contrasts of all systems being one family."""
-    places = [
-        (at, column)
-        for at, row in enumerate(rows)
+def _with_verdicts(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
+    """Return the rows with verdicts, all contrasts of all systems being one family."""
+    cells = [
+        (index, column)
+        for index, row in enumerate(rows)
         for column, contrast in enumerate(row.contrasts)
         if contrast is not None and contrast.ci95 is not None
     ]
-    told = [_logs(rows[at], column) for at, column in places]
-    margins = [rows[at].margin for at, _ in places]
-    differences = [difference_p(*one, margin) for one, margin in zip(told, margins, strict=True)]
-    corrected, screened = holm(differences), benjamini_hochberg(differences)
-    equal = holm([equivalence_p(*one, margin) for one, margin in zip(told, margins, strict=True)])
-    judged: dict[tuple[int, int], Contrast] = {}
-    for place, one, p, p_holm, p_bh, p_equal in zip(places, told, differences, corrected, screened, equal, strict=True):
-        contrast = rows[place[0]].contrasts[place[1]]
-        assert contrast is not None
-        verdict = verdict_of(*one, p_difference=p_holm, p_equivalence=p_equal)
-        known = replace(contrast, p=p, p_holm=p_holm, p_bh=p_bh, p_equal_holm=p_equal, verdict=verdict)
-        judged[place] = (
-            _of_these_devices(known)
-            if verdict != "INCONCLUSIVE"
-            else _undecided(known, rows[place[0]], place[1], len(told))
-        )
+    judgements = judge_family(
+        [_estimate(rows[index], column) for index, column in cells], [rows[i].margin for i, _ in cells]
+    )
+    contrasts = {
+        (index, column): _judged_contrast(rows[index], column, judgement, len(cells))
+        for (index, column), judgement in zip(cells, judgements, strict=True)
+    }
     return [
-        replace(row, contrasts=tuple(judged.get((at, column), one) for column, one in enumerate(row.contrasts)))
-        for at, row in enumerate(rows)
+        replace(row, contrasts=tuple(contrasts.get((index, column), own) for column, own in enumerate(row.contrasts)))
+        for index, row in enumerate(rows)
     ]
 
 
-def _logs(row: ComparisonRow, column: int) -> tuple[float, float, float]:
-    """(logarithm of the ratio, its standard error, degrees of freedom)."""
-    sign = -1.0 if row.direction == "lower" else 1.0
-    a, b = ([sign * math.log(value) for value in side.values] for side in (row.sides[0], row.sides[column + 1]))
-    told = welch(a, b)
-    return told.d, told.error, told.freedom
+def _judged_contrast(row: ComparisonRow, column: int, judgement: Judgement, family: int) -> Contrast:
+    contrast = row.contrasts[column]
+    assert contrast is not None
+    contrast = replace(
+        contrast,
+        p=judgement.p,
+        p_holm=judgement.p_holm,
+        p_bh=judgement.p_bh,
+        p_equal_holm=judgement.p_equal_holm,
+        verdict=judgement.verdict,
+    )
+    if judgement.verdict == "INCONCLUSIVE":
+        return _undecided(contrast, row, column, family)
+    return _of_these_devices(contrast)
+
+
+def _estimate(row: ComparisonRow, column: int) -> Estimate:
+    """Return the logarithm of the ratio with its error, after Welch."""
+    return _log_difference(row.sides[0].values, row.sides[column + 1].values, row.direction)
+
+
+def _log_difference(first: Sequence[float], other: Sequence[float], direction: Direction) -> Estimate:
+    sign = -1.0 if direction == "lower" else 1.0
+    return welch(*([sign * math.log(value) for value in values] for values in (first, other)))
 
 
 def _of_these_devices(contrast: Contrast) -> Contrast:
@@ -452,8 +453,8 @@ def _of_these_devices(contrast: Contrast) -> Contrast:
     interval = contrast.ci95_devices
     if contrast.verdict not in ("FASTER", "SLOWER") or interval is None or not interval[0] <= 1 <= interval[1]:
         return contrast
-    told = f"[{interval[0]:.4f}, {interval[1]:.4f}]"
-    return replace(contrast, note=f"true of these devices; for others of their kinds the 95 % interval is {told}")
+    bounds = f"[{interval[0]:.4f}, {interval[1]:.4f}]"
+    return replace(contrast, note=f"true of these devices; for others of their kinds the 95 % interval is {bounds}")
 
 
 def _undecided(contrast: Contrast, row: ComparisonRow, column: int, family: int) -> Contrast:
@@ -493,7 +494,7 @@ def _entries(rows: Iterable[ComparisonRow], column: int) -> list[Entry]:
 
 def _index(column: int, system: str, rows: Sequence[ComparisonRow], margin: float) -> Index:
     entries = _entries(rows, column)
-    found = score(entries)
+    index_score = score(entries)
     counted, _, _ = counted_entries(entries)
     names = {id(entry): row.bench for entry, row in zip(entries, rows, strict=True)}
     margins = {id(entry): row.margin for entry, row in zip(entries, rows, strict=True)}
@@ -505,23 +506,23 @@ def _index(column: int, system: str, rows: Sequence[ComparisonRow], margin: floa
     turn = weights_that_turn([math.log(e.value or 1.0) for e, _ in counted], [w for _, w in counted])
     return Index(
         system=system,
-        value=found.value,
-        ci95=found.ci95,
-        complete=found.complete,
-        is_weighted=found.is_weighted,
+        value=index_score.value,
+        ci95=index_score.ci95,
+        complete=index_score.complete,
+        is_weighted=index_score.is_weighted,
         without=without,
         weights_within=turn,
         holds=_holds(turn, len(counted)),
         margin=_margin_of([(margins[id(entry)], weight) for entry, weight in counted], margin),
-        suspects=found.suspects,
+        suspects=index_score.suspects,
     )
 
 
 def _margin_of(counted: Sequence[tuple[float, float]], margin: float) -> float:
     """By how much an index may differ where no benchmark differs by more than its own (margin, weight)."""
-    if all(each <= margin for each, _ in counted):
+    if all(own <= margin for own, _ in counted):
         return margin
-    return geometric_mean([1 + each for each, _ in counted], [weight for _, weight in counted]) - 1
+    return geometric_mean([1 + own for own, _ in counted], [weight for _, weight in counted]) - 1
 
 
 def _holds(turn: float | None, counted: int) -> str:
@@ -537,20 +538,17 @@ def _holds(turn: float | None, counted: int) -> str:
     return f"the ranking turns when weights change by more than {least} %"
 
 
-def _judged_indices(indices: Sequence[Index], rows: Sequence[ComparisonRow]) -> list[Index]:
-    """The indices with verdicts; several systems are one family."""
-    told = [log_index_estimate(counted_entries(_entries(rows, column))[0]) for column in range(len(indices))]
-    known = [(one, index.margin) for one, index in zip(told, indices, strict=True) if one is not None]
-    differences = iter(holm([difference_p(one.d, one.error, one.freedom, margin) for one, margin in known]))
-    equal = iter(holm([equivalence_p(one.d, one.error, one.freedom, margin) for one, margin in known]))
-    return [
-        index if one is None else replace(index, verdict=_index_verdict(one, next(differences), next(equal)))
-        for index, one in zip(indices, told, strict=True)
+def _with_index_verdicts(indices: Sequence[Index], rows: Sequence[ComparisonRow]) -> list[Index]:
+    """Return the indices with verdicts; several systems are one family."""
+    estimates = [log_index_estimate(counted_entries(_entries(rows, column))[0]) for column in range(len(indices))]
+    known = [
+        (estimate, index.margin) for estimate, index in zip(estimates, indices, strict=True) if estimate is not None
     ]
-
-
-def _index_verdict(one: Estimate, p_difference: float, p_equivalence: float) -> Verdict:
-    return verdict_of(one.d, one.error, one.freedom, p_difference=p_difference, p_equivalence=p_equivalence)
+    judgements = iter(judge_family([estimate for estimate, _ in known], [margin for _, margin in known]))
+    return [
+        index if estimate is None else replace(index, verdict=next(judgements).verdict)
+        for index, estimate in zip(indices, estimates, strict=True)
+    ]
 
 
 def _job_mixes(
@@ -560,10 +558,10 @@ def _job_mixes(
     is_weighted = any(row.weight for row in rows)
     common = [row for row in rows if row.contrasts and all(contrast is not None for contrast in row.contrasts)]
     mixes = []
-    for place, system in enumerate(systems):
+    for column, system in enumerate(systems):
         tasks = []
         for row in common:
-            first, side = row.sides[0], row.sides[place]
+            first, side = row.sides[0], row.sides[column]
             weight = (row.weight or 0.0) if is_weighted else 1.0
             amount = work.get(row.bench, 0.0) if work is not None else weight * 3600 * _rate(first)
             if amount > 0:
@@ -626,20 +624,7 @@ def _excluded(rows: Iterable[ComparisonRow]) -> Iterable[tuple[str, str]]:
 
 def _warnings(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Iterable[str]:
     for system in systems:
-        summary = system.summary
-        if not summary.is_ended:
-            yield f"{system.name}: the run was cut off, or is still going: what is said of it is what is known so far"
-        if not summary.benchmarks:
-            yield f"{system.name}: has no benchmark at all"
-        if summary.profile == "quick":
-            yield f"{system.name}: measured with the quick profile: every number is an indication only"
-        sides = [side for row in rows for side in row.sides if side.system == system.name and side.counts]
-        if sides and max(len(side.values) for side in sides) < _LEAST:
-            yield f"{system.name}: fewer than {_LEAST} launches of every benchmark: nothing is known about its spread"
-        devices = max((side.devices for side in sides), default=0)
-        if devices in (1, 2):
-            known = "one device: nothing" if devices == 1 else "two devices: hardly anything"
-            yield f"{system.name}: {known} is known about how such devices differ from each other"
+        yield from _system_warnings(system, [side for row in rows for side in row.sides if side.system == system.name])
     for what, values in (
         ("profiles", [system.summary.profile for system in systems]),
         ("versions of milabench", [system.summary.version for system in systems]),
@@ -651,6 +636,23 @@ def _warnings(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Itera
     lacking = [row.bench for row in rows if any(side.outcome == "absent" for side in row.sides)]
     if lacking:
         yield f"the suites differ: {len(lacking)} of {len(rows)} benchmarks are not in every run"
+
+
+def _system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[str]:
+    summary = system.summary
+    if not summary.is_ended:
+        yield f"{system.name}: the run was cut off, or is still going: what is said of it is what is known so far"
+    if not summary.benchmarks:
+        yield f"{system.name}: has no benchmark at all"
+    if summary.profile == "quick":
+        yield f"{system.name}: measured with the quick profile: every number is an indication only"
+    counting = [side for side in sides if side.counts]
+    if counting and max(len(side.values) for side in counting) < _LEAST:
+        yield f"{system.name}: fewer than {_LEAST} launches of every benchmark: nothing is known about its spread"
+    devices = max((side.devices for side in counting), default=0)
+    if devices in (1, 2):
+        known = "one device: nothing" if devices == 1 else "two devices: hardly anything"
+        yield f"{system.name}: {known} is known about how such devices differ from each other"
 
 
 def _sentence(comparison: Comparison) -> str:
@@ -682,7 +684,7 @@ def _claim(index: Index, first: str, comparison: Comparison, column: int) -> str
         )
     low, high = index.ci95
     interval, within = f"95 % interval {low:.3f} to {high:.3f}", f"{100 * index.margin:.3g}%"
-    told = {
+    claim = {
         "FASTER": f"{index.system} is {index.value:.3f} times as fast as {first}",
         "SLOWER": f"{index.system} is slower than {first}, at {index.value:.3f} of its speed",
         "EQUIVALENT": f"{index.system} and {first} are equally fast within {within}, ratio {index.value:.3f}",
@@ -706,4 +708,4 @@ def _claim(index: Index, first: str, comparison: Comparison, column: int) -> str
         row.bench for row in comparison.rows if row.sides[column + 1].outcome in ("failed", "cancelled", "missing")
     ]
     broken = f"; {', '.join(failed)} failed on {index.system}" if failed else ""
-    return f"{told} {over} ({interval}; {tally}{mark}{broken})"
+    return f"{claim} {over} ({interval}; {tally}{mark}{broken})"

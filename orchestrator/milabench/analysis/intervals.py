@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from milabench.analysis.spread import mean, stdev
+from milabench.analysis.sample_statistics import mean, stdev
 
 Interval = tuple[float, float]
 

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from milabench.analysis.logs import LogFold, LogSeries, metrics_of
+from milabench.analysis.json_codec import json_key
+from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
+from milabench.analysis.sample_statistics import geometric_mean, lag1, variation, variation_and_lag1
 from milabench.analysis.series import Growing, Series
-from milabench.analysis.spread import geometric_mean, lag1, variation, variation_and_lag1
 from milabench.analysis.steady_state import Steadiness, agree, steadiness
 from milabench.analysis.windows import Part, latency, later_half, part_of
 from milabench.events.model import (
@@ -31,6 +32,7 @@ from milabench.events.model import (
 )
 from milabench.events.numbers import SMALLEST, finite_number, whole
 from milabench.events.readings import Readings, energy_of
+from milabench.events.reasons import Reason
 from milabench.events.sanitize import one_line
 
 Direction = Literal["higher", "lower", "none"]
@@ -101,14 +103,14 @@ class Throughput:
     """
 
     value: float
-    units: str
-    direction: Direction = "higher"
-    basis: Basis = "ratio-of-totals"
+    units: str = ""
+    direction: Direction = field(default="higher", metadata=json_key(fallback="none"))
+    basis: Basis = field(default="ratio-of-totals", metadata=json_key(fallback="ratio-of-totals"))
     observations: int = 0
     totals: tuple[Totals, ...] = ()
     spread_within: float | None = None
     lag1: float | None = None
-    steady: Steadiness | None = None
+    steady: Steadiness | None = field(default=None, metadata=json_key(is_read=False))
     latency: Mapping[str, float] = field(default_factory=dict)
     left_out: float = 0.0
     doubts: tuple[str, ...] = ()
@@ -175,8 +177,8 @@ class Measurement:
     @property
     def energy_j(self) -> float | None:
         """Joules of the devices, summed over what was reported."""
-        found = [metric.value for metric in self.metrics if metric.name == "energy"]
-        return math.fsum(found) if found else None
+        joules = [metric.value for metric in self.metrics if metric.name == "energy"]
+        return math.fsum(joules) if joules else None
 
     @property
     def memory_peak_mib(self) -> float | None:
@@ -190,7 +192,7 @@ class Measurement:
 
 def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
     """Everything that one step's events say, in one pass over them."""
-    fold = _Fold()
+    fold = MeasurementFold()
     for event in events:
         fold.observe(event)
     return fold.result(step)
@@ -206,29 +208,37 @@ def main_task(tasks: Iterable[str]) -> str:
 
 
 def step_throughput(ranks: Sequence[Series], window: Window | None) -> Throughput | None:
-    """The throughput of a job from its ranks' observations; None when none of them lies in the window."""
+    """Return the throughput of a job from its ranks' observations; None when none of them lies in the window."""
     if not all(series.has_totals for series in ranks):
         return _compat_rate(ranks)
-    chosen = [part for series in ranks if len(part := part_of(series, window))]
-    basis: Basis = "ratio-of-totals"
-    if not chosen:
-        chosen = [part for series in ranks if len(part := later_half(series))]
-        basis = "warm-up"
-    if not chosen:
-        return None
-    steady = _steadiness(chosen) if basis == "ratio-of-totals" else None
-    left_out = 0.0
+    in_window = [part for series in ranks if len(part := part_of(series, window))]
+    if not in_window:
+        return _warmup_throughput(ranks)
+    steady, parts, left_out = _steadiness(in_window), in_window, 0.0
     if steady is not None and steady.settled_at and steady.is_steady:
-        whole_window, chosen = chosen, [part.after(steady.settled_at) for part in chosen]
-        left_out = math.fsum([*(part.items() for part in whole_window), *(-part.items() for part in chosen)])
-    found = combined_throughput([_totals(part) for part in chosen], chosen, units=ranks[0].units, basis=basis)
-    if found is None:
+        parts = [part.after(steady.settled_at) for part in in_window]
+        left_out = math.fsum([*(part.items() for part in in_window), *(-part.items() for part in parts)])
+    throughput = combined_throughput(parts, units=ranks[0].units)
+    if throughput is None:
         return None
-    is_unsteady = basis == "warm-up" or (steady is not None and not steady.is_steady)
-    doubts = ["no-steady-state"] if is_unsteady else []
-    if not all(_clocks_agree(part) for part in chosen):
+    doubts: list[Reason] = []
+    if steady is not None and not steady.is_steady:
+        doubts.append("no-steady-state")
+    if not all(_clocks_agree(part) for part in parts):
         doubts.append("clocks-disagree")
-    return replace(found, steady=steady, left_out=left_out, doubts=tuple(doubts))
+    return replace(throughput, steady=steady, left_out=left_out, doubts=tuple(doubts))
+
+
+def _warmup_throughput(ranks: Sequence[Series]) -> Throughput | None:
+    """Return the throughput of a job that never left its warm-up: shown, as a number that is not steady."""
+    parts = [part for series in ranks if len(part := later_half(series))]
+    throughput = combined_throughput(parts, units=ranks[0].units, basis="warm-up") if parts else None
+    if throughput is None:
+        return None
+    doubts: list[Reason] = ["no-steady-state"]
+    if not all(_clocks_agree(part) for part in parts):
+        doubts.append("clocks-disagree")
+    return replace(throughput, doubts=tuple(doubts))
 
 
 def _steadiness(parts: Sequence[Part]) -> Steadiness | None:
@@ -245,7 +255,9 @@ def _clocks_agree(part: Part) -> bool:
     items, seconds, busy_s, wall_s = part.items(), part.seconds(), part.wall_s(), part.wall_s(has_gaps=True)
     if busy_s is None or wall_s is None or busy_s <= 0:
         return True
-    return busy_s <= seconds <= wall_s or any(agree(items / seconds, items / each) for each in (busy_s, wall_s))
+    return busy_s <= seconds <= wall_s or any(
+        agree(items / seconds, items / duration_s) for duration_s in (busy_s, wall_s)
+    )
 
 
 def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Throughput) -> Iterable[Metric]:
@@ -258,7 +270,7 @@ def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Through
     if rate.basis != "ratio-of-totals":
         return
     parts = [(series, part) for series in ranks if len(part := part_of(series, window))]
-    series, part = max(parts, key=lambda one: one[1].seconds())
+    series, part = max(parts, key=lambda pair: pair[1].seconds())
     if rate.left_out and rate.steady is not None:
         part = part.after(rate.steady.settled_at)
     first_ns, begin_ns = series.t0_ns[0], part.begin_ns()
@@ -269,18 +281,17 @@ def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Through
         yield Metric(name="between_epochs", value=1 - busy_s / wall_s, direction="lower")
 
 
-def combined_throughput(
-    totals: Sequence[Totals], parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals"
-) -> Throughput | None:
-    """The throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
+def combined_throughput(parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals") -> Throughput | None:
+    """Return the throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
+    totals = [_totals(part) for part in parts]
     items = math.fsum(total.items for total in totals)
-    slowest = max(range(len(totals)), key=lambda place: totals[place].seconds)
     if items <= 0:
         return None
-    slow = totals[slowest]
-    spread, correlation = variation_and_lag1(parts[slowest].rates(), slow.items / slow.seconds)
+    slowest = max(range(len(totals)), key=lambda index: totals[index].seconds)
+    seconds = totals[slowest].seconds
+    spread, correlation = variation_and_lag1(parts[slowest].rates(), totals[slowest].items / seconds)
     return Throughput(
-        value=items / totals[slowest].seconds,
+        value=items / seconds,
         units=units,
         basis=basis,
         observations=sum(total.observations for total in totals),
@@ -322,12 +333,12 @@ def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
 
 
 def _compat_window(series: Series) -> list[float]:
-    kept = [place for place, is_warmup in enumerate(series.warmup) if not is_warmup and series.rate[place] > 0]
+    kept = [index for index, is_warmup in enumerate(series.warmup) if not is_warmup and series.rate[index] > 0]
     if len(kept) == len(series.warmup) and kept:
         begin = series.end[kept[0]]
-        early = sum(1 for place in kept if series.end[place] - begin < _COMPAT_WARMUP_S)  # nan compares false
+        early = sum(1 for index in kept if series.end[index] - begin < _COMPAT_WARMUP_S)  # nan compares false
         kept = kept[min(max(_COMPAT_WARMUP_RECORDS, early), len(kept) // 2) :]
-    return [series.rate[place] for place in kept]
+    return [series.rate[index] for index in kept]
 
 
 def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
@@ -348,46 +359,46 @@ def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
 
 def _reasons(data: Mapping[str, Any]) -> tuple[str, ...]:
     """Why a process doubts what it tells; `converged: false` is what programs of before `reasons` said."""
-    told = data.get("reasons")
+    given = data.get("reasons")
     reasons = (
-        [one_line(reason)[:_REASON] for reason in told if isinstance(reason, str)] if isinstance(told, list) else []
+        [one_line(reason)[:_REASON] for reason in given if isinstance(reason, str)] if isinstance(given, list) else []
     )
     return tuple(dict.fromkeys([*reasons, *(["unconverged"] if data.get("converged") is False else [])]))
 
 
-def _of_log(one: LogSeries) -> Metric:
-    assert one.value is not None
-    about = one.metric
-    return Metric(name=about.name, value=one.value, units=about.units, direction=about.direction)
+def _log_metric(log: LogSeries) -> Metric:
+    assert log.value is not None
+    asked_for = log.metric
+    return Metric(name=asked_for.name, value=log.value, units=asked_for.units, direction=asked_for.direction)
 
 
-def _main_of_log(logs: Sequence[LogSeries]) -> Throughput | None:
+def _main_log_metric(logs: Sequence[LogSeries]) -> Throughput | None:
     """The first number of the log for which one direction is better, with the spread of what it was made of."""
-    for one in logs:
-        if one.metric.direction != "none" and one.value is not None:
+    for log in logs:
+        if log.metric.direction != "none" and log.value is not None:
             return Throughput(
-                value=one.value,
-                units=one.metric.units,
-                direction=one.metric.direction,
+                value=log.value,
+                units=log.metric.units,
+                direction=log.metric.direction,
                 basis="metric",
-                observations=len(one.values),
-                spread_within=one.spread,
-                lag1=one.lag1,
+                observations=len(log.values),
+                spread_within=log.spread,
+                lag1=log.lag1,
             )
     return None
 
 
-def _union(one: Window, other: Window) -> Window:
+def _union(left: Window, right: Window) -> Window:
     """A window that holds both: each rank of a job tells its own, and warm-up is marked on the observations anyway."""
-    first, last = min(one, other, key=lambda w: w.start_ns), max(one, other, key=lambda w: w.stop_ns)
+    first, last = min(left, right, key=lambda w: w.start_ns), max(left, right, key=lambda w: w.stop_ns)
     return replace(last, start_ns=first.start_ns, start=first.start)
 
 
-class _Fold:
-    """What has been seen so far."""
+class MeasurementFold:
+    """What has been observed so far of a step."""
 
     def __init__(self) -> None:
-        self.columns: dict[tuple[str, int], Growing] = {}
+        self.growing: dict[tuple[str, int], Growing] = {}
         self.windows: dict[str, Window] = {}
         self.metrics: dict[tuple[Any, ...], Metric] = {}
         self.device_memory: dict[str, float] = {}
@@ -421,9 +432,9 @@ class _Fold:
                     self.log.observe(text, pipe)
             case Config(data=data):
                 self.config = data
-                asked = metrics_of(data)
-                if asked and self.log is None:
-                    self.log = LogFold(asked)
+                log_metrics = metrics_of(data)
+                if log_metrics and self.log is None:
+                    self.log = LogFold(log_metrics)
             case Meta(data=data):
                 self.meta.update(data)
             case Start(data=data):
@@ -453,18 +464,19 @@ class _Fold:
             self.readings.take(data)
 
     def _growing(self, key: tuple[str, int]) -> Growing:
-        found = self.columns.get(key)
-        if found is None:
-            found = self.columns[key] = Growing()
-        return found
+        growing = self.growing.get(key)
+        if growing is None:
+            growing = self.growing[key] = Growing()
+        return growing
 
-    def _waiting(self, task: str) -> Metric | None:
-        """The share of the time after warm-up in which the ranks of a task waited for data, where they told."""
-        told = [growing.waiting for (name, _), growing in self.columns.items() if name == task]
-        worked = math.fsum(seconds for _, seconds in told)
-        if not worked:
-            return None
-        return Metric(name="data_wait", value=math.fsum(wait for wait, _ in told) / worked, direction="lower")
+    def _waiting(self, task: str) -> Iterable[Metric]:
+        """Return the share of the time after warm-up in which the ranks of a task waited for data, where they report it."""
+        waiting = [growing.waiting for (name, _), growing in self.growing.items() if name == task]
+        worked_s = math.fsum(seconds for _, seconds in waiting)
+        if worked_s:
+            yield Metric(
+                name="data_wait", value=math.fsum(wait_s for wait_s, _ in waiting) / worked_s, direction="lower"
+            )
 
     def _loss(self, loss: float | None) -> None:
         seen = self.losses
@@ -505,64 +517,74 @@ class _Fold:
     def _window(self, task: str, data: Mapping[str, Any]) -> None:
         start, stop = whole(data.get("start_ns"), -1), whole(data.get("stop_ns"), -1)
         if 0 <= start < stop:
-            told = Window(
+            window = Window(
                 start_ns=start,
                 stop_ns=stop,
                 start=finite_number(data.get("start")),
                 stop=finite_number(data.get("stop")),
                 why=str(data.get("why", "")),
             )
-            self.windows[task] = _union(self.windows[task], told) if task in self.windows else told
+            self.windows[task] = _union(self.windows[task], window) if task in self.windows else window
 
     def _doubts(self, series: Sequence[Series]) -> Iterable[str]:
         """What the instruments say against themselves: records lost, or more than their share of the loops that they observed."""
         if self.dropped:
             yield "dropped"
-        ranks = {one.rank for one in series}
-        observed_s = max(
-            (math.fsum(_seconds(one) for one in series if one.rank == rank) for rank in ranks), default=0.0
-        )
+        by_rank: dict[int, list[float]] = {}
+        for ranked in series:
+            by_rank.setdefault(ranked.rank, []).append(_seconds(ranked))
+        observed_s = max(map(math.fsum, by_rank.values()), default=0.0)
         if self.cost_s > MOST_OVERHEAD * observed_s > 0:
             yield "overhead"
 
-    def _energy(self) -> Metric | None:
-        """Joules of all the step's devices within the window, by their counters, else by their power; board sensors, no wall."""
-        found = []
-        for device in self.readings.devices.values():
-            energy = energy_of(device, self.readings.window)
-            joules = energy.integral_j if energy.counter_j is None else energy.counter_j
-            if joules is None:
-                return None
-            found.append(joules)
-        return Metric(name="energy", value=math.fsum(found), units="J", direction="lower") if found else None
+    def _energy(self) -> Iterable[Metric]:
+        """Return the joules of all the step's devices within the window, by their counters, else by their power.
 
-    def result(self, step: str) -> Measurement:
-        told = (columns.series(task, rank) for (task, rank), columns in self.columns.items())
-        series = tuple(one for one in told if one is not None)
-        task = main_task(one.task for one in series)
-        window = self.windows.get(task) or self.windows.get("")
-        metrics = [*self.metrics.values()]
+        By the boards' sensors, not at the wall; nothing unless all devices have readings.
+        """
+        devices = [energy_of(device, self.readings.window) for device in self.readings.devices.values()]
+        joules = [energy.integral_j if energy.counter_j is None else energy.counter_j for energy in devices]
+        known = [value for value in joules if value is not None]
+        if known and len(known) == len(joules):
+            yield Metric(name="energy", value=math.fsum(known), units="J", direction="lower")
+
+    def series(self) -> tuple[Series, ...]:
+        """Return the observations of each task and rank of which anything can be used."""
+        grown = (growing.series(task, rank) for (task, rank), growing in self.growing.items())
+        return tuple(series for series in grown if series is not None)
+
+    def window(self, task: str) -> Window | None:
+        """Return the window of a task, or the one that was declared for no task."""
+        return self.windows.get(task) or self.windows.get("")
+
+    def _derived_metrics(self, task: str) -> Iterable[Metric]:
+        """Return what is computed from samples and observations, besides the rate."""
         if self.device_memory:
             peak = max(self.device_memory.values())
-            metrics.append(Metric(name="device_memory_peak", value=peak, units="MiB", direction="lower"))
-        energy = self._energy()
-        if energy is not None and all(metric.name != "energy" for metric in metrics):
-            metrics.append(energy)
-        waiting = self._waiting(task)
-        if waiting is not None:
-            metrics.append(waiting)
+            yield Metric(name="device_memory_peak", value=peak, units="MiB", direction="lower")
+        if all(metric.name != "energy" for metric in self.metrics.values()):
+            yield from self._energy()
+        yield from self._waiting(task)
+
+    def result(self, step: str) -> Measurement:
+        """Return what was measured."""
+        series = self.series()
+        task = main_task(item.task for item in series)
+        window, ranks = self.window(task), [item for item in series if item.task == task]
         logs = self.log.series() if self.log is not None else ()
-        metrics += [_of_log(one) for one in logs if one.value is not None]
-        ranks = [one for one in series if one.task == task]
-        rate = step_throughput(ranks, window) if ranks else None
-        metrics += about_the_loop(ranks, window, rate) if rate is not None else ()
-        found = rate if ranks else _main_metric(metrics) or _main_of_log(logs)
-        if found is not None:
-            found = replace(found, doubts=(*found.doubts, *self._doubts(series)))
+        metrics = [*self.metrics.values(), *self._derived_metrics(task)]
+        metrics += [_log_metric(item) for item in logs if item.value is not None]
+        if ranks:
+            throughput = step_throughput(ranks, window)
+            metrics += about_the_loop(ranks, window, throughput) if throughput is not None else ()
+        else:
+            throughput = _main_metric(metrics) or _main_log_metric(logs)
+        if throughput is not None:
+            throughput = replace(throughput, doubts=(*throughput.doubts, *self._doubts(series)))
         return Measurement(
             step=step,
             task=task,
-            throughput=found,
+            throughput=throughput,
             series=series,
             window=window,
             losses=self.losses,

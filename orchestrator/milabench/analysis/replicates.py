@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from milabench.analysis.intervals import t_quantile
-from milabench.analysis.spread import log_stdev
+from milabench.analysis.sample_statistics import log_stdev
 
 PILOT = 5
 LEAST = 3  # rates from which a spread is taken; with two, one of them decides everything

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from milabench.analysis.compare import System, compare_systems
 from milabench.analysis.score import Score, compat_score
-from milabench.analysis.summary import Summary, scored
+from milabench.analysis.summary import scored
+from milabench.analysis.summary_model import Summary
 
 
 def reweighted(summary: Summary, weights: Mapping[str, float]) -> Summary:
@@ -24,15 +25,15 @@ def relative_to(summary: Summary, reference: Summary) -> Summary:
     weights = {bench.bench: bench.weight for bench in summary.benchmarks if bench.weight is not None}
     is_known = len(weights) == len(summary.benchmarks)
     systems = (System(name="reference", summary=reference), System(name="run", summary=summary))
-    found = compare_systems(systems, weights=weights if is_known and weights else None)
-    contrasts = {row.bench: row.contrasts[0] for row in found.rows}
+    comparison = compare_systems(systems, weights=weights if is_known and weights else None)
+    contrasts = {row.bench: row.contrasts[0] for row in comparison.rows}
     benches = tuple(
         replace(bench, ratio=contrast.ratio, ratio_ci95=contrast.ci95)
         if (contrast := contrasts.get(bench.bench)) is not None
         else bench
         for bench in summary.benchmarks
     )
-    index = found.indices[0]
+    index = comparison.indices[0]
     score = Score(
         value=index.value,
         ci95=index.ci95,

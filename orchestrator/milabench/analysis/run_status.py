@@ -33,23 +33,23 @@ class RunStatus:
     @property
     def counts(self) -> dict[str, int]:
         """How many steps ended how; those that began and did not end, or never began, are missing."""
-        outcomes = [(each.outcome if each is not None else None) or "missing" for each in self.steps.values()]
+        outcomes = [(attempt.outcome if attempt is not None else None) or "missing" for attempt in self.steps.values()]
         return {name: outcomes.count(name) for name in OUTCOMES if name in outcomes}
 
     @property
     def running(self) -> tuple[Attempt, ...]:
         """What has begun and not ended; only while the orchestrator lives does that mean that it runs."""
-        return tuple(each for each in self.steps.values() if each is not None and each.outcome is None)
+        return tuple(attempt for attempt in self.steps.values() if attempt is not None and attempt.outcome is None)
 
 
 def run_status(run: Run) -> RunStatus:
     """How far a run is."""
-    tried = attempts(run.journal)
+    attempts_of = attempts(run.journal)
     # An attempt that is under way matters more than one that has ended: the run is not done with this step.
-    steps = {step: _current(tried.get(step, ())) for step in run.files}
-    said = [entry for entry in run.journal if "run" in entry and entry["run"] in ("started", "ended")]
+    steps = {step: _current(attempts_of.get(step, ())) for step in run.files}
+    transitions = [entry for entry in run.journal if "run" in entry and entry["run"] in ("started", "ended")]
     times = [float(t) for entry in run.journal if isinstance(t := entry.get("t"), int | float)]
-    last = said[-1] if said else {}
+    last = transitions[-1] if transitions else {}
     planned = as_mapping(run.manifest.get("plan")).get("steps")
     benches = [str(as_mapping(step).get("bench")) for step in planned] if isinstance(planned, list) else list(run.files)
     return RunStatus(
@@ -63,20 +63,20 @@ def run_status(run: Run) -> RunStatus:
     )
 
 
-def _current(tried: tuple[Attempt, ...]) -> Attempt | None:
-    under_way = [each for each in tried[-1:] if each.outcome is None]
-    return under_way[0] if under_way else last_word(tried)
+def _current(step_attempts: tuple[Attempt, ...]) -> Attempt | None:
+    under_way = [attempt for attempt in step_attempts[-1:] if attempt.outcome is None]
+    return under_way[0] if under_way else last_word(step_attempts)
 
 
-def status_json(found: RunStatus, state: str) -> dict[str, Any]:
+def status_json(status: RunStatus, state: str) -> dict[str, Any]:
     """For `runs --json` and `status --json`; `state` is the verdict, or running, or cut off."""
     return {
-        "run": found.name,
-        "phase": found.phase,
+        "run": status.name,
+        "phase": status.phase,
         "verdict": state,
-        "planned": len(found.steps),
-        "counts": found.counts,
-        "benchmarks": list(found.benches),
-        "began": found.began,
-        "ended": found.ended,
+        "planned": len(status.steps),
+        "counts": status.counts,
+        "benchmarks": list(status.benches),
+        "began": status.began,
+        "ended": status.ended,
     }

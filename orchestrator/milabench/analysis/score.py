@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from milabench.analysis.intervals import Interval
-from milabench.analysis.spread import geometric_mean
+from milabench.analysis.json_codec import json_key
+from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.two_samples import Estimate
 
 
@@ -50,12 +51,12 @@ class Score:
     `suspects` of the benchmarks that count are suspect.
     """
 
-    value: float | None
-    ci95: Interval | None
-    complete: tuple[int, int]
-    is_weighted: bool
+    value: float | None = None
+    ci95: Interval | None = None
     reference: str | None = None
-    is_compat: bool = False
+    complete: tuple[int, int] = (0, 0)
+    is_weighted: bool = field(default=False, metadata=json_key("weighted"))
+    is_compat: bool = field(default=False, metadata=json_key("compat"))
     suspects: int = 0
 
 
@@ -112,10 +113,10 @@ def log_index_estimate(counted: Sequence[tuple[Entry, float]]) -> Estimate | Non
 
 
 def _interval(counted: Sequence[tuple[Entry, float]]) -> Interval | None:
-    found = log_index_estimate(counted)
-    if found is None:
+    estimate = log_index_estimate(counted)
+    if estimate is None:
         return None
-    low, high = found.interval()
+    low, high = estimate.interval()
     return math.exp(low), math.exp(high)
 
 

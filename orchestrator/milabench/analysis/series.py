@@ -10,18 +10,11 @@ from itertools import compress
 from operator import not_
 from typing import Any
 
-from milabench.analysis.columns import Derived, Runs
+from milabench.analysis.compact_columns import Derived, Runs
 from milabench.events.model import ObservationBatch
-from milabench.events.numbers import SMALLEST, finite_number, positive, strict, whole
+from milabench.events.numbers import SMALLEST, finite_number, positive, whole
 
-__all__ = [
-    "Columns",
-    "Compact",
-    "Growing",
-    "Series",
-    "finite_number",
-    "strict",
-]  # the layers above reach events through this one
+_COLUMNS = ("t0_ns", "middle_ns", "elapsed", "n", "rate", "end", "steps", "warmup", "epoch_end")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,32 +67,34 @@ class Compact:
     epoch_end: Runs = field(default_factory=Runs)
     is_ordered: bool = True
 
-    def extend(self, seen: ObservationBatch) -> None:
+    def extend(self, batch: ObservationBatch) -> None:
         """Append a batch."""
         last = self.t0_ns[-1] if self.t0_ns else 0
-        self.is_ordered &= seen.t0_ns[0] >= last and sorted(seen.t0_ns) == seen.t0_ns  # what is in order sorts at once
-        if self.host_ns is None and seen.host_ns is not seen.ns:
+        self.is_ordered &= (
+            batch.t0_ns[0] >= last and sorted(batch.t0_ns) == batch.t0_ns
+        )  # what is in order sorts at once
+        if self.host_ns is None and batch.host_ns is not batch.ns:
             self.host_ns = array("I", self.ns)
-        self.t0_ns.extend(seen.t0_ns)
-        self.ns.extend(seen.ns)
+        self.t0_ns.extend(batch.t0_ns)
+        self.ns.extend(batch.ns)
         if self.host_ns is not None:
-            self.host_ns.extend(seen.host_ns)
-        self.n.extend(seen.n)
-        self.steps.extend(seen.steps)
-        self.warmup.extend(seen.warmup)
-        self.epoch_end.extend(seen.epoch_end)
+            self.host_ns.extend(batch.host_ns)
+        self.n.extend(batch.n)
+        self.steps.extend(batch.steps)
+        self.warmup.extend(batch.warmup)
+        self.epoch_end.extend(batch.epoch_end)
 
-    def host(self, place: int) -> int:
+    def host(self, index: int) -> int:
         """Nanoseconds that an entry took on the host's clock."""
-        return (self.ns if self.host_ns is None else self.host_ns)[place]
+        return (self.ns if self.host_ns is None else self.host_ns)[index]
 
-    def middle(self, place: int) -> int:
+    def middle(self, index: int) -> int:
         """The middle of an entry, monotonic nanoseconds."""
-        return self.t0_ns[place] + self.host(place) // 2
+        return self.t0_ns[index] + self.host(index) // 2
 
-    def end(self, place: int) -> float:
+    def end(self, index: int) -> float:
         """The end of an entry in unix seconds, on the host's clock."""
-        return self.offset + (self.t0_ns[place] + self.host(place)) / 1e9
+        return self.offset + (self.t0_ns[index] + self.host(index)) / 1e9
 
     def series(self, task: str, rank: int) -> Series:
         """The same as a series."""
@@ -110,13 +105,13 @@ class Compact:
             units=self.units,
             t0_ns=self.t0_ns,
             middle_ns=Derived(length, self.middle),
-            elapsed=Derived(length, lambda place: self.ns[place] / 1e9),
+            elapsed=Derived(length, lambda index: self.ns[index] / 1e9),
             n=self.n,
-            rate=Derived(length, lambda place: self.n[place] / self.ns[place] * 1e9),
+            rate=Derived(length, lambda index: self.n[index] / self.ns[index] * 1e9),
             end=Derived(length, self.end),
-            steps=Derived(length, lambda place: int(self.steps[place])),
-            warmup=Derived(length, lambda place: int(self.warmup[place])),
-            epoch_end=Derived(length, lambda place: int(self.epoch_end[place])),
+            steps=Derived(length, lambda index: int(self.steps[index])),
+            warmup=Derived(length, lambda index: int(self.warmup[index])),
+            epoch_end=Derived(length, lambda index: int(self.epoch_end[index])),
             compact=self if self.is_ordered else None,
         )
 
@@ -137,6 +132,7 @@ class Columns:
     epoch_end: array[int] = field(default_factory=lambda: array("b"))
 
     def add(self, data: Mapping[str, Any]) -> None:
+        """Append one observation, unless nothing in it can be used."""
         rate, elapsed, n = finite_number(data.get("rate")), positive(data.get("elapsed")), finite_number(data.get("n"))
         if elapsed is None or n is None or (n and n < SMALLEST):
             if rate is None:
@@ -159,33 +155,13 @@ class Columns:
         self.epoch_end.append(1 if data.get("epoch_end") else 0)
 
     def series(self, task: str, rank: int) -> Series:
-        return Series(
-            task=task,
-            rank=rank,
-            units=self.units,
-            t0_ns=self.t0_ns,
-            middle_ns=self.middle_ns,
-            elapsed=self.elapsed,
-            n=self.n,
-            rate=self.rate,
-            end=self.end,
-            steps=self.steps,
-            warmup=self.warmup,
-            epoch_end=self.epoch_end,
-        )
+        return Series(task=task, rank=rank, units=self.units, **{name: getattr(self, name) for name in _COLUMNS})
 
     def extend(self, series: Series) -> None:
         """Append what was compact so far."""
         self.units = self.units or series.units
-        self.t0_ns.extend(series.t0_ns)
-        self.middle_ns.extend(series.middle_ns)
-        self.elapsed.extend(series.elapsed)
-        self.n.extend(series.n)
-        self.rate.extend(series.rate)
-        self.end.extend(series.end)
-        self.steps.extend(series.steps)
-        self.warmup.extend(series.warmup)
-        self.epoch_end.extend(series.epoch_end)
+        for name in _COLUMNS:
+            getattr(self, name).extend(getattr(series, name))
 
 
 class Growing:
@@ -197,18 +173,18 @@ class Growing:
         self._waited = 0.0
         self._worked = 0.0
 
-    def add_all(self, seen: ObservationBatch) -> None:
+    def add_all(self, batch: ObservationBatch) -> None:
         """Append a batch of plain observations."""
-        if seen.wait is not None:
-            self._waited += seen.wait
-            self._worked += sum(compress(seen.ns, map(not_, seen.warmup))) / 1e9
-        if self._columns is None and (self._compact is None or self._compact.units == seen.units):
+        if batch.wait is not None:
+            self._waited += batch.wait
+            self._worked += sum(compress(batch.ns, map(not_, batch.warmup))) / 1e9
+        if self._columns is None and (self._compact is None or self._compact.units == batch.units):
             if self._compact is None:
-                self._compact = Compact(units=seen.units, offset=seen.end - (seen.t0_ns[0] + seen.host_ns[0]) / 1e9)
-            self._compact.extend(seen)
+                self._compact = Compact(units=batch.units, offset=batch.end - (batch.t0_ns[0] + batch.host_ns[0]) / 1e9)
+            self._compact.extend(batch)
             return
-        single = Compact(units=seen.units, offset=seen.end - (seen.t0_ns[0] + seen.host_ns[0]) / 1e9)
-        single.extend(seen)
+        single = Compact(units=batch.units, offset=batch.end - (batch.t0_ns[0] + batch.host_ns[0]) / 1e9)
+        single.extend(batch)
         self._expanded().extend(single.series("", 0))
 
     def add(self, data: Mapping[str, Any]) -> None:
@@ -237,5 +213,5 @@ class Growing:
         """What was read; None when nothing of it can be used."""
         if self._compact is not None:
             return self._compact.series(task, rank)
-        found = self._columns.series(task, rank) if self._columns is not None else None
-        return found if found is not None and found.rate else None
+        series = self._columns.series(task, rank) if self._columns is not None else None
+        return series if series is not None and series.rate else None

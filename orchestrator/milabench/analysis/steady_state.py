@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from milabench.analysis.spread import effective_n, lag1, median, median_absolute_deviation
+from milabench.analysis.sample_statistics import effective_n, lag1, median, median_absolute_deviation
 
 # A change or a drift below this says nothing about a rate that anybody would act on; docs/methodology.md, 1.1.
 DRIFT_LIMIT = 0.01
@@ -73,13 +73,13 @@ def change_point(values: Sequence[float], level: float = _CHANGE_LEVEL) -> int |
     if not variance:
         return None
     _, best = _split(ranks, edge)
-    place, _ = _split(_clipped(values), edge)  # ranks tell best that there is a change, sizes where
-    centre_before, centre_after = _centre(values[:place]), _centre(values[place:])
+    split, _ = _split(_clipped(values), edge)  # ranks tell best that there is a change, sizes where
+    centre_before, centre_after = _centre(values[:split]), _centre(values[split:])
     if abs(centre_before - centre_after) < DRIFT_LIMIT * abs(centre_after):
         return None
-    residuals = [value - centre_before for value in values[:place]] + [value - centre_after for value in values[place:]]
+    residuals = [value - centre_before for value in values[:split]] + [value - centre_after for value in values[split:]]
     z = math.sqrt(best / variance * _independence(residuals))
-    return place if _maximum_tail(z, edge / n) < level else None
+    return split if _maximum_tail(z, edge / n) < level else None
 
 
 def drift(values: Sequence[float]) -> tuple[float, bool]:
@@ -99,7 +99,7 @@ def drift(values: Sequence[float]) -> tuple[float, bool]:
     relative = slope * (n - 1) / abs(centre)
     if n < _LEAST or abs(relative) < DRIFT_LIMIT:
         return relative, False
-    residuals = [value - slope * place for place, value in enumerate(blocks)]
+    residuals = [value - slope * index for index, value in enumerate(blocks)]
     middle = median(residuals)
     independence = _independence([value - middle for value in residuals])
     z = (abs(concordance) - 1) / math.sqrt(n * (n - 1) * (2 * n + 5) / 18) * math.sqrt(independence)
@@ -108,23 +108,23 @@ def drift(values: Sequence[float]) -> tuple[float, bool]:
 
 def _last_change(values: Sequence[float]) -> int:
     """The place of the last change, found by looking again at what follows each; 0 when there is none."""
-    place = 0
-    while (found := change_point(values[place:])) is not None:
-        place += found
-    return place
+    last = 0
+    while (change := change_point(values[last:])) is not None:
+        last += change
+    return last
 
 
 def _split(centred: Sequence[float], edge: int) -> tuple[int, float]:
     """(place, its score) where the sums before and after differ most; divided by the variance the score is a squared z."""
     n = len(centred)
-    total, best, place = 0.0, 0.0, edge
+    total, best, split = 0.0, 0.0, edge
     for before, value in enumerate(centred[: n - edge], start=1):
         total += value
         if before >= edge:
             score = total * total * n / (before * (n - before))
             if score > best:
-                best, place = score, before
-    return place, best
+                best, split = score, before
+    return split, best
 
 
 def _clipped(values: Sequence[float]) -> list[float]:
@@ -141,7 +141,7 @@ def _blocks(values: Sequence[float], most: int) -> tuple[Sequence[float], int]:
     size = math.ceil(len(values) / most) or 1
     if size == 1:
         return values, 1
-    return [math.fsum(values[at : at + size]) / size for at in range(0, len(values) - size + 1, size)], size
+    return [math.fsum(values[start : start + size]) / size for start in range(0, len(values) - size + 1, size)], size
 
 
 def _centred_ranks(values: Sequence[float]) -> list[float]:
@@ -153,8 +153,8 @@ def _centred_ranks(values: Sequence[float]) -> list[float]:
         stop = start + 1
         while stop < len(order) and values[order[stop]] == values[order[start]]:
             stop += 1
-        for place in order[start:stop]:
-            ranks[place] = (start + stop - len(values)) / 2
+        for index in order[start:stop]:
+            ranks[index] = (start + stop - len(values)) / 2
         start = stop
     return ranks
 
@@ -183,9 +183,9 @@ def _maximum_tail(z: float, edge: float) -> float:
     return density * (z - 1 / z) * 2 * math.log((1 - edge) / edge) + 4 * density / z
 
 
-def agree(one: float, other: float, limit: float = 0.005) -> bool:
+def agree(left: float, right: float, limit: float = 0.005) -> bool:
     """Whether two rates of the same thing are within `limit` of each other."""
-    return abs(one - other) <= limit * max(abs(one), abs(other))
+    return abs(left - right) <= limit * max(abs(left), abs(right))
 
 
 def busy_s(begin_ns: Sequence[int], host_ns: Sequence[int], is_epoch_end: Sequence[int]) -> float | None:

@@ -70,7 +70,7 @@ def system_differences(systems: Sequence[System], comparison: Comparison) -> tup
             if all(tables):  # what is not in a run at all is told as excluded
                 for name, values in _unequal(tables):
                     merged.setdefault((_area(area), name, values), []).append(row.bench)
-    found = [
+    differences = [
         Difference(
             area=area, name=name, values=values, benches=tuple(benches), is_near=any(changed.get(b) for b in benches)
         )
@@ -82,16 +82,16 @@ def system_differences(systems: Sequence[System], comparison: Comparison) -> tup
         ("machine", [_machine(system) for system in systems]),
         ("run", [_run(system) for system in systems]),
     ):
-        found += [
+        differences += [
             Difference(area=_area(area), name=name, values=values, is_near=is_any_changed)
             for name, values in _unequal(tables)
         ]
 
-    def nearness(one: Difference) -> tuple[bool, int, float, str]:
-        size = max((changed.get(bench, 0.0) for bench in one.benches), default=0.0)
-        return not one.is_near, _DISTANCE[one.area], -size, one.name
+    def nearness(difference: Difference) -> tuple[bool, int, float, str]:
+        size = max((changed.get(bench, 0.0) for bench in difference.benches), default=0.0)
+        return not difference.is_near, _DISTANCE[difference.area], -size, difference.name
 
-    return tuple(sorted(found, key=nearness))
+    return tuple(sorted(differences, key=nearness))
 
 
 def _area(name: str) -> Area:
@@ -140,15 +140,15 @@ def _first_step(system: System, bench: str) -> Mapping[str, Any]:
 
 def _devices(system: System) -> dict[str, str]:
     """Every property of the devices with all the values that it has."""
-    told: dict[str, dict[str, None]] = {}
+    values_of: dict[str, dict[str, None]] = {}
     for device in system.summary.accelerators:
         for name, value in _flat(device).items():
-            told.setdefault(name, {})[value] = None
+            values_of.setdefault(name, {})[value] = None
     nodes = _nodes(system)
     counted = [
         device for node in nodes for device in _list(node.get("devices")) if as_mapping(device).get("arch") != "cpu"
     ]
-    table = {name: ", ".join(values) for name, values in told.items()}
+    table = {name: ", ".join(values) for name, values in values_of.items()}
     if counted:
         table["number of devices"] = str(len(counted))
         table.setdefault("name", ", ".join(dict.fromkeys(str(as_mapping(device).get("name")) for device in counted)))
@@ -156,14 +156,14 @@ def _devices(system: System) -> dict[str, str]:
 
 
 def _machine(system: System) -> dict[str, str]:
-    told: dict[str, dict[str, None]] = {}
+    values_of: dict[str, dict[str, None]] = {}
     nodes = _nodes(system)
     for node in nodes:
         details = as_mapping(node.get("details"))
         properties = {key: value for key, value in node.items() if key not in ("devices", "details")}
         for name, value in {**_flat(details), **_flat(properties)}.items():
-            told.setdefault(name, {})[value] = None
-    table = {name: ", ".join(values) for name, values in told.items()}
+            values_of.setdefault(name, {})[value] = None
+    table = {name: ", ".join(values) for name, values in values_of.items()}
     if nodes:
         table["number of nodes"] = str(len(nodes))
     arch = system.summary.system.get("arch")
@@ -179,8 +179,7 @@ def _software(system: System) -> Mapping[str, str]:
 
 
 def _run(system: System) -> dict[str, str]:
-    told = {name: system.manifest[name] for name in _OF_THE_RUN if name in system.manifest}
-    return _flat(told)
+    return _flat({name: system.manifest[name] for name in _OF_THE_RUN if name in system.manifest})
 
 
 def _nodes(system: System) -> list[Mapping[str, Any]]:
@@ -193,13 +192,13 @@ def _list(value: Any) -> list[Any]:
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """The leaves of nested mappings by dotted name, as short text; nothing that is empty."""
-    found: dict[str, str] = {}
+    leaves: dict[str, str] = {}
     for name, item in value.items():
         if name in _NO_PROPERTY or item in (None, "", [], {}):
             continue
         if isinstance(item, Mapping):
-            found |= _flat(item, f"{prefix}{name}.")
+            leaves |= _flat(item, f"{prefix}{name}.")
         else:
             text = ", ".join(map(str, item)) if isinstance(item, list | tuple) else str(item)
-            found[prefix + str(name)] = text if len(text) <= _MOST_VALUE else text[:_MOST_VALUE] + "..."
-    return found
+            leaves[prefix + str(name)] = text if len(text) <= _MOST_VALUE else text[:_MOST_VALUE] + "..."
+    return leaves

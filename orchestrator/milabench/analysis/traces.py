@@ -10,20 +10,20 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from milabench.analysis.measure import Measurement, main_task
-from milabench.analysis.series import Growing, Series
-from milabench.analysis.steps import CourseOf, planned_steps
+from milabench.analysis.measure import Measurement, MeasurementFold, Window, main_task
+from milabench.analysis.series import Series
+from milabench.analysis.step_results import CourseOf, planned_steps
 from milabench.analysis.windows import part_of, quantiles
 from milabench.events.attempts import attempts, last_word
-from milabench.events.model import Data, ObservationBatch, StepEvent
-from milabench.events.numbers import finite_number, whole
+from milabench.events.json_access import as_mapping
+from milabench.events.model import Data, Line, StepEvent
+from milabench.events.numbers import finite_number
 from milabench.events.readings import THROTTLED, DeviceReadings, Readings
 from milabench.events.rundir import Run
 
 BUCKETS = 200
-QUANTILES = (0.0, 0.01, 0.025, *(each / 20 for each in range(1, 20)), 0.975, 0.99, 1.0)
+QUANTILES = (0.0, 0.01, 0.025, *(twentieth / 20 for twentieth in range(1, 20)), 0.975, 0.99, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +68,15 @@ class Throttled:
 class DeviceTrace:
     """One device over time: power in W, clock in MHz, temperature in degrees Celsius, load 0 to 1, memory in MiB.
 
-    What was not read is not in `curves`. `told` is how many samples told their throttle reasons, `held_back` in how many of
-    them one was more than normal, `capped` in how many the power limit was met.
+    What was not read is not in `curves`. `throttle_samples` is how many samples reported their throttle reasons, `held_back` in
+    how many of them one was more than normal, `capped` in how many the power limit was met.
     """
 
     key: str
     curves: Mapping[str, Curve]
     memory_total: float | None = None
     samples: int = 0
-    told: int = 0
+    throttle_samples: int = 0
     held_back: int = 0
     capped: int = 0
     throttled: tuple[Throttled, ...] = ()
@@ -113,16 +113,16 @@ class Tracing:
 
     def of(self, run: Run) -> tuple[Trace, ...]:
         """The course of each step of a run, the attempt that counts. Raises RecordError when its records cannot be read."""
-        drawn, tried = self._drawn.get(run.path, {}), attempts(run.journal)
-        found = []
+        by_step, attempts_of = self._drawn.get(run.path, {}), attempts(run.journal)
+        traced = []
         for step in planned_steps(run):
-            if step.id in drawn:
-                found.append(replace(drawn[step.id], bench=step.bench))
+            if step.id in by_step:
+                traced.append(replace(by_step[step.id], bench=step.bench))
                 continue
-            counts = last_word(tried.get(step.id, ()))
+            counts = last_word(attempts_of.get(step.id, ()))
             events = run.batches(step.id, counts.number if counts is not None else 1)
-            found.append(trace(step.id, step.bench, events))
-        return tuple(found)
+            traced.append(trace(step.id, step.bench, events))
+        return tuple(traced)
 
 
 def traces(run: Run) -> tuple[Trace, ...]:
@@ -132,18 +132,13 @@ def traces(run: Run) -> tuple[Trace, ...]:
 
 def trace(step: str, bench: str, events: Iterable[StepEvent]) -> Trace:
     """What one step's events say of its course, in one pass over them."""
-    fold, growing = _Fold(), dict[tuple[str, int], Growing]()
+    fold, measurement = _Fold(), MeasurementFold()
     for event in events:
-        fold.observe(event)
-        match event:
-            case ObservationBatch(task=task, rank=rank):
-                growing.setdefault((task, rank), Growing()).add_all(event)
-            case Data(data=data) if "rate" in data:
-                growing.setdefault((str(data.get("task", "")), whole(data.get("rank"), 0)), Growing()).add(data)
-            case _:
-                pass
-    grown = (each.series(task, rank) for (task, rank), each in growing.items())
-    return fold.result(step, bench, [series for series in grown if series is not None])
+        if not isinstance(event, Line):
+            fold.observe(event)
+            measurement.observe(event)
+    series = measurement.series()
+    return fold.result(step, bench, series, measurement.window(main_task(rank.task for rank in series)))
 
 
 class _Drawn:
@@ -158,7 +153,7 @@ class _Drawn:
         self._fold.observe(event)
 
     def end(self, measured: Measurement) -> None:
-        self._drawn[self._step] = self._fold.result(self._step, "", measured.series)
+        self._drawn[self._step] = self._fold.result(self._step, "", measured.series, measured.window)
 
 
 class _Fold:
@@ -166,39 +161,30 @@ class _Fold:
 
     def __init__(self) -> None:
         self._readings = Readings()
-        self._windows: dict[str, _Window] = {}
         self._host: dict[str, tuple[array[float], array[float]]] = {}
 
     def observe(self, event: StepEvent) -> None:
         if not isinstance(event, Data):
             return
-        data: Mapping[str, Any] = event.data
         self._readings.observe(event)
-        window, time = data.get("window"), finite_number(data.get("time"))
-        if isinstance(window, Mapping):
-            start, stop = whole(window.get("start_ns"), -1), whole(window.get("stop_ns"), -1)
-            if 0 <= start < stop:
-                task = str(data.get("task", ""))
-                known = self._windows.get(task, _Window(start_ns=start, stop_ns=stop))
-                self._windows[task] = _Window(start_ns=min(known.start_ns, start), stop_ns=max(known.stop_ns, stop))
+        time = finite_number(event.data.get("time"))
         if time is None:
             return
         for name, (kind, key) in {"load": ("cpudata", "load"), "memory": ("process", "rss_MiB")}.items():
-            told = data.get(kind)
-            value = finite_number(told.get(key)) if isinstance(told, Mapping) else None
+            value = finite_number(as_mapping(event.data.get(kind)).get(key))
             if value is not None:
                 times, values = self._host.setdefault(name, (array("d"), array("d")))
                 times.append(time)
                 values.append(value)
 
-    def result(self, step: str, bench: str, gathered: Sequence[Series]) -> Trace:
-        task = main_task(one.task for one in gathered)
-        series = [one for one in gathered if one.task == task]
-        window, bounds = self._readings.window, self._windows.get(task) or self._windows.get("")
+    def result(self, step: str, bench: str, gathered: Sequence[Series], bounds: Window | None) -> Trace:
+        task = main_task(series.task for series in gathered)
+        ranks = sorted((series for series in gathered if series.task == task), key=lambda series: series.rank)
+        window = self._readings.window
         devices = self._readings.devices
         begin = min(
             [
-                *(first for one in series if not math.isnan(first := _first_end(one))),
+                *(first for series in ranks if not math.isnan(first := _first_end(series))),
                 *(device.time[0] for device in devices.values() if device.time),
                 *(times[0] for times, _ in self._host.values()),
                 *((window[0],) if window is not None else ()),
@@ -209,28 +195,20 @@ class _Fold:
             step=step,
             bench=bench,
             begin=begin,
-            ranks=tuple(_rank(one, begin, bounds) for one in sorted(series, key=lambda one: one.rank)),
-            devices=tuple(_device(one, begin) for one in devices.values()),
+            ranks=tuple(_rank(series, begin, bounds) for series in ranks),
+            devices=tuple(_device(device, begin) for device in devices.values()),
             host={name: curve(times, values, begin) for name, (times, values) in self._host.items()},
             window=None if window is None else (window[0] - begin, window[1] - begin),
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Window:
-    """Monotonic nanoseconds between which a step measured."""
-
-    start_ns: int
-    stop_ns: int
-
-
 def curve(time: Sequence[float], values: Sequence[float], begin: float, buckets: int = BUCKETS) -> Curve:
     """Readings in buckets of equally many; nan among them is no reading."""
-    kept = [place for place, value in enumerate(values) if not math.isnan(value)]
+    kept = [index for index, value in enumerate(values) if not math.isnan(value)]
     ends, low, high = [], [], []
-    for places in _buckets(len(kept), buckets):
-        within = [values[kept[place]] for place in places]
-        ends.append(time[kept[places[-1]]] - begin)
+    for bucket in _buckets(len(kept), buckets):
+        within = [values[kept[index]] for index in bucket]
+        ends.append(time[kept[bucket[-1]]] - begin)
         low.append(min(within))
         high.append(max(within))
     return Curve(time=tuple(ends), low=tuple(low), high=tuple(high), count=len(kept))
@@ -239,20 +217,20 @@ def curve(time: Sequence[float], values: Sequence[float], begin: float, buckets:
 def _buckets(length: int, buckets: int) -> Iterable[range]:
     """So many entries in at most so many ranges that differ by one in length."""
     count = min(length, buckets)
-    for place in range(count):
-        yield range(length * place // count, length * (place + 1) // count)
+    for bucket in range(count):
+        yield range(length * bucket // count, length * (bucket + 1) // count)
 
 
 def _first_end(series: Series) -> float:
     return float(series.end[0]) if len(series.end) else math.nan
 
 
-def _rank(series: Series, begin: float, window: _Window | None) -> RankTrace:
+def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:
     length = len(series.warmup)
     ends, low, high = [], [], []
-    for places in _buckets(length, BUCKETS):
-        least, most = _least_and_most(series, places)
-        ends.append((float(series.end[places[-1]]) - begin, float(places[-1] + 1)))
+    for bucket in _buckets(length, BUCKETS):
+        least, most = _least_and_most(series, bucket)
+        ends.append((float(series.end[bucket[-1]]) - begin, float(bucket[-1] + 1)))
         low.append(least)
         high.append(most)
     is_timed = not any(math.isnan(time) for time, _ in ends)
@@ -272,28 +250,28 @@ def _rank(series: Series, begin: float, window: _Window | None) -> RankTrace:
     )
 
 
-def _least_and_most(series: Series, places: range) -> tuple[float, float]:
+def _least_and_most(series: Series, indices: range) -> tuple[float, float]:
     """The least and the most rate of some entries; of plain observations without looking at each of them."""
     compact = series.compact
     constant = compact.n.constant if compact is not None else None
     if compact is not None and constant is not None:
-        part = memoryview(compact.ns)[places.start : places.stop]
+        part = memoryview(compact.ns)[indices.start : indices.stop]
         longest, shortest = max(part), min(part)
         return constant * 1e9 / max(1, longest), constant * 1e9 / max(1, shortest)
-    rates = [series.rate[place] for place in places]
+    rates = [series.rate[index] for index in indices]
     return min(rates), max(rates)
 
 
 def _warmup(series: Series) -> int | None:
     """The place of the last entry of the warm-up at the beginning; None where there is none."""
     if series.compact is not None:
-        places, is_warmup = next(iter(series.compact.warmup.runs()))
-        return places.stop - 1 if is_warmup else None
-    first = next((place for place, is_warmup in enumerate(series.warmup) if not is_warmup), len(series.warmup))
+        run, is_warmup = next(iter(series.compact.warmup.runs()))
+        return run.stop - 1 if is_warmup else None
+    first = next((index for index, is_warmup in enumerate(series.warmup) if not is_warmup), len(series.warmup))
     return first - 1 if first else None
 
 
-def _rate_quantiles(series: Series, window: _Window | None) -> tuple[float, ...]:
+def _rate_quantiles(series: Series, window: Window | None) -> tuple[float, ...]:
     if not series.has_totals:
         rates = sorted(rate for rate, is_warmup in zip(series.rate, series.warmup, strict=True) if not is_warmup)
         return tuple(quantiles(rates, QUANTILES)) if rates else ()
@@ -316,15 +294,15 @@ def _device(device: DeviceReadings, begin: float) -> DeviceTrace:
         "load": device.load,
         "memory": device.used,
     }
-    told = [reasons for reasons in device.throttle if reasons is not None]
+    throttle = [reasons for reasons in device.throttle if reasons is not None]
     return DeviceTrace(
         key=device.key,
-        curves={name: found for name, values in columns.items() if (found := curve(device.time, values, begin)).count},
+        curves={name: drawn for name, values in columns.items() if (drawn := curve(device.time, values, begin)).count},
         memory_total=next((total for total in device.total if not math.isnan(total)), None),
         samples=len(device.time),
-        told=len(told),
-        held_back=sum(bool(THROTTLED & set(reasons)) for reasons in told),
-        capped=sum("sw_power_cap" in reasons for reasons in told),
+        throttle_samples=len(throttle),
+        held_back=sum(bool(THROTTLED & set(reasons)) for reasons in throttle),
+        capped=sum("sw_power_cap" in reasons for reasons in throttle),
         throttled=tuple(_throttled(device, begin)),
         lost=device.lost,
     )
@@ -332,13 +310,13 @@ def _device(device: DeviceReadings, begin: float) -> DeviceTrace:
 
 def _throttled(device: DeviceReadings, begin: float) -> Iterable[Throttled]:
     """The stretches of samples in a row in which a device was held back for the same reasons."""
-    start, last, known = math.nan, math.nan, frozenset[str]()
-    for time, told in zip(device.time, device.throttle, strict=True):
-        reasons = THROTTLED & set(told or ())
-        if reasons != known:
-            if known:
-                yield Throttled(start=start, stop=time - begin, reasons=tuple(sorted(known)))
-            start, known = time - begin, reasons
+    start, last, current = math.nan, math.nan, frozenset[str]()
+    for time, sampled in zip(device.time, device.throttle, strict=True):
+        reasons = THROTTLED & set(sampled or ())
+        if reasons != current:
+            if current:
+                yield Throttled(start=start, stop=time - begin, reasons=tuple(sorted(current)))
+            start, current = time - begin, reasons
         last = time - begin
-    if known:
-        yield Throttled(start=start, stop=last, reasons=tuple(sorted(known)))
+    if current:
+        yield Throttled(start=start, stop=last, reasons=tuple(sorted(current)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from milabench.analysis.intervals import Interval, t_quantile
-from milabench.analysis.spread import mean, median, stdev
+from milabench.analysis.sample_statistics import mean, median, stdev
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def fieller(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Inte
 
 def mann_whitney_u(a: Sequence[float], b: Sequence[float]) -> float:
     """In how many of the pairs a's value is the larger one, ties counting half."""
-    return math.fsum((one > other) + (one == other) / 2 for one in a for other in b)
+    return math.fsum((left > right) + (left == right) / 2 for left in a for right in b)
 
 
 def mann_whitney_p(a: Sequence[float], b: Sequence[float]) -> float:
@@ -98,10 +98,10 @@ def _u_counts(n: int, m: int) -> tuple[int, ...]:
     # The number of partitions of u into at most n parts of at most m: a Gaussian binomial, one factor at a time.
     counts = [1] + [0] * (n * m)
     for part in range(1, n + 1):
-        for at in range(n * m, m + part - 1, -1):
-            counts[at] -= counts[at - m - part]
-        for at in range(part, n * m + 1):
-            counts[at] += counts[at - part]
+        for u in range(n * m, m + part - 1, -1):
+            counts[u] -= counts[u - m - part]
+        for u in range(part, n * m + 1):
+            counts[u] += counts[u - part]
     return tuple(counts)
 
 

@@ -4,13 +4,48 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from milabench.analysis.intervals import t_tail
+from milabench.analysis.two_samples import Estimate
 
 Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE"]
 MARGIN = 0.01  # differences below one per cent are never called faster or slower; docs/methodology.md, 1.0
 LEVEL = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What one of a family of claims comes to.
+
+    `p` is that of the difference being within the margin, `p_holm` corrected for the family, `p_bh` for screening;
+    `p_equal_holm`, corrected too, is that of its being beyond the margin.
+    """
+
+    verdict: Verdict
+    p: float
+    p_holm: float
+    p_bh: float
+    p_equal_holm: float
+
+
+def judge_family(estimates: Sequence[Estimate], margins: Sequence[float]) -> list[Judgement]:
+    """Return the verdict on each logarithm of a ratio, all of them being one family of claims (Holm's correction)."""
+    pairs = list(zip(estimates, margins, strict=True))
+    p_difference = [difference_p(e.d, e.error, e.freedom, margin) for e, margin in pairs]
+    p_equal = holm([equivalence_p(e.d, e.error, e.freedom, margin) for e, margin in pairs])
+    corrected = zip(estimates, p_difference, holm(p_difference), benjamini_hochberg(p_difference), p_equal, strict=True)
+    return [
+        Judgement(
+            verdict=verdict_of(e.d, e.error, e.freedom, p_difference=p_holm, p_equivalence=p_equal_holm),
+            p=p,
+            p_holm=p_holm,
+            p_bh=p_bh,
+            p_equal_holm=p_equal_holm,
+        )
+        for e, p, p_holm, p_bh, p_equal_holm in corrected
+    ]
 
 
 def verdict_of(d: float, error: float, freedom: float, *, p_difference: float, p_equivalence: float) -> Verdict:
@@ -48,18 +83,18 @@ def tail(distance: float, error: float, freedom: float) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """p-values such that claiming all those at or below 5 % makes one false claim or more in at most 5 % (Holm 1979)."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
-    found, highest = [0.0] * len(p_values), 0.0
-    for place, at in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - place) * p_values[at]))
-        found[at] = highest
-    return found
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = highest
+    return corrected
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """p-values for screening: of what is at or below 5 %, one in twenty is expected to be false (Benjamini, Hochberg 1995)."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__, reverse=True)
-    found, lowest = [0.0] * len(p_values), 1.0
-    for place, at in enumerate(order):
-        lowest = min(lowest, p_values[at] * len(p_values) / (len(p_values) - place))
-        found[at] = lowest
-    return found
+    corrected, lowest = [0.0] * len(p_values), 1.0
+    for rank, index in enumerate(order):
+        lowest = min(lowest, p_values[index] * len(p_values) / (len(p_values) - rank))
+        corrected[index] = lowest
+    return corrected

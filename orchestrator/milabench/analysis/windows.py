@@ -15,8 +15,8 @@ from itertools import pairwise, repeat
 from operator import rshift
 from typing import Protocol
 
+from milabench.analysis.sample_statistics import quantile
 from milabench.analysis.series import Compact, Series
-from milabench.analysis.spread import quantile
 from milabench.analysis.steady_state import busy_s
 from milabench.analysis.variance import most_bounds
 
@@ -64,7 +64,7 @@ class Part(Protocol):
     def begin_ns(self) -> int:
         """When the first began, monotonic nanoseconds; -1 where that is not known."""
 
-    def after(self, place: int) -> Part:
+    def after(self, count: int) -> Part:
         """All but the first so many; all of them where nothing would be left."""
 
 
@@ -87,73 +87,73 @@ def later_half(series: Series) -> Part:
 
 def in_window(series: Series, window: Bounds | None) -> list[int]:
     """The places of what `part_of` keeps."""
-    kept = [place for place, is_warmup in enumerate(series.warmup) if not is_warmup]
+    kept = [index for index, is_warmup in enumerate(series.warmup) if not is_warmup]
     if window is None:
         return kept
-    middles = ((place, series.middle_ns[place]) for place in kept)
-    return [place for place, middle in middles if middle < 0 or window.start_ns <= middle <= window.stop_ns]
+    middles = ((index, series.middle_ns[index]) for index in kept)
+    return [index for index, middle in middles if middle < 0 or window.start_ns <= middle <= window.stop_ns]
 
 
 def _kept(series: Compact, window: Bounds | None) -> list[range]:
     kept = []
-    for places, is_warmup in series.warmup.runs():
+    for indices, is_warmup in series.warmup.runs():
         if is_warmup:
             continue
         if window is None:
-            kept.append(places)
+            kept.append(indices)
             continue
-        first = bisect_left(places, window.start_ns, key=series.middle)
-        last = bisect_right(places, window.stop_ns, key=series.middle)
+        first = bisect_left(indices, window.start_ns, key=series.middle)
+        last = bisect_right(indices, window.stop_ns, key=series.middle)
         if first < last:
-            kept.append(places[first:last])
+            kept.append(indices[first:last])
     return kept
 
 
 class GeneralPart:
     """A part of any series, by places."""
 
-    def __init__(self, series: Series, places: Sequence[int]) -> None:
+    def __init__(self, series: Series, indices: Sequence[int]) -> None:
         self._series = series
-        self._places = places
+        self._places = indices
         self.rank = series.rank
 
     def __len__(self) -> int:
         return len(self._places)
 
     def items(self) -> float:
-        return math.fsum(self._series.n[place] for place in self._places)
+        return math.fsum(self._series.n[index] for index in self._places)
 
     def seconds(self) -> float:
-        return math.fsum(self._series.elapsed[place] for place in self._places)
+        return math.fsum(self._series.elapsed[index] for index in self._places)
 
     def steps(self) -> int:
-        return sum(self._series.steps[place] for place in self._places)
+        return sum(self._series.steps[index] for index in self._places)
 
     def durations(self) -> Sequence[float] | None:
         series = self._series
-        if any(series.n[place] <= 0 for place in self._places):
+        if any(series.n[index] <= 0 for index in self._places):
             return None
-        return [series.elapsed[place] / series.n[place] for place in self._places]
+        return [series.elapsed[index] / series.n[index] for index in self._places]
 
     def rates(self) -> Iterable[float]:
         series = self._series
-        return (series.n[place] / series.elapsed[place] for place in self._places)
+        return (series.n[index] / series.elapsed[index] for index in self._places)
 
     def step_seconds(self) -> tuple[Sequence[float], float]:
         series = self._series
-        return [series.elapsed[place] / max(1, series.steps[place]) for place in self._places], 1.0
+        return [series.elapsed[index] / max(1, series.steps[index]) for index in self._places], 1.0
 
     def wall_s(self, *, has_gaps: bool = False) -> float | None:
         series = self._series
-        begins = [series.t0_ns[place] for place in self._places]
-        lasted = [2 * (series.middle_ns[place] - series.t0_ns[place]) for place in self._places]
-        return busy_s(begins, lasted, [not has_gaps and series.epoch_end[place] for place in self._places])
+        begins = [series.t0_ns[index] for index in self._places]
+        lasted = [2 * (series.middle_ns[index] - series.t0_ns[index]) for index in self._places]
+        return busy_s(begins, lasted, [not has_gaps and series.epoch_end[index] for index in self._places])
 
     def begin_ns(self) -> int:
         return self._series.t0_ns[self._places[0]] if self._places else -1
 
-    def after(self, place: int) -> Part:
-        return GeneralPart(self._series, self._places[place:] or self._places)
+    def after(self, count: int) -> Part:
+        return GeneralPart(self._series, self._places[count:] or self._places)
 
 
 class CompactPart:
@@ -161,7 +161,7 @@ class CompactPart:
 
     def __init__(self, rank: int, series: Compact, ranges: Sequence[range]) -> None:
         self._series = series
-        self._ranges = [each for each in ranges if each]
+        self._ranges = [indices for indices in ranges if indices]
         self.rank = rank
         self._constant = series.n.constant
 
@@ -174,17 +174,17 @@ class CompactPart:
         if len(self._ranges) == 1:
             return whole[self._ranges[0].start : self._ranges[0].stop]
         joined = array("I")
-        for each in self._ranges:
-            joined.extend(whole[each.start : each.stop])
+        for indices in self._ranges:
+            joined.extend(whole[indices.start : indices.stop])
         return joined
 
     def _places(self) -> Iterable[int]:
-        return (place for each in self._ranges for place in each)
+        return (index for indices in self._ranges for index in indices)
 
     def items(self) -> float:
         if self._constant is not None:
             return self._constant * len(self)
-        return math.fsum(self._series.n[place] for place in self._places())
+        return math.fsum(self._series.n[index] for index in self._places())
 
     def seconds(self) -> float:
         return sum(self._ns()) / 1e9
@@ -193,32 +193,32 @@ class CompactPart:
         constant = self._series.steps.constant
         if constant is not None:
             return int(constant) * len(self)
-        return int(math.fsum(self._series.steps[place] for place in self._places()))
+        return int(math.fsum(self._series.steps[index] for index in self._places()))
 
     def durations(self) -> Sequence[float] | None:
         if self._constant is not None:
             return self._ns() if self._constant > 0 else None
         n, ns = self._series.n, self._series.ns
-        found = array("d")
-        for place in self._places():
-            if n[place] <= 0:
+        durations = array("d")
+        for index in self._places():
+            if n[index] <= 0:
                 return None
-            found.append(ns[place] / n[place])
-        return found
+            durations.append(ns[index] / n[index])
+        return durations
 
     def rates(self) -> Iterable[float]:
         n, ns = self._series.n, self._series.ns
         if self._constant is not None:
             constant, view = self._constant * 1e9, self._ns()
-            return (constant / one for one in view)
-        return (n[place] / ns[place] * 1e9 for place in self._places())
+            return (constant / duration_ns for duration_ns in view)
+        return (n[index] / ns[index] * 1e9 for index in self._places())
 
     def step_seconds(self) -> tuple[Sequence[float], float]:
         constant = self._series.steps.constant
         if constant is not None:
             return self._ns(), 1e-9 / max(1.0, constant)
         steps, ns = self._series.steps, self._series.ns
-        return array("d", (ns[place] / max(1.0, steps[place]) for place in self._places())), 1e-9
+        return array("d", (ns[index] / max(1.0, steps[index]) for index in self._places())), 1e-9
 
     def wall_s(self, *, has_gaps: bool = False) -> float | None:
         series = self._series
@@ -234,20 +234,20 @@ class CompactPart:
     def _gaps(self, last: int) -> Iterable[int]:
         """Nanoseconds between each end of an epoch and what counts next."""
         series = self._series
-        after = {one.stop - 1: other.start for one, other in pairwise(self._ranges)}
-        for places, is_end in series.epoch_end.runs():
-            for place in places if is_end else ():
-                if place != last and any(place in each for each in self._ranges):
-                    follower = after.get(place, place + 1)
-                    yield max(0, series.t0_ns[follower] - series.t0_ns[place] - series.host(place))
+        after = {earlier.stop - 1: later.start for earlier, later in pairwise(self._ranges)}
+        for run, is_end in series.epoch_end.runs():
+            for index in run if is_end else ():
+                if index != last and any(index in indices for indices in self._ranges):
+                    follower = after.get(index, index + 1)
+                    yield max(0, series.t0_ns[follower] - series.t0_ns[index] - series.host(index))
 
-    def after(self, place: int) -> Part:
-        left, ranges = place, []
-        for each in self._ranges:
-            ranges.append(each[min(left, len(each)) :])
-            left -= min(left, len(each))
-        found = CompactPart(self.rank, self._series, ranges)
-        return found if len(found) else self
+    def after(self, count: int) -> Part:
+        left, ranges = count, []
+        for indices in self._ranges:
+            ranges.append(indices[min(left, len(indices)) :])
+            left -= min(left, len(indices))
+        rest = CompactPart(self.rank, self._series, ranges)
+        return rest if len(rest) else self
 
 
 def latency(part: Part) -> dict[str, float]:
@@ -255,9 +255,9 @@ def latency(part: Part) -> dict[str, float]:
     values, scale = part.step_seconds()
     if not len(values):
         return {}
-    asked = {name: q for name, q in QUANTILES.items() if len(values) >= most_bounds(q)}
-    found = dict(zip(asked, quantiles(values, list(asked.values())), strict=True))
-    return {name: scale * value for name, value in {"min": min(values), **found, "max": max(values)}.items()}
+    bounded = {name: q for name, q in QUANTILES.items() if len(values) >= most_bounds(q)}
+    by_name = dict(zip(bounded, quantiles(values, list(bounded.values())), strict=True))
+    return {name: scale * value for name, value in {"min": min(values), **by_name, "max": max(values)}.items()}
 
 
 def quantiles(values: Sequence[float], qs: Sequence[float]) -> list[float]:
@@ -273,24 +273,24 @@ def quantiles(values: Sequence[float], qs: Sequence[float]) -> list[float]:
     # Which bucket holds each rank, and how many values lie before that bucket.
     wanted: dict[int, int] = {}
     homes: dict[int, int] = {}
-    before, at = 0, 0
+    before, next_rank = 0, 0
     for bucket in sorted(counts):
-        while at < len(ranks) and ranks[at] < before + counts[bucket]:
-            wanted[bucket], homes[ranks[at]] = before, bucket
-            at += 1
+        while next_rank < len(ranks) and ranks[next_rank] < before + counts[bucket]:
+            wanted[bucket], homes[ranks[next_rank]] = before, bucket
+            next_rank += 1
         before += counts[bucket]
     kept: dict[int, list[int]] = {bucket: [] for bucket in wanted}
     for value in whole:
         bucket = value >> shift
         if bucket in kept:
             kept[bucket].append(value)
-    ordered_of = {bucket: sorted(found) for bucket, found in kept.items()}
-    found = {rank: ordered_of[homes[rank]][rank - wanted[homes[rank]]] for rank in ranks}
+    ordered_of = {bucket: sorted(value_at) for bucket, value_at in kept.items()}
+    value_at = {rank: ordered_of[homes[rank]][rank - wanted[homes[rank]]] for rank in ranks}
     results = []
     for q in qs:
-        place = q * (len(whole) - 1)
+        position = q * (len(whole) - 1)
         low, high = _ranks(q, len(whole))
-        results.append(found[low] + (place - low) * (found[high] - found[low]))
+        results.append(value_at[low] + (position - low) * (value_at[high] - value_at[low]))
     return results
 
 

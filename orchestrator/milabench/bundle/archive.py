@@ -34,7 +34,7 @@ class ArchiveMember:
 
 @contextmanager
 def create_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Return a new archive, beside its place until it is whole: a bundle that exists is complete. Raises RecordError.
+    """Write a new archive under a temporary name until it is complete. Raises RecordError.
 
     A link stays one. What is no file (/dev/null) is refused: it would be put away for good.
     """
@@ -71,7 +71,7 @@ def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> Arch
 
 
 def open_checked(path: Path) -> zipfile.ZipFile:
-    """Return an archive of which every name and size was looked at; nothing has been written anywhere.
+    """Open an archive after checking every name and size; nothing has been extracted yet.
 
     Raises RecordError when it is none, or would write outside of where it is unpacked, or is a bomb.
     """
@@ -92,12 +92,12 @@ def open_checked(path: Path) -> zipfile.ZipFile:
 
 
 def files(archive: zipfile.ZipFile) -> list[str]:
-    """Return the names of the files in an archive, in order; folders are not told."""
+    """Return the names of the files in an archive, in order, without folders."""
     return [info.filename for info in archive.infolist() if not info.is_dir()]
 
 
 def archived_digest(archive: zipfile.ZipFile, name: str) -> tuple[int, str]:
-    """Return (bytes, SHA-256) of a file as it is unpacked. Raises RecordError when its packed bytes are damaged."""
+    """Return (bytes, SHA-256) of a file as unpacked. Raises RecordError when its packed bytes are damaged."""
     digest, size = hashlib.sha256(), 0
     for piece in contents(archive, name):
         digest.update(piece)
@@ -106,14 +106,14 @@ def archived_digest(archive: zipfile.ZipFile, name: str) -> tuple[int, str]:
 
 
 def read_member(archive: zipfile.ZipFile, name: str, at_most: int = 256 * 2**20) -> bytes:
-    """Return a file's bytes, when they are not too many to hold. Raises RecordError."""
+    """Return a file's bytes, up to a size limit. Raises RecordError."""
     if archive.getinfo(name).file_size > at_most:
         raise RecordError(f"{archive.filename}: {name}: is larger than {at_most // 2**20} MiB")
     return b"".join(contents(archive, name))
 
 
 def contents(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
-    """Return the bytes of a file, piece by piece; never more than its entry says."""
+    """Yield the bytes of a file in pieces; never more than its entry declares."""
     try:
         with archive.open(name) as source:
             yield from iter(lambda: source.read(_CHUNK), b"")
@@ -181,7 +181,7 @@ def _pieces(content: bytes | Path) -> Iterator[bytes]:
 
 
 def _looks_like_a_bomb(content: bytes | Path) -> bool:
-    """Return whether a reader would refuse it for its ratio: a program that prints one line a million times is no attack."""
+    """Return whether the ratio is that of a zip bomb: a program that prints one line a million times is none."""
     size, packed, deflate = 0, 0, zlib.compressobj(_LEVEL)
     for piece in _pieces(content):
         size += len(piece)

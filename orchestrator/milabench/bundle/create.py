@@ -51,7 +51,7 @@ def create_bundle(target: Path, parts: Iterable[RunParts], *, version: str, key:
 
 
 def relative_logs(summary: Any, folder: str) -> Any:
-    """Return a summary's JSON with paths in the run's folder written relative to it: a bundle is read on another machine."""
+    """Rewrite paths in the run's folder as relative ones: a bundle is read on another machine."""
     prefix = f"{folder.rstrip('/')}/"
     match summary:
         case dict():

@@ -32,7 +32,7 @@ class Manifest:
         return chain_links(self.files)[-1] if self.files else _SEED
 
     def to_bytes(self) -> bytes:
-        """Return the manifest's file; the same for the same content."""
+        """Return the manifest's file; the same content gives the same bytes."""
         chained = zip(self.files, chain_links(self.files), strict=True)
         value = {
             "schema": SCHEMA,
@@ -49,7 +49,7 @@ class Manifest:
 
 
 def chain_links(files: Iterable[ArchiveMember]) -> list[str]:
-    """Return each file's link: the SHA-256 of the link before it, its own hash, its size and its path."""
+    """Return each file's link: the SHA-256 of the previous link, its own hash, its size and its path."""
     chain, last = [], _SEED
     for file in files:
         last = hashlib.sha256(f"{last}\n{file.sha256} {file.size} {file.path}".encode()).hexdigest()
@@ -58,7 +58,7 @@ def chain_links(files: Iterable[ArchiveMember]) -> list[str]:
 
 
 def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
-    """Return (the manifest, what in it contradicts itself). Raises RecordError when it cannot be read as one."""
+    """Return the manifest and its contradictions. Raises RecordError when it cannot be read as one."""
     try:
         value = json.loads(content)
         listed = value["files"]
@@ -82,7 +82,7 @@ def from_bytes(content: bytes, where: str) -> tuple[Manifest, list[str]]:
 
 
 def compare_files(manifest: Manifest, present: Mapping[str, tuple[int, str]]) -> list[str]:
-    """Return what was changed, added and removed: the files that are listed against those that are there, (size, SHA-256) by path."""
+    """Return what was changed, added and removed: listed files against present ones, (size, SHA-256) by path."""
     listed = {file.path: file for file in manifest.files}
     own = {NAME, SIGNATURE}
     changed = [

@@ -22,14 +22,14 @@ def sign(content: bytes, key: Path) -> bytes:
     program = _program()
     if not key.is_file():
         raise UsageError(f"--sign: {key}: no such key; `ssh-keygen -t ed25519 -f FILE` makes one")
-    done = _run([program, "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
-    if done.returncode or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
-        raise UsageError(f"--sign: {key}: {_said(done)}")
-    return done.stdout
+    process = _run([program, "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)], content)
+    if process.returncode or not process.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
+        raise UsageError(f"--sign: {key}: {_said(process)}")
+    return process.stdout
 
 
 def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[bool, str]:
-    """Return (whether the signature is good, who made it or what is wrong).
+    """Return whether the signature is good, and its signer or what is wrong.
 
     Without a file of allowed signers it says only that the content is as some key signed it. Raises UsageError when that
     file is not there, EnvironmentFailed without ssh-keygen.
@@ -41,19 +41,19 @@ def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[b
         path = Path(folder, "signature")
         path.write_bytes(signature)
         if allowed is None:
-            done = _run([program, "-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(path)], content)
-            output = _said(done)
-            return done.returncode == 0, output.partition(" signature with ")[
+            process = _run([program, "-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(path)], content)
+            output = _said(process)
+            return process.returncode == 0, output.partition(" signature with ")[
                 2
-            ] or output if done.returncode == 0 else output
+            ] or output if process.returncode == 0 else output
         principals = _run([program, "-Y", "find-principals", "-f", str(allowed), "-s", str(path)], b"")
         names = principals.stdout.decode("utf-8", "replace").split("\n")
         if principals.returncode or not names[0]:
             return False, "it was made with a key that is not among the allowed signers"
-        done = _run(
+        process = _run(
             [program, "-Y", "verify", "-n", NAMESPACE, "-f", str(allowed), "-I", names[0], "-s", str(path)], content
         )
-        return done.returncode == 0, names[0] if done.returncode == 0 else _said(done)
+        return process.returncode == 0, names[0] if process.returncode == 0 else _said(process)
 
 
 def _program() -> str:
@@ -67,7 +67,7 @@ def _run(argv: list[str], content: bytes) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(argv, input=content, capture_output=True, check=False, timeout=_TIMEOUT_S)
 
 
-def _said(done: subprocess.CompletedProcess[bytes]) -> str:
-    text = (done.stdout + b"\n" + done.stderr).decode("utf-8", "replace").strip()
+def _said(process: subprocess.CompletedProcess[bytes]) -> str:
+    text = (process.stdout + b"\n" + process.stderr).decode("utf-8", "replace").strip()
     last = [line.strip() for line in text.splitlines() if line.strip()]
-    return last[-1] if last else f"{_PROGRAM} ended with {done.returncode}"
+    return last[-1] if last else f"{_PROGRAM} ended with {process.returncode}"

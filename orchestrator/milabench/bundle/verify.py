@@ -35,7 +35,7 @@ class Verification:
     is_trusted: bool = False
 
     def to_json(self, path: str) -> dict[str, Any]:
-        """Return for `verify --json`."""
+        """Return the value of `verify --json`."""
         return {
             "schema": 1,
             "bundle": path,
@@ -99,7 +99,7 @@ def _signer(
 
 
 def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Summarised, wrong: list[str]) -> int:
-    """Return how many numbers of a run's summary were computed anew from its records; those that differ are noted."""
+    """Recompute the numbers of a run's summary from its records, note those that differ, and return their count."""
     stored, folder = f"{COMPUTED}/{run}/{SUMMARY}", f"{RECORDS}/{run}/"
     records = [name for name in names if name.startswith(folder)]
     if "/" in run or stored not in names or not records:
@@ -107,15 +107,15 @@ def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Su
         return 0
     try:
         stored_summary = json.loads(archive.read_member(file, stored))
-        with tempfile.TemporaryDirectory(prefix="milabench-verify-") as place:
-            target = Path(place, run)
+        with tempfile.TemporaryDirectory(prefix="milabench-verify-") as scratch:
+            target = Path(scratch, run)
             archive.unpack(file, records, folder.rstrip("/"), target)
             recomputed = relative_logs(json.loads(json.dumps(summarised(open_run(target)))), str(target))
     except (RecordError, ValueError) as error:
         wrong.append(f"{run}: cannot be recomputed: {error}")
         return 0
     counted: list[str] = []
-    differ = [f"{run}: {one}" for one in summary_differences(stored_summary, recomputed, "", counted)]
+    differ = [f"{run}: {difference}" for difference in summary_differences(stored_summary, recomputed, "", counted)]
     wrong += differ[:_SHOWN]
     if len(differ) > _SHOWN:
         wrong.append(f"{run}: {len(differ) - _SHOWN} more of its numbers differ")
@@ -123,7 +123,7 @@ def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Su
 
 
 def summary_differences(stored: Any, recomputed: Any, path: str, counted: list[str]) -> Iterable[str]:
-    """Return where two summaries differ; only what is told is looked at, since a later version may compute more.
+    """Yield the differences of two summaries; only stored keys count, since a later version may compute more.
 
     `counted` gets the path of every number that was compared.
     """
@@ -132,9 +132,9 @@ def summary_differences(stored: Any, recomputed: Any, path: str, counted: list[s
             below = f"{path}.{key}" if path else str(key)
             yield from summary_differences(value, recomputed.get(key), below, counted)
     elif isinstance(stored, list) and isinstance(recomputed, list) and len(stored) == len(recomputed):
-        for place, (one, other) in enumerate(zip(stored, recomputed, strict=True)):
-            label = one.get("bench", place) if isinstance(one, Mapping) else place
-            yield from summary_differences(one, other, f"{path}[{label}]", counted)
+        for index, (item, counterpart) in enumerate(zip(stored, recomputed, strict=True)):
+            label = item.get("bench", index) if isinstance(item, Mapping) else index
+            yield from summary_differences(item, counterpart, f"{path}[{label}]", counted)
     elif isinstance(stored, int | float) and not isinstance(stored, bool):
         counted.append(path)
         is_number = isinstance(recomputed, int | float) and not isinstance(recomputed, bool)

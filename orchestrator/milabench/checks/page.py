@@ -32,7 +32,3 @@ def checks_page() -> str:
     checks = (f"| `{c.name}` | {c.doc} | {', '.join(c.severities)} | `{c.reason}` |\n" for c in CHECKS)
     reasons = (f"| `{word}` | {meaning} |\n" for word, meaning in sorted(REASONS.items()))
     return "".join([_HEAD.format(validation=VALIDATION), *checks, _MIDDLE, *reasons])
-
-
-if __name__ == "__main__":
-    print(checks_page(), end="")

@@ -54,7 +54,7 @@ def outlier_text(findings: Findings) -> str:
         headings = ["place", "side", "benchmark", "metric", "value", "expected", "differs", "rule"]
         rows = [_row(outlier) for outlier in findings.outliers]
         lines = [*text_table(headings, rows, [True, True, True, True, False, False, False, True]), ""]
-    places = len({str(outlier.place) for outlier in findings.outliers})
+    places = len({str(outlier.location) for outlier in findings.outliers})
     lines.append(
         f"outliers: {len(findings.outliers)} of {findings.judged} numbers, places: {places}; "
         f"of a good fleet's numbers about {findings.by_chance:.2g} would be reported by chance"
@@ -68,4 +68,4 @@ def _row(outlier: Outlier) -> list[str]:
     value = "none" if outlier.value is None else f"{outlier.value:.6g} {outlier.units}"
     differs = "" if outlier.deviation is None else f"{outlier.deviation:+.1%}"
     expected = f"{outlier.expected:.6g} {outlier.units}"
-    return [str(outlier.place), outlier.side, outlier.bench, outlier.metric, value, expected, differs, outlier.rule]
+    return [str(outlier.location), outlier.side, outlier.bench, outlier.metric, value, expected, differs, outlier.rule]

@@ -82,7 +82,7 @@ class Live:
             self._changed()
 
     def on_line(self, step: str, payload: bytes) -> None:
-        """Return not shown: it is in the step's files."""
+        """Ignore output: it is in the step's files."""
 
     def on_end(self, step: str, outcome: str, reason: str) -> None:
         """Move a row above the table."""

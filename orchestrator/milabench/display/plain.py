@@ -36,39 +36,39 @@ class Plain:
         self._last: dict[str, Mapping[str, Any]] = {}
 
     def on_plan(self, plan: Plan) -> None:
-        """Say how much there is to do."""
+        """Print how much there is to do."""
         self._tally.planned = len(plan.steps)
-        benches = len({each.bench for each in plan.steps})
+        benches = len({step.bench for step in plan.steps})
         self._say(f"{plan.phase}: {len(plan.steps)} steps of {benches} benchmarks")
         for skipped in plan.skipped:
             self._say(f"{skipped.bench}: skipped: {skipped.why}")
 
     def on_start(self, step: str) -> None:
-        """Say that it began."""
+        """Print that it began."""
         self._started[step] = self._clock()
         self._say(f"{self._place()} {step}: started")
 
     def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
-        """Say the first observation, and then one every few seconds."""
+        """Print the first observation, and then one every few seconds."""
         now = self._clock()
         self._last[step] = {**self._last.get(step, {}), **last}
         last_printed = self._last_printed.get(step)
         if last_printed is not None and now - last_printed < self._every_s:
             return
-        known = ", ".join(part for part in (progress_text(self._last[step]), rate_text(self._last[step])) if part)
-        if known:
+        text = ", ".join(part for part in (progress_text(self._last[step]), rate_text(self._last[step])) if part)
+        if text:
             self._last_printed[step] = now
             first = "" if last_printed is not None else "first observation, "
-            self._say(f"{self._place()} {step}: {first}{known}")
+            self._say(f"{self._place()} {step}: {first}{text}")
 
     def on_line(self, step: str, payload: bytes) -> None:
-        """Show it, when asked to."""
+        """Print it in verbose mode."""
         if self._is_verbose:
             for line in lines_of(payload):
                 self._say(f"{step}| {line}")
 
     def on_end(self, step: str, outcome: str, reason: str) -> None:
-        """Say how, how fast and after how long."""
+        """Print outcome, rate and duration."""
         self._tally.count(step, outcome)
         parts = [ending_of(outcome, reason)]
         rate = rate_text(self._last.pop(step, {}))
@@ -81,14 +81,14 @@ class Plain:
         self._say(f"{self._place()} {step}: {', '.join(parts)}")
 
     def on_message(self, text: str) -> None:
-        """Say it."""
+        """Print it."""
         self._say(text)
 
     def tick(self) -> None:
-        """Return nothing: every line is said at once."""
+        """Do nothing: every line is printed at once."""
 
     def close(self) -> None:
-        """Say what it came to."""
+        """Print the tally."""
         if self._tally.planned:
             with suppress(OSError, ValueError):  # the stream may be gone; there is nobody left to tell
                 self._say(str(self._tally))

@@ -73,7 +73,7 @@ class Silent:
 def choose_display(
     choice: str, stream: TextIO, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic
 ) -> Display:
-    """Return the display asked for: `live`, `plain`, `none`, or `auto`.
+    """Return the requested display: `live`, `plain`, `none`, or `auto`.
 
     `auto`, and `live` where the stream is no terminal that can be redrawn, fall back to plain lines; so does
     `is_verbose`, which shows the output of the steps. `clock` is in seconds; a replay brings its own.

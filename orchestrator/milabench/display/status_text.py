@@ -20,7 +20,7 @@ class Tally:
     _outcomes: dict[str, str] = field(default_factory=dict)
 
     def count(self, step: str, outcome: str) -> None:
-        """Return the step ended so."""
+        """Count the step's outcome."""
         before = self._outcomes.get(step)
         if before is not None:
             self.ended[before] -= 1
@@ -47,7 +47,7 @@ def rate_text(last: Mapping[str, Any]) -> str:
 
 
 def shortened(number: float) -> str:
-    """Return a number in four or more digits, of steady width while it hardly changes."""
+    """Format a number in four or more digits, of steady width while it hardly changes."""
     size = abs(number)
     if size >= 1e7 or 0 < size < 1e-3:
         return f"{number:.3e}"
@@ -55,7 +55,7 @@ def shortened(number: float) -> str:
 
 
 def progress_text(last: Mapping[str, Any]) -> str:
-    """Return `20/60`; `75 steps` when there are enough of them, and only time is wanted; empty when nothing is known."""
+    """Return `20/60`, or `75 steps` once past the wanted count; empty when unknown."""
     match last.get("progress"):
         case [int(made), int(wanted)] if made < wanted:
             return f"{made}/{wanted}"
@@ -66,13 +66,13 @@ def progress_text(last: Mapping[str, Any]) -> str:
 
 
 def ending_of(outcome: str, reason: str) -> str:
-    """Return `passed`, or `failed: exit: ValueError: bad`; on one line, without what a terminal would obey."""
+    """Return `passed`, or `failed: exit: ValueError: bad`, on one line and without control characters."""
     reason_line = one_line(reason)
     return f"{outcome}: {reason_line}" if reason_line else outcome
 
 
 def lines_of(payload: bytes) -> Iterator[str]:
-    """Return the text of `line` records."""
+    """Yield the text of `line` records."""
     for record in payload.split(b"\n"):
         try:
             event = decode(record, "")

@@ -39,38 +39,38 @@ class Attempt:
 
 def attempts(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Attempt, ...]]:
     """The attempts that were begun, or decided without a beginning, by step and in order; a planned step has none yet."""
-    found: dict[str, dict[int, dict[str, Any]]] = {}
+    entries: dict[str, dict[int, dict[str, Any]]] = {}
     for entry in journal:
         step, state = entry.get("step"), entry.get("state")
         if not isinstance(step, str) or state not in ("started", "ended"):
             continue
         number = entry.get("attempt", 1)
         number = number if isinstance(number, int) and not isinstance(number, bool) else 1
-        known = found.setdefault(step, {}).setdefault(number, {})
-        known.update(entry)
-        known[state] = entry.get("t")
+        state_entry = entries.setdefault(step, {}).setdefault(number, {})
+        state_entry.update(entry)
+        state_entry[state] = entry.get("t")
     return {
-        step: tuple(_attempt(step, number, known) for number, known in sorted(numbers.items()))
-        for step, numbers in found.items()
+        step: tuple(_attempt(step, number, state_entry) for number, state_entry in sorted(numbers.items()))
+        for step, numbers in entries.items()
     }
 
 
-def last_word(tried: tuple[Attempt, ...]) -> Attempt | None:
+def last_word(step_attempts: tuple[Attempt, ...]) -> Attempt | None:
     """The attempt that counts: the last one that passed, else the last one; None without any."""
-    passed = [attempt for attempt in tried if attempt.outcome == "passed"]
-    return next(reversed(passed or tried), None)
+    passed = [attempt for attempt in step_attempts if attempt.outcome == "passed"]
+    return next(reversed(passed or step_attempts), None)
 
 
-def _attempt(step: str, number: int, known: dict[str, Any]) -> Attempt:
-    began, ended = (_seconds(known.pop(state, None)) for state in ("started", "ended"))
-    outcome = known.get("outcome")
+def _attempt(step: str, number: int, entry: dict[str, Any]) -> Attempt:
+    began, ended = (_seconds(entry.pop(state, None)) for state in ("started", "ended"))
+    outcome = entry.get("outcome")
     return Attempt(
         step=step,
         number=number,
         began=began,
         ended=ended,
         outcome=cast("OutcomeName | None", outcome if outcome in _OUTCOMES else None),
-        entry=known,
+        entry=entry,
     )
 
 

@@ -20,10 +20,10 @@ class Fanout(Generic[T]):
         self._sinks = dict(sinks)
         self._warn = warn
 
-    def __call__(self, thing: T) -> None:
+    def __call__(self, item: T) -> None:
         for name, sink in tuple(self._sinks.items()):
             try:
-                sink(thing)
+                sink(item)
             except Exception as error:  # whatever it is: telling must not end what is told about
                 del self._sinks[name]
                 self._say(f"{name}: dropped, the run goes on: {type(error).__name__}: {error}")

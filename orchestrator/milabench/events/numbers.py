@@ -20,8 +20,8 @@ def finite_number(value: Any) -> float | None:
 
 def positive(value: Any) -> float | None:
     """A number above zero that can be divided by, as `number`; None for everything else."""
-    found = finite_number(value)
-    return found if found is not None and found >= SMALLEST else None
+    number = finite_number(value)
+    return number if number is not None and number >= SMALLEST else None
 
 
 def whole(value: Any, otherwise: int) -> int:

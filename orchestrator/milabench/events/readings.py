@@ -73,20 +73,20 @@ class DeviceReadings:
             self.ecc_uncorrected = (self.ecc_uncorrected[0] if self.ecc_uncorrected else count, count)
 
     def _see_processes(self, processes: Any, time: float) -> None:
-        for one in processes if isinstance(processes, list) else ():
-            if not isinstance(one, Mapping) or not isinstance(one.get("own"), bool):
+        for process in processes if isinstance(processes, list) else ():
+            if not isinstance(process, Mapping) or not isinstance(process.get("own"), bool):
                 continue
-            self.own = bool(self.own) or one["own"]
-            if not one["own"] and isinstance(one.get("pid"), int):
-                self.foreign.append((time, one["pid"], _number(one.get("memory_MiB"))))
+            self.own = bool(self.own) or process["own"]
+            if not process["own"] and isinstance(process.get("pid"), int):
+                self.foreign.append((time, process["pid"], _number(process.get("memory_MiB"))))
 
     def within(self, window: tuple[float, float] | None) -> range:
         """The places of the samples inside a window of unix seconds; all of them without one."""
         if window is None:
             return range(len(self.time))
         start, stop = window
-        first = next((place for place, time in enumerate(self.time) if time >= start), len(self.time))
-        last = next((place for place in range(len(self.time), 0, -1) if self.time[place - 1] <= stop), first)
+        first = next((index for index, time in enumerate(self.time) if time >= start), len(self.time))
+        last = next((index for index in range(len(self.time), 0, -1) if self.time[index - 1] <= stop), first)
         return range(first, max(first, last))
 
 
@@ -178,7 +178,7 @@ def _ends(time: Sequence[float], window: tuple[float, float] | None) -> tuple[fl
 
 def _at(time: Sequence[float], values: Sequence[float], moment: float) -> float:
     """The value at a moment between the first and the last sample, on the line between its neighbours."""
-    after = next(place for place, t in enumerate(time) if t >= moment)
+    after = next(index for index, t in enumerate(time) if t >= moment)
     if after == 0 or time[after] == moment:
         return values[after]
     share = (moment - time[after - 1]) / (time[after] - time[after - 1])
@@ -190,9 +190,9 @@ def _difference(time: Sequence[float], values: Sequence[float], window: tuple[fl
     ends = _ends(time, window)
     if ends is None:
         return None
-    found = _at(time, values, ends[1]) - _at(time, values, ends[0])
+    joules = _at(time, values, ends[1]) - _at(time, values, ends[0])
     # A counter that began anew, after a reset of the driver, tells nothing.
-    return _whole_window(found, ends, window) if found >= 0 else None
+    return _whole_window(joules, ends, window) if joules >= 0 else None
 
 
 def _integral(time: Sequence[float], values: Sequence[float], window: tuple[float, float] | None) -> float | None:
@@ -206,17 +206,17 @@ def _integral(time: Sequence[float], values: Sequence[float], window: tuple[floa
     return _whole_window(area, ends, window)
 
 
-def _whole_window(found: float, covered: tuple[float, float], window: tuple[float, float] | None) -> float:
+def _whole_window(joules: float, covered: tuple[float, float], window: tuple[float, float] | None) -> float:
     """Scaled up from the part of the window that is covered: what is missing is less than two samples."""
-    return found if window is None else found * (window[1] - window[0]) / (covered[1] - covered[0])
+    return joules if window is None else joules * (window[1] - window[0]) / (covered[1] - covered[0])
 
 
 def share_of(reasons: Iterable[tuple[str, ...] | None], wanted: frozenset[str]) -> tuple[float | None, int]:
     """The share of samples in which one of the wanted reasons holds, and how many samples told their reasons."""
-    told = [bool(wanted & set(each)) for each in reasons if each is not None]
-    return (sum(told) / len(told) if told else None), len(told)
+    is_wanted = [bool(wanted & set(sample)) for sample in reasons if sample is not None]
+    return (sum(is_wanted) / len(is_wanted) if is_wanted else None), len(is_wanted)
 
 
 def _number(value: Any) -> float:
-    found = finite_number(value)
-    return NAN if found is None else found
+    number = finite_number(value)
+    return NAN if number is None else number

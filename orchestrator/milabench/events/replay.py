@@ -17,9 +17,9 @@ def replay(run: Run) -> Iterator[Event]:
     Holds one event, and one open file, per step. Within a step the order is the one on disk, also where a clock jumped
     back; records without a time (milabench 1.3) keep their place beside the record before them.
     """
-    tried = attempts(run.journal)
+    attempts_of = attempts(run.journal)
     return merge_events(
-        _all_attempts(run, step, [each.number for each in tried.get(step, ())] or [1]) for step in run.files
+        _all_attempts(run, step, [attempt.number for attempt in attempts_of.get(step, ())] or [1]) for step in run.files
     )
 
 

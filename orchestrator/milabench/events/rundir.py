@@ -78,7 +78,7 @@ def stems(steps: Iterable[StepIdentity]) -> dict[str, str]:
     steps = tuple(steps)
     nodes = {name: number for number, name in enumerate(dict.fromkeys(step.node for step in steps))}
     repeated = {step.bench for step in steps if step.repeat}
-    found: dict[str, str] = {}
+    stem_of_step: dict[str, str] = {}
     taken: set[str] = set()
     for step in steps:
         repeat = step.repeat if step.bench in repeated else None
@@ -88,8 +88,8 @@ def stems(steps: Iterable[StepIdentity]) -> dict[str, str]:
         while stem.lower() in taken:  # some file systems do not tell case apart
             stem, again = f"{base}_{again}", again + 1
         taken.add(stem.lower())
-        found[step.id] = stem
-    return found
+        stem_of_step[step.id] = stem
+    return stem_of_step
 
 
 def attempt_stem(stem: str, attempt: int) -> str:
@@ -329,8 +329,8 @@ class Run:
     @property
     def is_ended(self) -> bool:
         """Whether the last orchestrator of this run came to its end; true for a run without a journal, which cannot say."""
-        said = [entry["run"] for entry in self.journal if "run" in entry]
-        return not self.journal or said[-1:] == ["ended"]
+        states = [entry["run"] for entry in self.journal if "run" in entry]
+        return not self.journal or states[-1:] == ["ended"]
 
     def events(self, step: str, attempt: int = 1) -> Iterator[Event]:
         """The events of one attempt at a step as they were written; none when it never started.
@@ -405,7 +405,7 @@ def _files_without_manifest(journal: Iterable[Mapping[str, Any]], data: Iterable
     """The steps that the journal names, then those that only left files; a stem is its step's id, encoded."""
     files = {entry["step"]: encoded(entry["step"]) for entry in journal if isinstance(entry.get("step"), str)}
     known = set(files.values())
-    return files | {stem: stem for each in data if (stem := _ATTEMPT.sub("", each)) not in known}
+    return files | {stem: stem for file_stem in data if (stem := _ATTEMPT.sub("", file_stem)) not in known}
 
 
 def latest_run(base: Path, phase: str = "run") -> Run:

@@ -29,7 +29,7 @@ class Channel(Protocol):
     writer: Writer
 
     async def how_it_ended(self) -> str:
-        """Return how the command ended, in words; waits for it. A connection that was lost is no end of the command."""
+        """Wait for the end of the command and describe it. A lost connection is not the end of the command."""
 
     def said(self) -> str:
         """Return the last line on its standard error."""
@@ -83,7 +83,7 @@ def boot_line(words: Sequence[str], *, marker: str = "", python: str = "") -> st
 async def start_agent(
     name: str, connection: Connection, words: Sequence[str], *, marker: str = "", python: str = ""
 ) -> Channel:
-    """Return the agent of the node `name`, started with these arguments. Raises Unreachable with what is missing there."""
+    """Start the agent of the node `name` with these arguments. Raises Unreachable with what is missing there."""
     channel = await connection.start(boot_line(words, marker=marker, python=python))
     try:
         await asyncio.wait_for(_greet(name, channel, python), BOOT_S)
@@ -106,7 +106,7 @@ async def _greet(name: str, channel: Channel, python: str) -> None:
             if noise > NOISE_BYTES:
                 raise Unreachable(f"{name}: its shell prints without end at login; milabench needs a quiet one")
             continue
-        what, _, rest = line.removeprefix(WORD).decode("utf-8", "replace").strip().partition(" ")
+        what, _, detail = line.removeprefix(WORD).decode("utf-8", "replace").strip().partition(" ")
         match what:
             case "need":
                 archive = deterministic_zip(agent_files())
@@ -116,14 +116,14 @@ async def _greet(name: str, channel: Channel, python: str) -> None:
             case "ready":
                 return
             case "python":
-                found = rest.splitlines()[0] if rest else "none"
-                wanted = f"{python} (system.nodes.python)" if python else "python3 on its PATH"
+                version = detail.splitlines()[0] if detail else "none"
+                needed = f"{python} (system.nodes.python)" if python else "python3 on its PATH"
                 raise Unreachable(
-                    f"{name}: no Python 3.8 or later there: {wanted} gives {found!r}; install one,"
+                    f"{name}: no Python 3.8 or later there: {needed} gives {version!r}; install one,"
                     " or name it with `python:` in the node's entry of the system file"
                 )
             case _:
-                raise Unreachable(f"{name}: {rest}")
+                raise Unreachable(f"{name}: {detail}")
     how = await channel.how_it_ended()
-    said = channel.said()
-    raise Unreachable(f"{name}: the agent could not be started: {how}{': ' if said else ''}{said}")
+    stderr = channel.said()
+    raise Unreachable(f"{name}: the agent could not be started: {how}{': ' if stderr else ''}{stderr}")

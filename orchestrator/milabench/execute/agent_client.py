@@ -47,23 +47,23 @@ class Reader(Protocol):
     """What we read an agent from; asyncio.StreamReader is one."""
 
     async def readline(self) -> bytes:
-        """Return one line, or what is left at the end."""
+        """Return the next line, or what remains at the end."""
 
     async def readexactly(self, n: int) -> bytes:
-        """Return so many bytes; raises EOFError at the end."""
+        """Return exactly `n` bytes; raises EOFError at the end."""
 
 
 class Writer(Protocol):
     """What we write to an agent; asyncio.StreamWriter is one."""
 
     def write(self, data: bytes) -> None:
-        """Queue bytes."""
+        """Return queue bytes."""
 
     async def drain(self) -> None:
-        """Wait until they can go."""
+        """Wait until the queue has room."""
 
     def close(self) -> None:
-        """End the agent's lease."""
+        """End the lease of the agent."""
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class AgentLink:
         self._beating = asyncio.create_task(self._beat(beat_s)) if beat_s is not None else None
 
     async def greeting(self) -> Mapping[str, Any]:
-        """Return what the agent says about itself. Raises LostError when it ended instead."""
+        """Return what the agent reports about itself. Raises LostError when it ended instead."""
         await self._greeted
         if self.lost is not None:
             raise LostError(self.lost)
@@ -135,7 +135,7 @@ class AgentLink:
             self._waiting.pop(number, None)
 
     async def start(self, step: str, emit: Emit, fields: Mapping[str, object]) -> tuple[Mapping[str, Any], _Watched]:
-        """Return the reply to a start, and the step as it is watched from then on."""
+        """Send a start request; return its reply and the watched step."""
         watched = _Watched(emit=emit, ended=asyncio.get_running_loop().create_future())
         self._steps[step] = watched
         try:
@@ -148,15 +148,15 @@ class AgentLink:
         return reply, watched
 
     def close(self) -> None:
-        """End the lease: the agent ends everything and exits."""
+        """End the lease: the agent kills everything and exits."""
         self._writer.close()
 
     async def closed(self) -> None:
-        """Return when the agent has said its last word."""
+        """Wait until the agent's output has ended."""
         await asyncio.wait({self._reading})
 
     async def _beat(self, every_s: float) -> None:
-        """Let an agent with a lease know that we are there."""
+        """Send heartbeats to an agent with a lease."""
         while self.lost is None:
             await asyncio.sleep(every_s)
             self._writer.write(b'{"verb":"beat"}\n')
@@ -204,9 +204,9 @@ class AgentLink:
                 if future is not None and not future.done():
                     future.set_result(reply)
             case "waiting":
-                told = json.loads(payload)
-                if told["id"] in self._waiting:
-                    self._waiting[told["id"]](told["holders"])
+                message = json.loads(payload)
+                if message["id"] in self._waiting:
+                    self._waiting[message["id"]](message["holders"])
             case "hello":
                 self.hello = json.loads(payload)
                 if not self._greeted.done():
@@ -260,7 +260,7 @@ class AgentNode:
         return self._name
 
     async def run(self, order: StepRequest, emit: Emit) -> Outcome:
-        """Carry out one step; see Executor."""
+        """Execute one step; see Executor."""
         step, link = order.step.id, None
         try:
             link = await self._linked()
@@ -268,8 +268,8 @@ class AgentNode:
             if not reply.get("ok"):
                 return self._refused(order, emit, str(reply.get("error")))
             if reply.get("pid") is not None:
-                known = {key: reply.get(key) for key in ("pid", "pgid", "pid_start")}
-                emit(Started(step=step, node=self._name, **known))
+                identity = {key: reply.get(key) for key in ("pid", "pgid", "pid_start")}
+                emit(Started(step=step, node=self._name, **identity))
             try:
                 ended = await asyncio.shield(watched.ended)
             except asyncio.CancelledError:
@@ -288,16 +288,16 @@ class AgentNode:
         await self._tell("end", {"step": step, "grace_s": grace_s, "is_done": is_done, **cause})
 
     async def release(self, group: str) -> float | None:
-        """Let a group go at the start barrier; see Executor."""
+        """Release a group at the start barrier; see Executor."""
         reply = await self._tell("release", {"group": group})
         return float(reply["t"]) if reply is not None and reply.get("ok") else None
 
     async def stop(self, step: str) -> None:
-        """Tell a step that it has done its work; see Executor."""
+        """Stop a step that has done its work; see Executor."""
         await self._tell("stop", {"step": step, "reason": "all of the group have their observations"})
 
     async def _tell(self, verb: str, fields: Mapping[str, object]) -> Mapping[str, Any] | None:
-        """Return the reply of an agent that still lives; of one that was lost, run() tells."""
+        """Return the reply of a living agent; of a lost one None, which run() reports."""
         if self._link is None or self._link.lost is not None:
             return None
         with contextlib.suppress(LostError):
@@ -305,14 +305,14 @@ class AgentNode:
         return None
 
     async def port(self) -> int | None:
-        """Return a port that is free there; see Executor."""
+        """Return a port that is free on the node; see Executor."""
         try:
             return int((await (await self._linked()).request("port"))["port"])
         except (LostError, Unreachable, KeyError):
             return None
 
     async def signal(self, step: str, number: int) -> None:
-        """Signal the process group of a running step."""
+        """Send a signal to the process group of a running step."""
         if self._link is not None:
             with contextlib.suppress(LostError):
                 await self._link.request("signal", {"step": step, "signal": number})
@@ -339,7 +339,7 @@ class AgentNode:
         return tuple(_holder(holder) for holder in reply["holders"])
 
     async def facts(self, disk: Sequence[str] = ()) -> Mapping[str, Any]:
-        """Return what the node is, as its agent tells. Raises Unreachable."""
+        """Return the node's facts as its agent reports them. Raises Unreachable."""
         link = await self._linked()
         try:
             reply = await link.request("facts", {"disk": list(disk)})
@@ -350,7 +350,7 @@ class AgentNode:
         return cast("Mapping[str, Any]", reply["answer"])
 
     async def cpu_s(self) -> float:
-        """Return CPU seconds that the agent has used; 0 when it cannot say, or was lost."""
+        """Return the CPU seconds that the agent has used; 0 when it cannot tell, or was lost."""
         if self._link is not None and self._link.lost is not None:
             return 0.0  # a machine that is gone is not waited for to learn this
         try:
@@ -363,7 +363,7 @@ class AgentNode:
         await self._linked()
 
     async def close(self) -> None:
-        """End the agent's lease, waits until it has ended everything."""
+        """End the lease and wait until the agent has killed everything; finish pending sweeps."""
         link, self._link = self._link, None
         if link is not None:
             link.close()
@@ -397,7 +397,7 @@ class AgentNode:
         return outcome
 
     async def _lost(self, order: StepRequest, emit: Emit, link: AgentLink | None, how: str) -> Outcome:
-        """Return the outcome when the agent went away: what it left is swept, and we write the last record in its place."""
+        """Return the outcome after the agent was lost: sweep its leftovers and write the last record in its place."""
         detail = how
         if link is not None:
             if id(link) not in self._swept:  # once, however many steps it had
@@ -426,7 +426,7 @@ class AgentNode:
 def local_node(
     run_id: str, *, name: str = "local", grace_s: float = 5.0, locks: Path | None = None, python: str = sys.executable
 ) -> AgentNode:
-    """Return the machine we are on. `run_id` marks every process of the run, so it must be unlike any other's."""
+    """Return the local machine as an Executor. `run_id` marks every process of the run, so it must be unique."""
     words = ["serve", "--run-id", run_id, "--grace", str(grace_s), *(["--locks", str(locks)] if locks else [])]
 
     async def open_link() -> AgentLink:
@@ -457,7 +457,7 @@ def local_node(
 
 
 async def sweep_here(*markers: str, grace_s: float = 5.0, python: str = sys.executable) -> str:
-    """End what carries these markers of orchestrators on this machine; one line about it."""
+    """Kill the local processes that carry these markers and describe the result on one line."""
     answer, code = await _asked(python, "sweep", *markers, "--grace", str(grace_s))
     if answer is None:
         return f"what it left could not be swept (exit code {code})"
@@ -468,7 +468,7 @@ async def sweep_here(*markers: str, grace_s: float = 5.0, python: str = sys.exec
 
 
 async def left_here(*markers: str, python: str = sys.executable) -> list[tuple[int, str]]:
-    """Return pid and command of what `sweep_here` would end. Raises Unreachable when the machine does not tell."""
+    """Return pid and command of what `sweep_here` would kill. Raises Unreachable when the machine does not answer."""
     answer, code = await _asked(python, "left", *markers)
     if answer is None:
         raise Unreachable(f"local: the agent could not look for processes (exit code {code})")
@@ -499,9 +499,9 @@ def _ending(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-def _request(order: StepRequest, there: Mapping[str, str | None]) -> dict[str, object]:
+def _request(order: StepRequest, node_values: Mapping[str, str | None]) -> dict[str, object]:
     step = order.step
-    values = {name: value for name, value in {**order.values, **there}.items() if value is not None}
+    values = {name: value for name, value in {**order.values, **node_values}.items() if value is not None}
     return {
         "argv": list(step.argv),
         "env": {**step.env, **order.env},
@@ -529,13 +529,13 @@ def _request(order: StepRequest, there: Mapping[str, str | None]) -> dict[str, o
 
 
 def _readiness(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what tells that a server can take requests, and within how long; empty for what is no server."""
+    """Return the readiness check of a server, with its time limit; empty for any other step."""
     server = config.get("server")
     return server["ready"] if config.get("role") == "server" and isinstance(server, Mapping) else {}
 
 
 def _barrier_s(config: Mapping[str, Any]) -> float | None:
-    """Return how long members of a group wait for the last of them, in seconds; None without a barrier."""
+    """Return how long group members wait for the last of them, in seconds; None without a barrier."""
     measure = config.get("measure")
     return measure.get("barrier_timeout_s") if isinstance(measure, Mapping) and measure.get("barrier") else None
 
@@ -560,12 +560,12 @@ def _outcome(order: StepRequest, ended: Mapping[str, Any]) -> Outcome:
             return Failed(step=step, why=why, detail=detail, attempt=attempt, exit=seen)
 
 
-def _holder(said: Mapping[str, Any]) -> Holder:
+def _holder(entry: Mapping[str, Any]) -> Holder:
     return Holder(
-        name=str(said.get("name") or ""),
-        run=str(said.get("run") or ""),
-        pid=int(said.get("pid") or 0),
-        host=str(said.get("host") or ""),
-        user=str(said.get("user") or ""),
-        since=float(said.get("since") or 0.0),
+        name=str(entry.get("name") or ""),
+        run=str(entry.get("run") or ""),
+        pid=int(entry.get("pid") or 0),
+        host=str(entry.get("host") or ""),
+        user=str(entry.get("user") or ""),
+        since=float(entry.get("since") or 0.0),
     )

@@ -182,7 +182,7 @@ class Executor(Protocol):
         """The node's name in the plan."""
 
     async def run(self, order: StepRequest, emit: Emit) -> Outcome:
-        """Carry out one step: `Started`, frames in order (the last record is `end`), then its outcome.
+        """Execute one step: emit `Started`, then frames in order (the last record is `end`); return the outcome.
 
         Cancelling the task ends the step in the usual steps first. A node that is lost is an outcome, not an exception.
         """
@@ -190,32 +190,32 @@ class Executor(Protocol):
     async def end(
         self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
     ) -> None:
-        """End a running step; a grace of 0 kills at once. Nothing when it is not running.
+        """End a running step; a grace of 0 kills at once. No-op when it is not running.
 
         Its outcome will be cancelled; passed when it `is_done`, as a server is with its client; failed for a timeout when it
         is too `late`, which tells for what.
         """
 
     async def release(self, group: str) -> float | None:
-        """Let the steps of a group go that wait at the start barrier, and those that come to it later.
+        """Release the steps of a group from the start barrier, and those that reach it later.
 
         The node's clock then, in unix seconds; None when the node cannot be asked.
         """
 
     async def stop(self, step: str) -> None:
-        """Tell a step that nobody needs its load any longer. Nothing when it is not running."""
+        """Tell a step that its load is no longer needed. No-op when it is not running."""
 
     async def port(self) -> int | None:
-        """Return a port that is free there now; None when the node cannot be asked."""
+        """Return a port that is free on the node now; None when the node cannot be asked."""
 
     async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
-        """Hold the devices' locks until `close`; who holds them instead, when not told to wait."""
+        """Hold the devices' locks until `close`; without `wait` return the current holders instead."""
 
     async def cpu_s(self) -> float:
-        """Return CPU seconds that the supervision has cost so far."""
+        """Return the CPU seconds that supervision has used so far."""
 
     async def close(self) -> None:
-        """End what runs and lets go of everything."""
+        """End what runs and release all resources."""
 
 
 class Recorder(Protocol):
@@ -228,7 +228,7 @@ class Recorder(Protocol):
         """Append whole records."""
 
     def append_lines(self, stem: str, payload: bytes) -> None:
-        """Append `line` records, and their text where a person looks for it."""
+        """Append `line` records, and their text to the files that people read."""
 
     def finish(self, stem: str) -> None:
-        """Return the step has ended: its records are made durable."""
+        """Make the records of an ended step durable."""

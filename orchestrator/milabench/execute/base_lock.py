@@ -28,7 +28,7 @@ def hold_base(
     wait: bool = True,
     clock: Callable[[], float] = time.time,
 ) -> Iterator[None]:
-    """Hold `base` for `purpose` (install, prepare); when somebody has it, says who and since when, and waits for them.
+    """Hold `base` for `purpose` (install, prepare); report the current holder and wait for it.
 
     The lock is flock's: it falls with the process that holds it, however that ends, and holds between the machines of a
     shared file system (NFS turns it into a lock of the server, for which the file must be open for writing). Raises

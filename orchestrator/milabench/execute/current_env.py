@@ -25,11 +25,11 @@ class Lacking:
 def check_current_env(
     files: Iterable[RequirementFile], installed: Mapping[str, str] | None = None
 ) -> tuple[Lacking, ...]:
-    """Return what the requirement files, and benchmate, want and the running interpreter has not, or has in another version.
+    """Return the requirements of the files, and of benchmate, that the running interpreter does not meet.
 
     `installed` maps normalised names to versions; None looks.
     """
-    here = installed_packages() if installed is None else installed
-    wanted = merge_locks([parse_requirements("benchmate"), *(parse_requirements(file.text) for file in files)])
+    versions = installed_packages() if installed is None else installed
+    required = merge_locks([parse_requirements("benchmate"), *(parse_requirements(file.text) for file in files)])
     environment = {name: str(value) for name, value in default_environment().items()}
-    return tuple(Lacking(requirement=pin.line, found=found) for pin, found in lacking(wanted, here, environment))
+    return tuple(Lacking(requirement=pin.line, found=found) for pin, found in lacking(required, versions, environment))

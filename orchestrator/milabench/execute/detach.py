@@ -55,7 +55,7 @@ class DetachHandover:
         return self._word is not None
 
     def hold(self, run: Path) -> None:
-        """Return from now on what is said, also by processes that are started, stands in this run directory too.
+        """Copy all output, also that of child processes, to this run directory from now on.
 
         Raises RecordError when it cannot be written.
         """
@@ -67,7 +67,7 @@ class DetachHandover:
         self._voice.ends = (_ERR, self._output_fd) if self.is_held else (_ERR,)
 
     def let_go(self, run: Path) -> None:
-        """Return nobody need listen any more: this run goes on by itself."""
+        """Detach from the terminal: the run continues without a listener."""
         if self._word is None:
             return
         with contextlib.suppress(OSError):  # whoever listened may be gone
@@ -98,7 +98,7 @@ class _Voice(io.TextIOBase):
 
 
 def fork_detached() -> DetachHandover | DetachedProcess:
-    """Make two processes of this one. The tether in the one that leaves; in the other, when that is over, how it parted.
+    """Fork: return the DetachHandover in the child, and in the parent, at its end, how they parted.
 
     Until the one that left lets go, or ends, the other passes on what it says, and signals to it: SIGINT and SIGTERM mean
     both. A terminal that goes away means neither. Raises UsageError where a thread does not end, which would be cut off.
@@ -108,7 +108,7 @@ def fork_detached() -> DetachHandover | DetachedProcess:
     sys.stdout.flush()
     sys.stderr.flush()
     with interrupts().held():
-        # Before the fork: a terminal that goes away between the two would otherwise end the half that stays, and with it the other.
+        # Before the fork: a terminal that goes away in between would end the half that stays, and with it the other.
         interrupts().outlive_the_terminal()
         pid = os.fork()
         if pid:
@@ -125,7 +125,7 @@ def fork_detached() -> DetachHandover | DetachedProcess:
 
 
 def _end_threads() -> None:
-    """Wait for threads that are about to end: of a process that becomes two, one would have only their locks."""
+    """Wait for threads that are about to end: after a fork, only their locks would exist in the child."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread():
             thread.join(_PATIENCE_S if thread.daemon else None)
@@ -134,11 +134,11 @@ def _end_threads() -> None:
 
 
 def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:
-    """Tell what the other process says until it lets go or ends; waits for its end when it was asked to end meanwhile."""
-    asked: list[None] = []
+    """Print the child's output until it lets go or ends; when interrupted, wait for its end."""
+    interrupts_seen: list[None] = []
 
     def pass_on() -> None:
-        asked.append(None)
+        interrupts_seen.append(None)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
@@ -154,13 +154,13 @@ def _listen(pid: int, output_fd: int, word: int) -> DetachedProcess:
             pass
         run = os.read(word, _PIECE)
         where = Path(os.fsdecode(run)) if run else None
-        if where is not None and not asked:
+        if where is not None and not interrupts_seen:
             return DetachedProcess(run=where, code=None)
         return DetachedProcess(run=where, code=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
 def _tell(output_fd: int) -> bool:
-    """Say in the terminal what comes from the other process; whether anything came."""
+    """Copy one piece of the child's output to the terminal; return whether any came."""
     try:
         piece = os.read(output_fd, _PIECE)
     except BlockingIOError:
@@ -171,7 +171,7 @@ def _tell(output_fd: int) -> bool:
 
 
 def _put(fd: int, *places: int) -> None:
-    """Make a file what is read or written at these numbers, by what is started too."""
+    """Redirect these descriptors to a file, for child processes too."""
     for target in places:
         os.dup2(fd, target)
     if fd not in places:
@@ -179,6 +179,6 @@ def _put(fd: int, *places: int) -> None:
 
 
 def _write(end: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(end, rest) :]
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[os.write(end, remaining) :]

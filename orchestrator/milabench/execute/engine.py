@@ -91,7 +91,7 @@ class Overhead:
         return (self.control_cpu_s + self.agent_cpu_s) / self.wall_s if self.wall_s > 0 else 0.0
 
     def to_json(self) -> dict[str, float]:
-        """Return for the journal and the summary."""
+        """Return the entry for the journal and the summary."""
         return {
             "control_cpu_s": round(self.control_cpu_s, 6),
             "agent_cpu_s": round(self.agent_cpu_s, 6),
@@ -125,7 +125,7 @@ async def execute(
     progress: Callable[[Progress], object],
     settings: ExecutionSettings | None = None,
 ) -> ExecutionResult:
-    """Carry out a plan and returns the outcome of every step.
+    """Execute a plan and return the outcome of every step.
 
     `progress` must not raise (events.fanout.Fanout does not). The first SIGINT, SIGTERM or SIGHUP ends the steps in
     order and cancels the rest, the second kills at once; either way it returns. Raises Unreachable when a device is
@@ -168,7 +168,7 @@ class Engine:
         self._limit: asyncio.TimerHandle | None = None
 
     def interrupt(self) -> None:
-        """Return first: ends what runs, in order, and starts nothing more. Again: kills at once."""
+        """End the running steps in order and start nothing more; on a second call kill them at once."""
         self._interrupts += 1
         if self._interrupts == 1:
             self._progress(Notice(text="interrupted: ending the running steps; interrupt again to kill them"))
@@ -178,7 +178,7 @@ class Engine:
             self._end(step, grace_s=None if self._interrupts == 1 else 0.0)
 
     async def carry_out(self) -> ExecutionResult:
-        """Return everything, in the plan's order."""
+        """Execute everything, in the plan's order."""
         await self._lock_devices()
         control, agents, wall = time.process_time(), await self._agents_cpu_s(), 0.0
         plan: Plan | None = self._plan
@@ -197,13 +197,13 @@ class Engine:
         )
         outcomes = {step.id: self._outcomes[step.id] for step in self._plan.steps}
         is_cut = self._interrupts > 0 and (self._has_cancelled() or not self._is_whole)
-        done = ExecutionResult(outcomes=outcomes, interrupted=self._interrupts > 0, is_cut=is_cut, overhead=overhead)
-        verdict = "interrupted" if is_cut else "passed" if done.all_passed else "failed"
+        result = ExecutionResult(outcomes=outcomes, interrupted=self._interrupts > 0, is_cut=is_cut, overhead=overhead)
+        verdict = "interrupted" if is_cut else "passed" if result.all_passed else "failed"
         self._journal({"run": "ended", "verdict": verdict, "overhead": overhead.to_json()})
-        return done
+        return result
 
     def _more(self) -> Plan | None:
-        """Return what is to be done beyond the plan, by what has been recorded; it belongs to the plan from now on."""
+        """Return an extension of the plan, decided from what has been recorded; it becomes part of the plan."""
         if self._settings.more is None:
             return None
         if self._interrupts or self._has_cancelled():
@@ -239,7 +239,7 @@ class Engine:
         return sum(await asyncio.gather(*(executor.cpu_s() for executor in self._executors.values())))
 
     async def _try_group(self, group: Sequence[Step]) -> bool:
-        """Run a group, again while one of its steps fails and may be tried again; whether any was started."""
+        """Run a group, and again while a step fails and may be retried; return whether any step was started."""
         was_started = False
         for tries_left in range(self._settings.max_retries, -1, -1):
             for step in group:
@@ -253,7 +253,7 @@ class Engine:
         return was_started
 
     async def _run_group(self, group: Sequence[Step], ended: dict[str, Outcome]) -> bool:
-        """Run the steps of a group together; whether any was started."""
+        """Run the steps of a group together; return whether any was started."""
         startable = []
         for step in group:
             outcome = self._before_start(step)
@@ -287,17 +287,17 @@ class Engine:
         return bool(tasks)
 
     async def _ports_of(self, group: Sequence[Step]) -> dict[str, dict[str, str]]:
-        """Return the value of `@port` for each job of a group that asks for one: free where its first step runs."""
+        """Return the value of `@port` for each job of a group that needs one: a port free where its first step runs."""
         ports: dict[str, dict[str, str]] = {}
         for step in group:
             job = step.job
-            if job and job not in ports and any(other.job == job and asks_for_port(other) for other in group):
+            if job and job not in ports and any(member.job == job and asks_for_port(member) for member in group):
                 port = await self._executors[step.node].port()
                 ports[job] = {} if port is None else {"port": str(port)}
         return ports
 
     def _before_start(self, step: Step) -> Outcome | None:
-        """Return the outcome of a step that will not be started."""
+        """Return the outcome of a step that will not be started, else None."""
         attempt, limit = self._attempts[step.id], self._settings.max_failures
         if self._interrupts:
             return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
@@ -362,7 +362,7 @@ class Engine:
             self._end_rest_of_job(step)
 
     def _together(self, step: Step, at: Literal["barrier", "end", "gone"]) -> None:
-        """Let the steps of a group on several nodes measure when the last is ready, and end when the last has measured."""
+        """Update the group barrier: release it when the last step is ready, stop its steps when the last has measured."""
         group = self._gathering
         if group is None or step.id not in group.nodes:
             return
@@ -382,27 +382,27 @@ class Engine:
             self._limit = asyncio.get_running_loop().call_later(group.limit_s, self._fail_late, group)
 
     async def _release(self, group: GroupBarrier) -> None:
-        """Release a group on all its nodes at the same time, and notes within what time, by our clock, that happened."""
+        """Release a group on all its nodes concurrently, and journal the time this took by our clock."""
 
         async def release(node: str) -> tuple[str, dict[str, float]]:
-            asked = time.monotonic(), time.time()
-            there = await self._executors[node].release(group.group)
-            took = time.monotonic() - asked[0]
-            if there is None:
+            sent = time.monotonic(), time.time()
+            node_clock = await self._executors[node].release(group.group)
+            took = time.monotonic() - sent[0]
+            if node_clock is None:
                 return node, {}
             # Its clock was read between question and answer: in the middle, give or take half of that.
-            return node, {"ahead_s": round(there - asked[1] - took / 2, 6), "give_or_take_s": round(took / 2, 6)}
+            return node, {"ahead_s": round(node_clock - sent[1] - took / 2, 6), "give_or_take_s": round(took / 2, 6)}
 
         began = time.monotonic()
-        told = dict(
+        clocks = dict(
             await asyncio.gather(*(release(node) for node in sorted({group.nodes[step] for step in group.live})))
         )
         within = round(time.monotonic() - began, 6)
-        entry = {"group": group.group, "state": "released", "within_s": within, "clocks": told}
+        entry = {"group": group.group, "state": "released", "within_s": within, "clocks": clocks}
         self._journal({**entry, "steps": {step: group.nodes[step] for step in group.live}})
 
     def _fail_late(self, group: GroupBarrier) -> None:
-        """Return the last of a group was not ready in time: none of it can be measured."""
+        """End the whole group: without its last step none of it can be measured."""
         late = group.late
         group.is_released = group.is_stopped = True  # nobody is let go while they end one after the other
         for step in group.live:
@@ -419,18 +419,18 @@ class Engine:
             self._limit = None
 
     async def _is_served(self, step: Step) -> bool:
-        """Wait for the server of a client; whether it can take requests."""
+        """Wait for the server of a client; return whether it accepts requests."""
         serving = self._serving.get(server_of(step))
         return serving is not None and await asyncio.shield(serving)
 
     def _tell_client(self, step: Step, *, is_serving: bool) -> None:
-        """Let the client of a server go on; the first word counts."""
+        """Wake the client of a server; only the first call counts."""
         serving = self._serving.get(step.id)
         if serving is not None and not serving.done():
             serving.set_result(is_serving)
 
     def _unserved(self, step: Step, ended: Mapping[str, Outcome]) -> Outcome:
-        """Return the outcome of a client that was not started, for want of its server."""
+        """Return the outcome of a client that was not started because its server failed."""
         attempt = self._attempts[step.id]
         if self._interrupts:
             return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
@@ -438,14 +438,14 @@ class Engine:
         return Skipped(step=step.id, reason=f"{server} {dependency_outcome_text(ended.get(server))}", attempt=attempt)
 
     def _with_log(self, step: Step, outcome: Outcome) -> Outcome:
-        """Return the outcome; of a server that failed, where to read why."""
+        """Return the outcome; a failed server's names the log that explains it."""
         if role_of(step) != "server" or not isinstance(outcome, Failed):
             return outcome
         stem = f"{self._settings.values.get('run', '.')}/{self._stem(step)}"
         return replace(outcome, detail=f"{outcome.detail}; its output is in {stem}.*")
 
     def _end_rest_of_job(self, step: Step) -> None:
-        """Return the other ranks of a job over several nodes wait for one that is gone, without end."""
+        """End the other ranks of a job: without the one that is gone they would wait for ever."""
         for other in self._plan.steps:
             if other.id != step.id and is_of_one_job(step, other):
                 self._doomed.add(other.id)  # it may be about to start
@@ -477,7 +477,7 @@ class Engine:
             self._unrecordable(step, error)
 
     def _unrecordable(self, step: Step, error: OSError) -> None:
-        """Return a step whose records cannot be kept has no use: it is ended and fails. It is said once for the whole run."""
+        """End and fail a step whose records cannot be kept. The reason is reported once per run."""
         if step.id not in self._unrecorded:
             self._unrecorded[step.id] = error
             self._end(step.id)
@@ -492,7 +492,7 @@ class Engine:
         return attempt_stem(step.stem or step.id, self._attempts[step.id])
 
     def _conclude(self, step: Step, outcome: Outcome, ended: dict[str, Outcome]) -> None:
-        """Note the end of an attempt; a step that passed once has passed, whatever became of another attempt."""
+        """Record the end of an attempt; a step that passed once has passed, whatever a later attempt did."""
         outcome = self._as_recorded(step, self._with_data(step, outcome))
         entry: dict[str, object] = {"outcome": outcome_name(outcome)}
         match outcome:
@@ -516,7 +516,7 @@ class Engine:
         self._progress(Ended(step=step.id, outcome=outcome))
 
     def _with_data(self, step: Step, outcome: Outcome) -> Outcome:
-        """Return the outcome, failed if what was to be found in the records of a step that passed is not there."""
+        """Return the outcome, or Failed when a step that passed lacks the data it should have recorded."""
         if not isinstance(outcome, Passed) or self._settings.lacks is None:
             return outcome
         lacking = self._settings.lacks(step, self._stem(step))
@@ -525,7 +525,7 @@ class Engine:
         return Failed(step=step.id, why="no-data", detail=lacking, attempt=outcome.attempt)
 
     def _as_recorded(self, step: Step, outcome: Outcome) -> Outcome:
-        """Return the outcome, failed if it was not recorded: what nobody can read afterwards has not been measured."""
+        """Return the outcome, or Failed if it was not recorded: what cannot be read later was not measured."""
         error = self._unrecorded.get(step.id)
         if error is None or isinstance(outcome, Skipped | Missing):
             return outcome
@@ -533,8 +533,8 @@ class Engine:
         return Failed(step=step.id, why=why, detail=f"cannot record: {_reason(error)}", attempt=outcome.attempt)
 
     def _journal_step(self, step: Step, **entry: object) -> None:
-        known = {key: value for key, value in entry.items() if value is not None}
-        whole = {"step": step.id, "attempt": self._attempts[step.id], "node": step.node, **known}
+        fields = {key: value for key, value in entry.items() if value is not None}
+        whole = {"step": step.id, "attempt": self._attempts[step.id], "node": step.node, **fields}
         try:
             self._recorder.journal(whole)
         except OSError as error:
@@ -552,14 +552,14 @@ class Engine:
             self._meanwhile(executor.end(step, grace_s=grace_s, is_done=is_done))
 
     def _meanwhile(self, what: Coroutine[Any, Any, None]) -> None:
-        """Do something while steps run; `carry_out` returns after it."""
+        """Run a coroutine beside the steps; `carry_out` waits for it before it returns."""
         task = asyncio.create_task(what)
         self._asides.add(task)
         task.add_done_callback(self._asides.discard)
 
 
 def is_of_one_job(step: Step, other: Step) -> bool:
-    """Return whether two steps need each other, as the ranks of a job and a server and its client do."""
+    """Return whether two steps need each other, like the ranks of a job or a server and its client."""
     return bool(step.job) and step.job == other.job
 
 
@@ -569,7 +569,7 @@ def role_of(step: Step) -> str:
 
 
 def server_of(step: Step) -> str:
-    """Return the step that a client talks to; empty for what is no client."""
+    """Return the step that a client connects to; empty for any other step."""
     server = step.config.get("server")
     return str(server.get("step") or "") if role_of(step) == "client" and isinstance(server, Mapping) else ""
 
@@ -582,7 +582,7 @@ def asks_for_port(step: Step) -> bool:
 
 
 def outcome_name(outcome: Outcome) -> str:
-    """Return the outcome in the vocabulary of docs/protocol.md, section 5."""
+    """Return the outcome's name in the vocabulary of docs/protocol.md, section 5."""
     match outcome:
         case Passed():
             return "passed"
@@ -599,7 +599,7 @@ def outcome_name(outcome: Outcome) -> str:
 
 
 def dependency_outcome_text(outcome: Outcome | None) -> str:
-    """Return what became of a step that another one waited for."""
+    """Describe the outcome of a step that another one depends on."""
     match outcome:
         case None | Missing():
             return "was not run"
@@ -616,7 +616,7 @@ def dependency_outcome_text(outcome: Outcome | None) -> str:
 
 
 def holder_text(holder: Holder) -> str:
-    """Return who holds a device, for a person."""
+    """Describe the holder of a device."""
     since = datetime.fromtimestamp(holder.since).strftime(" since %Y-%m-%d %H:%M:%S") if holder.since else ""
     whom = f"run {holder.run} (pid {holder.pid}" if holder.run else "somebody ("
     owner = f"{holder.user}@{holder.host}" if holder.host else "unknown"

@@ -42,40 +42,40 @@ class RemoteFiles:
 
     @classmethod
     async def open(cls, machine: RemoteHost) -> RemoteFiles:
-        """Return one on a machine. Raises Unreachable."""
+        """Start a file server on a machine. Raises Unreachable."""
         return cls(machine.name, await machine.agent("files"))
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the channel."""
         self._channel.writer.close()
 
     async def facts(self, *disks: str) -> Mapping[str, Any]:
-        """Return what the machine is, as its agent tells. Raises Unreachable."""
+        """Return the machine's facts as its agent reports them. Raises Unreachable."""
         async with self._turn:
             return cast("Mapping[str, Any]", (await self._ask({"do": "facts", "disks": list(disks)}))["facts"])
 
     async def mark(self, path: str) -> None:
-        """Make an empty file there. Raises Unreachable."""
+        """Create an empty file on the machine. Raises Unreachable."""
         async with self._turn:
             await self._ask({"do": "mark", "path": path})
 
     async def look(self, paths: Sequence[str]) -> tuple[bool, ...]:
-        """Return which of these paths exist there. Raises Unreachable."""
+        """Return which of these paths exist on the machine. Raises Unreachable."""
         async with self._turn:
             return tuple((await self._ask({"do": "look", "paths": list(paths)}))["found"])
 
     async def forget(self, paths: Sequence[str]) -> None:
-        """Remove files there. Raises Unreachable."""
+        """Remove files on the machine. Raises Unreachable."""
         async with self._turn:
             await self._ask({"do": "forget", "paths": list(paths)})
 
     async def link(self, path: str, target: str) -> None:
-        """Make a symbolic link there, in the place of an older one. Raises Unreachable."""
+        """Create a symbolic link on the machine, replacing an older one. Raises Unreachable."""
         async with self._turn:
             await self._ask({"do": "link", "path": path, "target": target})
 
     async def send(self, folder: Path, target: str, *, keep: bool = False, thorough: bool = True) -> Sent:
-        """Make the folder `there` like ours; `keep` leaves what else it holds.
+        """Make the remote folder `target` equal to the local one; `keep` leaves what else it holds.
 
         `thorough` compares contents; else a file with the same size and time counts as the same, which is right for what only
         milabench writes and much less to read. Raises Unreachable, also for a full disk.
@@ -88,23 +88,23 @@ class RemoteFiles:
             with contextlib.suppress(BrokenPipeError, ConnectionError):  # why, stands in the answer
                 for number, offset in answer["need"]:
                     sent += await self._send_file(folder / files[number][0], files[number][3], offset)
-            done = await self._answer()
-        return Sent(files=done["taken"], bytes=sent, removed=done["removed"])
+            result = await self._answer()
+        return Sent(files=result["taken"], bytes=sent, removed=result["removed"])
 
     async def _send_file(self, path: Path, size: int, offset: int) -> int:
-        """Send a file from an offset on, and the digest of all of it; how many bytes."""
+        """Send a file from an offset on, then the digest of all of it; return the number of bytes sent."""
         digest = hashlib.sha256()
-        left = size
+        remaining = size
         with path.open("rb") as file:
-            while left:
-                piece = await asyncio.to_thread(file.read, min(left, PIECE_BYTES))
+            while remaining:
+                piece = await asyncio.to_thread(file.read, min(remaining, PIECE_BYTES))
                 if not piece:
                     raise Unreachable(f"{self.name}: {path} became shorter while it was sent; try again")
                 digest.update(piece)
-                done = size - left
-                left -= len(piece)
-                if done + len(piece) > offset:
-                    self._channel.writer.write(piece[max(0, offset - done) :])
+                sent = size - remaining
+                remaining -= len(piece)
+                if sent + len(piece) > offset:
+                    self._channel.writer.write(piece[max(0, offset - sent) :])
                     await self._channel.writer.drain()
         self._channel.writer.write(digest.digest())
         await self._channel.writer.drain()
@@ -128,7 +128,7 @@ class RemoteFiles:
 
 
 def _entries(folder: Path, *, thorough: bool) -> Iterator[list[Any]]:
-    """Return what a folder holds, as the agent's `take` wants it; folders before what is in them, what says `complete` last."""
+    """Yield the entries of a folder for the agent's `take`: folders before their content, `complete` markers last."""
     last = []
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
@@ -188,7 +188,7 @@ async def storages(
             *(_looked(desks[name], bases[name], token, list(marks.values())) for name in usable)
         )
         await asyncio.gather(*(desks[name].forget([f"{bases[name]}/{marks[name]}"]) for name in usable))
-        return {name: ["", *names][found.index(True)] for name, found in zip(usable, looked, strict=True)}, why
+        return {name: ["", *names][exists.index(True)] for name, exists in zip(usable, looked, strict=True)}, why
     finally:
         ours.unlink(missing_ok=True)
 

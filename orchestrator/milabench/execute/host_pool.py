@@ -44,9 +44,9 @@ class HostPool:
         self._loop = ReusableLoop()
 
     def machine(self, address: Address) -> RemoteHost:
-        """Return the machine at an address, the same one whenever it is asked for."""
-        known = replace(address, accept_new=False)  # whether its key may be recorded makes it no other machine
-        return self._machines.setdefault(known, RemoteHost(address))
+        """Return the machine at an address; the same address always yields the same object."""
+        key = replace(address, accept_new=False)  # whether its key may be recorded makes it no other machine
+        return self._machines.setdefault(key, RemoteHost(address))
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Return what `main()` returns; see `ReusableLoop.run`."""
@@ -58,7 +58,7 @@ class HostPool:
         return self._loop.run(awake)
 
     def close(self) -> None:
-        """End all connections. What is asked of a machine afterwards opens a new one."""
+        """Close all connections. A later request opens a new one."""
         if not self._loop.is_open:
             return
 
@@ -84,10 +84,10 @@ async def query_all(
     *,
     clock: Callable[[], float] = time.time,
 ) -> dict[str, HostReport]:
-    """Return what every machine says of itself; all are asked at the same time."""
+    """Query all machines concurrently and return a report for each."""
     async with remote_files_of(list(machines.values())) as (desks, closed):
-        asked = await asyncio.gather(*(_ask(desk, bases[name], clock) for name, desk in desks.items()))
-        reports = dict(zip(desks, asked, strict=True))
+        answers = await asyncio.gather(*(_ask(desk, bases[name], clock) for name, desk in desks.items()))
+        reports = dict(zip(desks, answers, strict=True))
         shared, unusable = await storages({name: desks[name] for name in desks if not reports[name].why}, bases, here)
     why = {**closed, **unusable}
     return {
@@ -114,7 +114,7 @@ async def _ask(desk: RemoteFiles, base: str, clock: Callable[[], float]) -> Host
 async def remote_files_of(
     machines: Sequence[RemoteHost],
 ) -> AsyncIterator[tuple[dict[str, RemoteFiles], dict[str, str]]]:
-    """Return somebody who answers about files on each machine, by name, and why there is nobody on the others."""
+    """Yield RemoteFiles for each reachable machine, by name, and the reason for each of the others."""
     why: dict[str, str] = {}
 
     async def opened(machine: RemoteHost) -> RemoteFiles | None:
@@ -133,7 +133,7 @@ async def remote_files_of(
 
 
 async def link_speeds(machines: Sequence[tuple[RemoteHost, str]], seconds: float = 0.3) -> dict[str, Mapping[str, Any]]:
-    """Return what each machine's connection to the next is like, `{"round_trip_s", "bytes_per_s"}` or `{"error"}`, one at a time.
+    """Measure each machine's link to the next, one at a time: `{"round_trip_s", "bytes_per_s"}` or `{"error"}`.
 
     Each machine comes with the address at which the others reach it.
     """

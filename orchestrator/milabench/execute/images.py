@@ -15,7 +15,7 @@ from milabench.plan.model import Step
 
 
 def missing_images(images: Iterable[Image]) -> list[str]:
-    """Return those that are not on this machine, or whose engine is not, as a person names them."""
+    """Return a description of each image that is not on this machine, or whose engine is not."""
     return [f"image {image.name} ({why})" for image in images if (why := _why_missing(image))]
 
 
@@ -42,20 +42,20 @@ def fetch_images(images: Iterable[Image], *, anew: bool, say: Callable[[str], ob
             failed.append(image.absence)
             continue
         say(f"{image.name}: fetching with {image.engine}")
-        done = subprocess.run(image.fetch, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
+        process = subprocess.run(image.fetch, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if process.returncode == 0:
             fetched += 1
         elif is_there:
-            say(f"{image.name}: kept as it is; {not_fetched(image, done.stderr)}")
+            say(f"{image.name}: kept as it is; {not_fetched(image, process.stderr)}")
         else:
-            failed.append(not_fetched(image, done.stderr))
+            failed.append(not_fetched(image, process.stderr))
     if failed:
         raise EnvironmentFailed("\nerror: ".join(failed))
     return fetched
 
 
 async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, anew: bool) -> None:
-    """Return the same on another machine. Raises EnvironmentFailed with a line for each that cannot be fetched."""
+    """Fetch the images on another machine. Raises EnvironmentFailed with a line for each that cannot be fetched."""
     failed = []
     marker = f"images-{os.getpid()}-{os.urandom(4).hex()}"
     async with remote_node(machine, marker) as node:
@@ -77,17 +77,17 @@ async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, anew: b
 
 
 def no_engine(image: Image) -> str:
-    """Return what to say where the engine is not installed."""
+    """Return the message for an engine that is not installed."""
     return f"image {image.name}: {image.engine} is not on PATH; install it, or choose another container.engine"
 
 
 def not_fetched(image: Image, output: str) -> str:
-    """Return what to say where an image cannot be fetched, in one line."""
+    """Return the message for an image that cannot be fetched, on one line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     why = lines[-1].removeprefix("Error: ") if lines else "it did not say why"
     return f"image {image.name}: {image.engine} cannot fetch it: {why}; correct container.image, or load the image yourself"
 
 
 def _succeeds(command: tuple[str, ...]) -> bool:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    return done.returncode == 0
+    process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return process.returncode == 0

@@ -157,7 +157,7 @@ class Pip:
 
 
 def torch_index(backend: str) -> str:
-    """Return where the builds of torch for a backend are published."""
+    """Return the URL of the index with the builds of torch for a backend."""
     return f"{TORCH_INDEX}/{backend}/"
 
 
@@ -213,7 +213,7 @@ _MEANINGS: Sequence[tuple[re.Pattern[str], str]] = tuple(
 
 
 def explain_failure(output: str) -> str:
-    """Return one line for a person out of what uv or pip wrote before it gave up."""
+    """Extract the one line that explains the failure from the output of uv or pip."""
     # uv wraps its explanations at the width of a terminal, also where there is none.
     flowing = re.sub(r"\n\s{2,}(?=\S)(?!cause:)", " ", output)
     for pattern, sentence in _MEANINGS:

@@ -70,13 +70,13 @@ class Interrupts:
         return bool(self._kept)
 
     def over(self) -> None:
-        """Return how the command ends is decided: no signal changes it while the interpreter takes itself apart."""
+        """Ignore all further signals: the exit code is decided and the interpreter is shutting down."""
         self._is_over = True
         for number in (*SIGNALS, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
 
     def outlive_the_terminal(self) -> None:
-        """Go on when the terminal goes away: what is left to do is not for whoever sits there."""
+        """Ignore SIGHUP: what is left to do does not depend on the terminal."""
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
@@ -100,7 +100,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Return nothing is raised meanwhile; a signal that nobody listened to is raised at the end."""
+        """Defer signals in this context; one that no listener received is raised at its end."""
         before, self._is_held = self._is_held, True
         try:
             yield
@@ -112,7 +112,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def heard_by(self, listener: Callable[[], object]) -> Iterator[None]:
-        """Signal call `listener` meanwhile, those that were held before at once; it may be called at any instant."""
+        """Route signals to `listener`, deferred ones at once; it may be called at any instant."""
         before, self._listener = self._listener, listener
         try:
             for _ in self._kept:
@@ -124,7 +124,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def left_to(self, child: Callable[[int], object]) -> Iterator[None]:
-        """Return a child has the terminal meanwhile, and what is typed there is for it: Ctrl-C and Ctrl-\\ reach it by themselves.
+        """Forward signals to a child that has the terminal: Ctrl-C and Ctrl-\\ reach it without our help.
 
         What is sent to this process alone, SIGTERM and SIGHUP, is handed on; so is what was held before: it may
         have come before there was a child. Signals stay caught, because the child would inherit that they are ignored.
@@ -142,11 +142,11 @@ class Interrupts:
                 signal.signal(signal.SIGQUIT, quit_before)
 
     def _is_ours(self) -> bool:
-        """Return whether this handler took over; a function that a test calls leaves the process's signals alone."""
+        """Return whether this handler is installed; a test that calls a function leaves the process's signals alone."""
         return any(signal.getsignal(number) is self for number in SIGNALS)
 
     def _on_unraisable(self, unraisable: UnraisableHookArgs) -> None:
-        """Return Python drops what is raised in a finaliser or a weak reference's callback: there we raise again, a little later."""
+        """Raise again a little later what Python dropped in a finaliser or a weak reference's callback."""
         if issubclass(unraisable.exc_type, InterruptRequested):
             signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
         else:
@@ -154,7 +154,7 @@ class Interrupts:
 
 
 def interrupts() -> Interrupts:
-    """Return the process's handler; one that never hears anything where none took over, as in a test that calls a function."""
+    """Return the installed handler, or one that never receives anything where none is (a test that calls a function)."""
     handlers = (signal.getsignal(number) for number in SIGNALS)
     return next((handler for handler in handlers if isinstance(handler, Interrupts)), Interrupts())
 
@@ -186,7 +186,7 @@ def wakeup_sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def run_deferring_signals(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return what `asyncio.run(main())` returns, with signals held from before there is a loop until there is none."""
+    """Return what `asyncio.run(main())` returns; signals are deferred from before the loop exists until it is closed."""
     import asyncio
 
     with interrupts().held(), asyncio.Runner() as runner:
@@ -211,7 +211,7 @@ class ReusableLoop:
         self._runner: asyncio.Runner | None = None
 
     def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return what `main()` returns; the loop is made for the first."""
+        """Return what `main()` returns; the first call creates the loop."""
         import asyncio
 
         with interrupts().held():

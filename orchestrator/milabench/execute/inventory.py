@@ -24,17 +24,17 @@ COMPLETE = ".complete"
 
 
 def store_folder(dirs: Dirs, spec: VenvSpec) -> Path:
-    """Return where the environment lies."""
+    """Return the folder of the environment."""
     return Path(dirs.venv, ".store", spec.folder)
 
 
 def venv_link(dirs: Dirs, group: str) -> Path:
-    """Return where benchmarks and users find the environment of an install group."""
+    """Return the link under which benchmarks and users find the environment of an install group."""
     return Path(dirs.venv, group)
 
 
 def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
-    """Return the environment was built to its end from just this specification, and its interpreter is still there."""
+    """Return whether the environment was built completely from this specification and its interpreter still exists."""
     folder = store_folder(dirs, spec)
     try:
         marker = json.loads((folder / COMPLETE).read_text())
@@ -44,13 +44,13 @@ def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
 
 
 def is_linked(dirs: Dirs, spec: VenvSpec) -> bool:
-    """Return the environment is complete and its group's link leads to it."""
+    """Return whether the environment is complete and its group's link points to it."""
     link = venv_link(dirs, spec.group)
     return link.is_symlink() and link.resolve() == store_folder(dirs, spec).resolve() and is_complete(dirs, spec)
 
 
 def benchmate_digest(project: Path) -> str:
-    """Return sha256 over the files that make the benchmate distribution. Raises EnvironmentFailed when they are not there."""
+    """Return the SHA-256 over the files of the benchmate distribution. Raises EnvironmentFailed when they are missing."""
     files = [project / "pyproject.toml", *sorted((project / "src").rglob("*"))]
     if not files[0].is_file():
         raise EnvironmentFailed(f"{project}: benchmate's project is not there; install milabench from its source tree")
@@ -63,12 +63,12 @@ def benchmate_digest(project: Path) -> str:
 
 
 def source_folder(dirs: Dirs, source: Source) -> Path:
-    """Return where the program lies."""
+    """Return the folder of the unpacked program."""
     return Path(dirs.code, source.folder)
 
 
 def is_fetched(dirs: Dirs, source: Source) -> bool:
-    """Return the program was unpacked to its end from just this file or revision."""
+    """Return whether the program was unpacked completely from this file or revision."""
     from milabench.plan.install import source_json
 
     try:
@@ -79,7 +79,7 @@ def is_fetched(dirs: Dirs, source: Source) -> bool:
 
 
 def source_marker(dirs: Dirs, source: Source) -> Path:
-    """Return what says, beside the program, that it is there from beginning to end."""
+    """Return the marker, beside the program, that says it is complete."""
     # Beside the folder, not in it: the folder is exactly what was published.
     return Path(dirs.code, f".{source.folder}.complete")
 
@@ -95,7 +95,7 @@ def installed_packages() -> dict[str, str]:
 
 
 def _packages(folders: Iterable[Path]) -> dict[str, str]:
-    """Return by the names of their metadata folders, `name-version.dist-info`; older forms are read."""
+    """Return packages from the names of their metadata folders, `name-version.dist-info` and older forms."""
     versions: dict[str, str] = {}
     for folder in folders:
         for info in sorted(folder.glob("*.dist-info")):
@@ -111,5 +111,5 @@ def _packages(folders: Iterable[Path]) -> dict[str, str]:
 
 
 def _normalised(name: str) -> str:
-    """Return as packaging.utils.canonicalize_name does, which costs 15 ms to import."""
+    """Normalise a name as packaging.utils.canonicalize_name does, which costs 15 ms to import."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -32,8 +32,8 @@ class OpensshChannel:
         """Return how the command ended; ssh's own code says that the connection was lost."""
         code = await self._process.wait()
         if code == FAILED:
-            said = self.said()
-            return f"the connection was lost{': ' if said else ''}{said}"
+            stderr = self.said()
+            return f"the connection was lost{': ' if stderr else ''}{stderr}"
         return f"the agent ended with exit code {code}" if code >= 0 else "the connection was lost: ssh was killed"
 
     def said(self) -> str:
@@ -87,7 +87,7 @@ class OpensshConnection:
 
 
 async def connect_openssh(address: Address) -> OpensshConnection:
-    """Return a master connection to a machine. Raises Unreachable, with the node's name and what ssh said."""
+    """Open a master connection to a machine. Raises Unreachable, with the node's name and ssh's message."""
     if shutil.which("ssh") is None:
         raise Unreachable(f"{address.name}: no ssh on PATH; transport: asyncssh needs none")
     if address.key and not (key := Path(address.key).expanduser()).exists():  # ssh itself would go on with others

@@ -64,30 +64,30 @@ def uv_env(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str,
     uv's default of the first index that knows a package would let an old extra index win over the main one, so pip's
     rule, the best match of all indexes, is asked for beside extra indexes.
     """
-    wanted: dict[str, str] = {}
+    variables: dict[str, str] = {}
     if links := _words(settings.get("find-links")):
-        wanted["UV_FIND_LINKS"] = ",".join(links)
+        variables["UV_FIND_LINKS"] = ",".join(links)
     if index := settings.get("index-url"):
-        wanted["UV_DEFAULT_INDEX"] = index
+        variables["UV_DEFAULT_INDEX"] = index
     if extra := _words(settings.get("extra-index-url")):
-        wanted["UV_INDEX"] = " ".join(extra)
-        wanted["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+        variables["UV_INDEX"] = " ".join(extra)
+        variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     if cert := settings.get("cert"):
-        wanted["SSL_CERT_FILE"] = cert
+        variables["SSL_CERT_FILE"] = cert
     if client_cert := settings.get("client-cert"):
-        wanted["SSL_CLIENT_CERT"] = client_cert
+        variables["SSL_CLIENT_CERT"] = client_cert
     if hosts := _words(settings.get("trusted-host")):
-        wanted["UV_INSECURE_HOST"] = " ".join(hosts)
+        variables["UV_INSECURE_HOST"] = " ".join(hosts)
     if constraints := _words(settings.get("constraint")):
-        wanted["UV_CONSTRAINT"] = " ".join(constraints)
+        variables["UV_CONSTRAINT"] = " ".join(constraints)
     if timeout := settings.get("timeout", settings.get("default-timeout")):
-        wanted["UV_HTTP_TIMEOUT"] = str(int(float(timeout))) if re.fullmatch(r"[0-9.]+", timeout) else ""
+        variables["UV_HTTP_TIMEOUT"] = str(int(float(timeout))) if re.fullmatch(r"[0-9.]+", timeout) else ""
     if (proxy := settings.get("proxy")) and not {"HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} & set(environ):
-        wanted["HTTPS_PROXY"] = wanted["HTTP_PROXY"] = proxy
+        variables["HTTPS_PROXY"] = variables["HTTP_PROXY"] = proxy
     equals = {"UV_DEFAULT_INDEX": "UV_INDEX_URL", "UV_INDEX": "UV_EXTRA_INDEX_URL"}
     return {
         name: value
-        for name, value in wanted.items()
+        for name, value in variables.items()
         if value and not environ.get(name) and not environ.get(equals.get(name, name))
     }
 

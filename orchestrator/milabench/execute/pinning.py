@@ -101,9 +101,11 @@ def _pin(
                 hashes=hashes,
                 options=uv_options(settings),
             )
-            done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise EnvironmentFailed(f"{where}: {mask(explain_failure(done.stderr))}")
+            process = subprocess.run(
+                argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            )
+            if process.returncode != 0:
+                raise EnvironmentFailed(f"{where}: {mask(explain_failure(process.stderr))}")
             return output.read_text()
 
         compile_into(together, [*(each.requirements for each in spec.inputs), str(instruments)], limits, hashes=False)

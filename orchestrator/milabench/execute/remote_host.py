@@ -47,7 +47,7 @@ class RemoteHost:
             return self._connection
 
     async def agent(self, *words: str, marker: str = "") -> Channel:
-        """Return an agent with these arguments, its input open. Raises Unreachable."""
+        """Start an agent with these arguments, its input open. Raises Unreachable."""
         rested = self._connection
         connection = await self.connection()
         try:
@@ -59,7 +59,7 @@ class RemoteHost:
         return await start_agent(self.name, await self.connection(), words, marker=marker, python=self.address.python)
 
     async def ask(self, *words: str, within_s: float = ASK_S) -> Mapping[str, Any]:
-        """Return what an agent for one question answers. Raises Unreachable."""
+        """Run an agent for a single request and return its answer. Raises Unreachable."""
         channel = await self.agent(*words)
         try:
             line = await asyncio.wait_for(channel.reader.readline(), within_s)
@@ -67,29 +67,31 @@ class RemoteHost:
         except TimeoutError:
             raise Unreachable(f"{self.name}: no answer to '{words[0]}' within {within_s:g} s") from None
         except ValueError:
-            how, said = await channel.how_it_ended(), channel.said()
-            raise Unreachable(f"{self.name}: no answer to '{words[0]}': {how}{': ' if said else ''}{said}") from None
+            how, stderr = await channel.how_it_ended(), channel.said()
+            raise Unreachable(
+                f"{self.name}: no answer to '{words[0]}': {how}{': ' if stderr else ''}{stderr}"
+            ) from None
         finally:
             channel.writer.close()
 
     async def left(self, *markers: str) -> list[tuple[int, str]]:
-        """Return pid and command of what carries these markers there. Raises Unreachable."""
+        """Return pid and command of each process that carries one of these markers. Raises Unreachable."""
         answer = await self.ask("left", *markers)
         return [(int(one["pid"]), str(one["command"])) for one in answer["left"]]
 
     async def sweep(self, *markers: str, grace_s: float = 5.0) -> str:
-        """End what carries these markers there; one line about it. Raises Unreachable."""
+        """Kill the processes that carry these markers and describe the result on one line. Raises Unreachable."""
         return sweep_text(await self.ask("sweep", *markers, "--grace", str(grace_s), within_s=ASK_S + grace_s))
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
 
 
 def sweep_text(answer: Mapping[str, Any]) -> str:
-    """Return what a sweep came to, in a line."""
+    """Return the result of a sweep on one line."""
     left = [f"{one['pid']} ({one['command']})" for one in answer["left"]]
     if left:
         return f"these of its processes are still there: {', '.join(left)}"
@@ -97,7 +99,7 @@ def sweep_text(answer: Mapping[str, Any]) -> str:
 
 
 def node_marker(marker: str, node: str) -> str:
-    """Return what the processes of a run carry on another node: two nodes of a test may be one machine."""
+    """Return the marker of a run's processes on another node: two nodes of a test may be one machine."""
     return f"{marker}@{node}"
 
 
@@ -109,7 +111,7 @@ def remote_node(
     lease_s: float = LEASE_S,
     values: Mapping[str, str | None] | None = None,
 ) -> AgentNode:
-    """Return a machine as an Executor; `marker` is the run's. What a lost agent may have left there is ended before the next."""
+    """Return a machine as an Executor; `marker` is the run's. Leftovers of a lost agent are killed before the next one starts."""
     own = node_marker(marker, machine.name)
     is_first = True
 
@@ -126,14 +128,14 @@ def remote_node(
         try:
             return await machine.sweep(own, grace_s=grace_s)
         except Unreachable as error:
-            said = str(error).removeprefix(f"{machine.name}: ")
-            return f"what it left could not be looked for ({said}); its agent ends it within {lease_s + grace_s:g} s"
+            reason = str(error).removeprefix(f"{machine.name}: ")
+            return f"what it left could not be looked for ({reason}); its agent ends it within {lease_s + grace_s:g} s"
 
     return AgentNode(machine.name, open_link, sweep, values={"path": None, **(values or {})})
 
 
 async def open_all(machines: Sequence[RemoteHost]) -> dict[str, str]:
-    """Open every connection at the same time; why it failed, by node, for those that cannot be reached."""
+    """Open all connections concurrently; return the reason for each node that cannot be reached."""
     # A jump host answers a few logins at a time (sshd's MaxStartups) and drops the others.
     through = {machine.address.proxy_jump: asyncio.Semaphore(8) for machine in machines}
 

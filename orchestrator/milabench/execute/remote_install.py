@@ -48,7 +48,7 @@ class RemoteInstallJob:
 
 @cache
 def packed_installer() -> bytes:
-    """Return this package, as far as building environments needs it, and what it imports, in one file that Python runs."""
+    """Return one file that Python runs: the part of this package that builds environments, and its dependencies."""
     return deterministic_zip(_files())
 
 
@@ -75,11 +75,11 @@ async def install_remotely(
     uv: Path | None,
     say: Callable[[str], object],
 ) -> None:
-    """Build the job's environments on a machine; `scratch` is a folder here, `uv` our program when it runs there too.
+    """Build the job's environments on a machine; `scratch` is a local folder, `uv` our program when it runs there too.
 
     Raises EnvironmentFailed with why not.
     """
-    place = f"{job.dirs.cache}/install"
+    folder = f"{job.dirs.cache}/install"
     tools = scratch / machine.name
     tools.mkdir(parents=True)
     program = f"milabench-{hashlib.sha256(packed_installer()).hexdigest()[:12]}.pyz"
@@ -87,14 +87,14 @@ async def install_remotely(
     if uv is not None:
         os.link(uv, tools / "uv") if uv.stat().st_dev == tools.stat().st_dev else (tools / "uv").symlink_to(uv)
     (tools / "job").write_bytes(pickle.dumps(job))
-    await desk.send(tools, place)
+    await desk.send(tools, folder)
     step = Step(
         id="install",
         bench="install",
         phase="install",
-        argv=("/bin/sh", "-c", _LOOK, "install", "-P", f"{place}/{program}", f"{place}/job"),
+        argv=("/bin/sh", "-c", _LOOK, "install", "-P", f"{folder}/{program}", f"{folder}/job"),
         env={"PATH": "@path", "PYTHONDONTWRITEBYTECODE": "1"},
-        cwd=place,
+        cwd=folder,
         needs_data=False,
     )
     words: list[str] = []
@@ -111,12 +111,12 @@ async def install_remotely(
     async with remote_node(machine, f"install-{os.getpid()}-{hashlib.sha256(os.urandom(8)).hexdigest()[:8]}") as node:
         outcome = await node.run(StepRequest(step=step), emit)
     if isinstance(outcome, Failed):
-        told = [line.removeprefix("error: ") for line in words if line.startswith("error: ")]
-        raise EnvironmentFailed("\nerror: ".join(f"{machine.name}: {line}" for line in told or [outcome.detail]))
+        errors = [line.removeprefix("error: ") for line in words if line.startswith("error: ")]
+        raise EnvironmentFailed("\nerror: ".join(f"{machine.name}: {line}" for line in errors or [outcome.detail]))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Return there: builds what the job says, and ends with the exit code that says how that went."""
+    """Build what the job lists; runs on the remote machine and exits with the matching exit code."""
     path = (argv or sys.argv[1:])[0]
     with open(path, "rb") as file:  # noqa: PTH123
         job = pickle.loads(file.read())  # written by the same code, into a folder of the same user
@@ -129,13 +129,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         **({"uv": job.uv} if job.uv else {}),
     )
     try:
-        made = install_venvs(job.specs, job.dirs, options, _say)
+        outcomes = install_venvs(job.specs, job.dirs, options, _say)
     except MilabenchError as error:
         print(f"error: {error}", flush=True)
         sys.exit(error.exit_code)
-    broken = [each for each in made if isinstance(each, VenvBroken)]
-    for each in broken:
-        print(f"error: {each}", flush=True)
+    broken = [outcome for outcome in outcomes if isinstance(outcome, VenvBroken)]
+    for outcome in broken:
+        print(f"error: {outcome}", flush=True)
     sys.exit(EnvironmentFailed.exit_code if broken else 0)
 
 

@@ -42,7 +42,7 @@ class Orchestrator:
     detached: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return for the lock file and the journal."""
+        """Return the entry for the lock file and the journal."""
         return asdict(self)
 
     @property
@@ -57,7 +57,7 @@ class Orchestrator:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs; of one on another host only the lock can tell, and this says no."""
+        """Whether it still runs; on another host only the lock can tell, so this is False."""
         return self.is_here and self.is_of_this_boot and _start_of(self.pid) == self.pid_start
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Orchestrator:
 
 
 def this_orchestrator(marker: str, *, detached: bool = False) -> Orchestrator:
-    """Return we, about to carry out a run whose processes carry `marker`."""
+    """Return this process, about to execute a run whose processes carry `marker`."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -84,11 +84,11 @@ def this_orchestrator(marker: str, *, detached: bool = False) -> Orchestrator:
 
 
 def orchestrator_of(entry: Mapping[str, Any]) -> Orchestrator | None:
-    """Return the orchestrator that a journal's entry or a lock file names; None when it names none."""
+    """Return the orchestrator that a journal entry or a lock file names; None when it names none."""
     kinds = {"pid": int, "pid_start": int, "boot": str, "host": str, "user": str, "marker": str, "since": float}
     try:
-        known = {name: kind(entry[name]) for name, kind in kinds.items()}
-        return Orchestrator(**known, detached=entry.get("detached") is True)
+        fields = {name: kind(entry[name]) for name, kind in kinds.items()}
+        return Orchestrator(**fields, detached=entry.get("detached") is True)
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -128,7 +128,7 @@ def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
 
 
 def holder_of(path: Path) -> Orchestrator | None:
-    """Return who carries out the run in a directory at this moment; None when nobody does."""
+    """Return the orchestrator that executes the run in a directory now; None without one."""
     try:
         fd = os.open(path / FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -147,7 +147,7 @@ def holder_of(path: Path) -> Orchestrator | None:
 
 
 def wait_for_release(path: Path) -> None:
-    """Return when nobody holds the run directory any more; nothing polls."""
+    """Block until the run directory is no longer held; nothing polls."""
     with contextlib.suppress(OSError):
         fd = os.open(path / FILE, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -157,12 +157,12 @@ def wait_for_release(path: Path) -> None:
 
 
 def _lock(fd: int, how: int) -> bool:
-    for left in range(TRIES, 0, -1):
+    for tries in range(TRIES, 0, -1):
         try:
             fcntl.flock(fd, how | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = _holder(fd)
-            if left == 1 or (holder is not None and (holder.is_alive or not holder.is_here)):
+            if tries == 1 or (holder is not None and (holder.is_alive or not holder.is_here)):
                 return False
             time.sleep(PAUSE_S)
         else:

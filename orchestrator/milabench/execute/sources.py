@@ -77,7 +77,9 @@ def fetch_sources(
     written.
     """
     if not force and all(is_fetched(dirs, source) for source in sources):
-        return tuple(SourceReady(folder=each.folder, path=source_folder(dirs, each), is_new=False) for each in sources)
+        return tuple(
+            SourceReady(folder=source.folder, path=source_folder(dirs, source), is_new=False) for source in sources
+        )
     make_folder(Path(dirs.code))
     where = indexes(pip if pip is not None else pip_settings(environ), environ)
 
@@ -161,7 +163,7 @@ def cache_home(environ: Mapping[str, str]) -> Path:
 
 
 def sha256_of(file: Path) -> str:
-    """Return sha256 of a file's content, in hexadecimal."""
+    """Return the SHA-256 of a file's content, in hexadecimal."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
@@ -198,7 +200,7 @@ def _unzip(archive_file: Path, into: Path) -> None:
 def _download(source: PyPI, where: Indexes, environ: Mapping[str, str], into: Path) -> None:
     import httpx2
 
-    wanted = f"{source.project} {source.version} ({source.file})"
+    label = f"{source.project} {source.version} ({source.file})"
     silent = []
     with _client(where) as client:
         for index, link in _links(source.project, where, client):
@@ -208,14 +210,14 @@ def _download(source: PyPI, where: Indexes, environ: Mapping[str, str], into: Pa
                 try:
                     _patiently(partial(_copy, link, client, into))
                 except (httpx2.HTTPError, OSError) as error:
-                    raise EnvironmentFailed(f"{wanted}: fetching it from {link.redacted} failed: {error}") from None
+                    raise EnvironmentFailed(f"{label}: fetching it from {link.redacted} failed: {error}") from None
                 return
     if where.is_offline:
-        raise EnvironmentFailed(f"{wanted}: not in the cache, and UV_OFFLINE forbids to fetch it")
+        raise EnvironmentFailed(f"{label}: not in the cache, and UV_OFFLINE forbids to fetch it")
     if silent:
-        raise EnvironmentFailed(f"{wanted}: not in the cache, and {', '.join(silent)} cannot be reached")
+        raise EnvironmentFailed(f"{label}: not in the cache, and {', '.join(silent)} cannot be reached")
     searched = ", ".join(mask(location) for location in (*where.urls, *where.find_links)) or "no index at all"
-    raise EnvironmentFailed(f"{wanted}: no such file on the configured indexes ({searched})")
+    raise EnvironmentFailed(f"{label}: no such file on the configured indexes ({searched})")
 
 
 def release_files(project: str, where: Indexes) -> tuple[tuple[str, str], ...]:
@@ -223,18 +225,18 @@ def release_files(project: str, where: Indexes) -> tuple[tuple[str, str], ...]:
 
     Files without a hash are left out. Raises EnvironmentFailed when an index cannot be reached.
     """
-    found = []
+    files = []
     with _client(where) as client:
         for index, link in _links(project, where, client):
             if isinstance(link, Exception):
                 raise EnvironmentFailed(f"{mask(index)}: cannot be reached: {link}")
             if sha256 := _sha256(link):
-                found.append((link.filename, sha256))
-    return tuple(found)
+                files.append((link.filename, sha256))
+    return tuple(files)
 
 
 def release(project: str, version: str, *, environ: Mapping[str, str], pip: Mapping[str, str] | None = None) -> PyPI:
-    """Return the file of a release that holds its source: the sdist, else a wheel for any platform, with the index's own sha256.
+    """Return the source file of a release: the sdist, else a wheel for any platform, with the index's own sha256.
 
     Raises EnvironmentFailed when no index lists such a file.
     """
@@ -263,7 +265,7 @@ def _client(where: Indexes) -> PyPIClient:
 
 
 def _links(project: str, where: Indexes, client: PyPIClient) -> Iterator[tuple[str, Link | Exception]]:
-    """Return what each place lists for a project, or why it did not answer; a place that fails does not hide the others."""
+    """Yield the links each index lists for a project, or its error: one failing index does not hide the others."""
     import httpx2
     from unearth import PackageFinder
 
@@ -290,7 +292,7 @@ def _listed(finder: PackageFinder, project: str) -> list[Package]:
 
 
 def _patiently(ask: Callable[[], _T]) -> _T:
-    """Return the answer, asked for again when the network fails for a moment."""
+    """Retry the request when the network fails for a moment."""
     import httpx2
 
     for pause_s in _PAUSES_S:
@@ -327,10 +329,10 @@ def _clone(source: Git, into: Path, environ: Mapping[str, str]) -> None:
     env = {**{name: v for name, v in environ.items() if not name.startswith("GIT_DIR")}, "GIT_TERMINAL_PROMPT": "0"}
 
     def run(*argv: str) -> str | None:
-        done = subprocess.run(
+        process = subprocess.run(
             [git, *argv], env=env, cwd=into, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
-        return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["git said nothing"])[-1]
+        return None if process.returncode == 0 else (process.stderr.strip().splitlines() or ["git said nothing"])[-1]
 
     into.mkdir()
     run("init", "--quiet")

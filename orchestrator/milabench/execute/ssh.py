@@ -62,7 +62,7 @@ class SshReader:
         self._reader = reader
 
     async def readline(self) -> bytes:
-        """Return one line; empty at the end, also when the connection was lost."""
+        """Return the next line; empty at the end, also when the connection was lost."""
         import asyncssh
 
         try:
@@ -71,7 +71,7 @@ class SshReader:
             return b""
 
     async def readexactly(self, n: int) -> bytes:
-        """Return so many bytes. Raises EOFError at the end."""
+        """Return exactly `n` bytes. Raises EOFError at the end."""
         import asyncssh
 
         try:
@@ -87,12 +87,12 @@ class SshWriter:
         self._writer = writer
 
     def write(self, data: bytes) -> None:
-        """Queue bytes; those for a channel that is gone are dropped."""
+        """Return queue bytes; those for a channel that is gone are dropped."""
         with contextlib.suppress(OSError):
             self._writer.write(data)
 
     async def drain(self) -> None:
-        """Wait until they can go. Raises BrokenPipeError when they cannot any more."""
+        """Wait until the queue has room. Raises BrokenPipeError when the channel is gone."""
         import asyncssh
 
         try:
@@ -175,7 +175,7 @@ class SshConnection:
 
 
 async def connect_asyncssh(address: Address) -> SshConnection:
-    """Return a connection to a machine. Raises Unreachable, with the node's name and the way out."""
+    """Connect to a machine. Raises Unreachable, with the node's name and a hint."""
     import asyncssh
 
     name = address.name
@@ -224,7 +224,7 @@ def _through(address: Address) -> str:
 
 
 def _said(error: OSError) -> str:
-    """Return what the system calls it: asyncio's own words name the address once more."""
+    """Return the system's own message: asyncio's would repeat the address."""
     text = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
     return text.lower()
 
@@ -243,7 +243,7 @@ def _no_key(address: Address) -> str:
 
 
 def _known_hosts(address: Address) -> Any:
-    """Return what asyncssh compares keys with; an empty list where there is no file yet, which trusts nobody."""
+    """Return the host keys to check against; an empty list, which trusts no host, where there is no file yet."""
     import asyncssh
 
     file = address.known_hosts_file
@@ -270,14 +270,14 @@ def _keys_in(file: Path) -> asyncssh.SSHKnownHosts:
 
 @lru_cache(maxsize=4)
 def _read_keys(file: str, *_version: int) -> asyncssh.SSHKnownHosts:
-    """Return the same, read once for all connections: each would decode the keys of all machines, a cost that is their square."""
+    """Return the keys, read once for all connections: reading per connection would cost the square of the hosts."""
     import asyncssh
 
     return asyncssh.read_known_hosts(file)
 
 
 def _client(address: Address) -> Any:
-    """Return what asyncssh asks about a key that it does not know, and tells of the end."""
+    """Return the asyncssh client that checks unknown host keys and notes why the connection ended."""
     import asyncssh
 
     class Client(asyncssh.SSHClient):
@@ -287,9 +287,9 @@ def _client(address: Address) -> Any:
         def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
             file = address.known_hosts_file
             print_ = key.get_fingerprint()
-            known = _keys_in(file).match(host, addr, port) if file.exists() else ()
+            matches = _keys_in(file).match(host, addr, port) if file.exists() else ()
             shown = host if port == 22 else f"[{host}]:{port}"
-            if any(known):
+            if any(matches):
                 self.refusal = (
                     f"the host key of {shown} is {print_}, another one than {file} has: somebody may stand in"
                     f" between; if the machine was set up anew, remove the old key with `ssh-keygen -f {file} -R '{shown}'`"
@@ -318,7 +318,7 @@ def _client(address: Address) -> Any:
 
 
 def record_host_key(file: Path, host: str, public: str) -> None:
-    """Return adds the key of a host to a known_hosts file, in one write. Raises OSError."""
+    """Append the key of a host to a known_hosts file, in one write. Raises OSError."""
     kind, data, *_ = public.split()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -101,7 +101,7 @@ VenvOutcome = VenvReady | VenvBroken
 
 
 def find_uv(environ: Mapping[str, str]) -> str | None:
-    """Return uv's program: the one that was installed with us, else the user's, else None."""
+    """Return the path of uv: the one installed with us, else the user's, else None."""
     try:
         from uv import find_uv_bin
 
@@ -111,7 +111,7 @@ def find_uv(environ: Mapping[str, str]) -> str | None:
 
 
 def benchmate_requirements(project: Path) -> tuple[str, ...]:
-    """Return what the benchmate distribution needs, as its pyproject.toml says."""
+    """Return the dependencies of the benchmate distribution, from its pyproject.toml."""
     return tuple(tomllib.loads((project / "pyproject.toml").read_text())["project"].get("dependencies", ()))
 
 
@@ -132,7 +132,7 @@ def install_venvs(
 
 
 def make_folder(folder: Path) -> Path:
-    """Return the folder, made with its parents. Raises EnvironmentFailed when it cannot be made or written into."""
+    """Create the folder with its parents. Raises EnvironmentFailed when it cannot be created or written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -146,7 +146,7 @@ def make_folder(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def hold_lock(lock: Path, waits: Callable[[], bool] = lambda: True) -> Iterator[int]:
-    """Hold the file's lock, waiting for whoever has it; gives its descriptor, with which a child keeps it held.
+    """Hold the file's lock, waiting for its holder; yields the descriptor, with which a child keeps it held.
 
     `waits` is asked now and then whether to go on waiting. Raises EnvironmentFailed when it says no.
     """
@@ -223,7 +223,7 @@ class _Work:
         return VenvReady(group=spec.group, path=folder, is_new=is_new, seconds=seconds, notes=notes)
 
     def _waits(self, spec: VenvSpec) -> bool:
-        """Return whether to go on waiting for somebody else who builds this environment; says once that we do."""
+        """Return whether to keep waiting for another process that builds this environment; report the wait once."""
         if spec.group not in self._waited_for:
             self._waited_for.add(spec.group)
             self._say(spec, "waiting", "somebody else is building it")
@@ -267,7 +267,7 @@ class _Work:
         return notes
 
     def _benchmate_wheel(self, digest: str, installer: Installer, shell: _Shell) -> Path:
-        """Return built once, so that later environments need neither a build backend nor a network for it."""
+        """Build the wheel once, so that later environments need neither a build backend nor a network for it."""
         wheels = make_folder(Path(self.dirs.cache, "wheels"))
         home = wheels / f"benchmate-{digest[:16]}"
         with hold_lock(wheels / f"{home.name}.lock"):
@@ -302,32 +302,32 @@ class _Work:
         return tuple(lines)
 
     def _interpreter(self, spec: VenvSpec, shell: _Shell) -> tuple[str, tuple[str, ...]]:
-        """Return the interpreter that the locks were made for, else the one that runs us, which is said."""
+        """Return the interpreter that the locks were made for, else the running one with a note."""
         running = f"{sys.version_info.major}.{sys.version_info.minor}"
-        wanted = ".".join(spec.python.split(".")[:2])
-        if wanted == running:
+        version = ".".join(spec.python.split(".")[:2])
+        if version == running:
             return sys.executable, ()
-        interpreter = self._python(wanted, shell)
+        interpreter = self._python(version, shell)
         if interpreter is None and self.options.uv:
-            self._say(spec, "fetching", f"python {wanted}, which its locks are made for")
+            self._say(spec, "fetching", f"python {version}, which its locks are made for")
             with self._fetching:  # several environments may want the same one
-                shell.answer((self.options.uv, "python", "install", wanted, "--no-bin"))
-            interpreter = self._python(wanted, shell)
+                shell.answer((self.options.uv, "python", "install", version, "--no-bin"))
+            interpreter = self._python(version, shell)
         if interpreter is not None:
             return interpreter, ()
-        note = f"the locks of {spec.group} are made for python {wanted}, which was not found; python {running} is used"
+        note = f"the locks of {spec.group} are made for python {version}, which was not found; python {running} is used"
         self._say(spec, "note", note)
         return sys.executable, (note,)
 
-    def _python(self, wanted: str, shell: _Shell) -> str | None:
+    def _python(self, version: str, shell: _Shell) -> str | None:
         """Return an interpreter of this version: on PATH, or where uv finds one."""
-        candidates = [shutil.which(f"python{wanted}", path=shell.environ.get("PATH"))]
+        candidates = [shutil.which(f"python{version}", path=shell.environ.get("PATH"))]
         if self.options.uv:
-            find = (self.options.uv, "python", "find", wanted, "--no-project", "--no-python-downloads")
+            find = (self.options.uv, "python", "find", version, "--no-project", "--no-python-downloads")
             candidates.append((shell.answer(find) or "").strip() or None)
         for candidate in candidates:
             ask = "import sys; print('%d.%d' % sys.version_info[:2])"
-            if candidate and (shell.answer((candidate, "-I", "-c", ask)) or "").strip() == wanted:
+            if candidate and (shell.answer((candidate, "-I", "-c", ask)) or "").strip() == version:
                 return candidate
         return None
 
@@ -389,7 +389,7 @@ class _Work:
             return child
 
     def forget(self, child: subprocess.Popen[str]) -> None:
-        """Return the child has ended."""
+        """Drop a child that has ended."""
         with self._lock:
             self._children.discard(child)
 
@@ -408,7 +408,7 @@ class _Shell:
         self.first_of(iter((attempt,)))
 
     def first_of(self, attempts: Iterator[InstallCommand]) -> None:
-        """Make one attempt after the other until one succeeds; else raise what the most telling one said."""
+        """Try one command after the other until one succeeds; else raise the most informative error."""
         failures: list[tuple[bool, str]] = []
         for attempt in attempts:
             if attempt.rehearse and (cuda := pulls_cuda(self._rehearsal(attempt))):
@@ -427,12 +427,12 @@ class _Shell:
         raise _BuildFailedError(explain_failure(telling))
 
     def attempt(self, attempt: InstallCommand) -> str | None:
-        """Return none when the command succeeds, else what it said."""
+        """Return None when the command succeeds, else its output."""
         code, output = self._ended(attempt.argv, {**self.environ, **attempt.env})
         return None if code == 0 else output
 
     def answer(self, argv: Sequence[str]) -> str | None:
-        """Return what the command said, when it succeeded."""
+        """Return the output of a command that succeeded, else None."""
         code, output = self._ended(argv, self.environ)
         return output if code == 0 else None
 
@@ -465,7 +465,7 @@ class _Shell:
 
 
 def link_to(link: Path, folder: Path) -> None:
-    """Let the link lead to the folder, in one step. Raises EnvironmentFailed when something else is in its place."""
+    """Point the link to the folder, atomically. Raises EnvironmentFailed when something else has its name."""
     target = os.path.relpath(folder, link.parent)
     if link.is_symlink():
         if str(link.readlink()) == target:
@@ -479,7 +479,7 @@ def link_to(link: Path, folder: Path) -> None:
 
 
 def url_responds(url: str, environ: Mapping[str, str], timeout_s: float = PROBE_S) -> bool:
-    """Return whether a server answers under this URL in time, whatever it says; through the user's proxy and certificates."""
+    """Return whether a server answers under this URL in time, with any status; uses the user's proxy and certificates."""
     proxies = {
         scheme: value
         for scheme in ("http", "https")
@@ -515,7 +515,7 @@ def _must_build(dirs: Dirs, spec: VenvSpec, options: InstallOptions) -> bool:
 
 
 def _mark_complete(folder: Path, spec: VenvSpec, installer: str) -> None:
-    """Return written last, and on the disk before it has its name: its presence is the claim that everything else is there."""
+    """Write the marker last, and to disk before it has its name: its presence claims that everything else exists."""
     marker = {
         "digest": spec.digest,
         "group": spec.group,

@@ -64,9 +64,9 @@ class Imported:
 def write_foreign_run(arrival: ForeignRun, base: Path, is_secret: IsSecret) -> Imported:
     """Make the run directory; the values of secret variables are masked. Raises RecordError when it cannot be written."""
     benches = len({step.bench for step in arrival.steps})
-    known = _imported_before(base, arrival.digest)
-    if known is not None:
-        return Imported(path=known, is_new=False, benchmarks=benches)
+    existing = _imported_before(base, arrival.digest)
+    if existing is not None:
+        return Imported(path=existing, is_new=False, benchmarks=benches)
     writer = create_run(base, arrival.name, arrival.when, clock=arrival.when.timestamp)
     try:
         masked = _write(writer, arrival, is_secret)
@@ -78,13 +78,13 @@ def write_foreign_run(arrival: ForeignRun, base: Path, is_secret: IsSecret) -> I
 
 
 def digest_of(pieces: Iterable[tuple[str, bytes]]) -> str:
-    """Return one hash for named pieces, whatever their order."""
+    """Return one hash for named pieces, independent of their order."""
     lines = sorted(f"{name}\0{len(content)}\0{hashlib.sha256(content).hexdigest()}\n" for name, content in pieces)
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def at(seconds: float | None) -> datetime:
-    """Return a unix time as a date; the epoch where it is not known."""
+    """Return a unix time as a date; the epoch where it is unknown."""
     try:
         return datetime.fromtimestamp(seconds or 0.0, tz=UTC)
     except (OverflowError, OSError, ValueError):
@@ -128,7 +128,7 @@ def _write(writer: RunWriter, arrival: ForeignRun, is_secret: IsSecret) -> int:
 
 
 def mask_secrets(content: bytes, is_secret: IsSecret) -> tuple[bytes, int]:
-    """Return (the text with `***` for the values of secret variables, how many there were)."""
+    """Return the text with the values of secret variables as `***`, and their number."""
     masked = 0
 
     def replaced(match: re.Match[bytes]) -> bytes:

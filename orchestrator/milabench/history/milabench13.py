@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from milabench.analysis.machine import described_system
-from milabench.analysis.steps import StepResult, planned_steps, step_result
+from milabench.analysis.recorded_system import described_system
+from milabench.analysis.step_results import StepResult, planned_steps, step_result
 from milabench.errors import RecordError
 from milabench.events.json_access import as_mapping
 from milabench.events.numbers import finite_number
@@ -42,7 +42,7 @@ def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
 
 
 def read_milabench13_run(folder: Path, origin: str) -> tuple[ForeignRun | None, list[str]]:
-    """Return (the run in a folder, what of it is left out). Raises RecordError when it is no run, or one of ours."""
+    """Return the run in a folder and what is left out of it. Raises RecordError when it is none, or one of ours."""
     run = open_run(folder)
     if run.manifest:
         is_packed = Path(origin).is_file()
@@ -68,10 +68,10 @@ def read_milabench13_run(folder: Path, origin: str) -> tuple[ForeignRun | None, 
     return (
         ForeignRun(
             name=_STAMP.sub("", folder.name),
-            when=at(min((t for one in measured if (t := _began(one.start, one.meta)) is not None), default=None)),
+            when=at(min((t for pack in measured if (t := _began(pack.start, pack.meta)) is not None), default=None)),
             format=FORMAT,
             origin=origin,
-            version=next((v for one in measured if (v := _version(one.meta))), FORMAT),
+            version=next((v for pack in measured if (v := _version(pack.meta))), FORMAT),
             system=_system(described_system({}, measured), results),
             steps=[_step(run, result) for result in results],
             digest=digest_of((path.name, path.read_bytes()) for path in folder.glob("*.data")),
@@ -137,7 +137,7 @@ def _version(meta: Mapping[str, Any]) -> str:
 
 
 def _system(system: Mapping[str, Any], results: Iterable[StepResult]) -> Mapping[str, Any]:
-    """Return the machine as its records describe it; several nodes are those that the records name."""
+    """Return the machine as its records describe it; with several nodes, those that the records name."""
     nodes = system.get("nodes")
     names = dict.fromkeys(result.step.node for result in results)
     if not isinstance(nodes, list) or not nodes or len(names) < 2:

@@ -27,12 +27,12 @@ _NUMBERS = {
 
 
 def looks_like_one(value: Any) -> bool:
-    """Return whether JSON is what nccl-tests write."""
+    """Return whether JSON has the form of nccl-tests."""
     return isinstance(value, dict) and isinstance(value.get("results"), list) and "average_bus_bandwidth" in value
 
 
 def read_nccl_json(path: Path) -> Mapping[str, Any]:
-    """Return the JSON of a file. Raises RecordError, with line and column, when it is not what nccl-tests write."""
+    """Read the JSON of a file. Raises RecordError, with line and column, when nccl-tests did not write it."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise RecordError(f"{path}: is larger than {MAX_BYTES // 2**20} MiB")
@@ -62,7 +62,7 @@ def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
 
 
 def read_nccl_run(files: Sequence[tuple[str, Mapping[str, Any]]], name: str, origin: str) -> ForeignRun:
-    """Return a run of these results, each (file name, JSON); several of one collective are its replicates."""
+    """Return a run of these results, (file name, JSON) each; several of one collective are its replicates."""
     steps, repeats = [], dict[str, int]()
     for file, value in files:
         bench = _bench(value, file)
@@ -97,7 +97,7 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
     events: list[Event] = [
         Meta(step=identity, data={"nccl": value.get("nccl_version"), "config": dict(as_mapping(value.get("config")))}),
         Start(step=identity, data={"command": list(value.get("args") or ()), "time": None}),
-        *(Data(step=identity, data=one) for one in _measurements(value)),
+        *(Data(step=identity, data=measurement) for measurement in _measurements(value)),
         *(Message(step=identity, text=error) for error in errors),
         End(step=identity, outcome=outcome, why=why or None, detail=detail, return_code=None),  # type: ignore[arg-type]
     ]
@@ -123,7 +123,7 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
 
 
 def _measurements(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    """Return the mean bus bandwidth as the tool itself gives it, which is the benchmark's number, then each message size's."""
+    """Yield the mean bus bandwidth that the tool reports, which is the benchmark's number, then each message size's."""
     average = _number(as_mapping(value.get("average_bus_bandwidth")).get("bandwidth"))
     if average is not None:
         yield {
@@ -196,7 +196,7 @@ def _when(value: Any) -> datetime:
 
 
 def _number(value: Any) -> float | None:
-    """Return a number; nccl-tests writes numbers that are none as text."""
+    """Return a number; nccl-tests writes NaN and the like as text."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.events.json_access import as_mapping
 
 Row = tuple[Any, ...]
@@ -84,7 +84,7 @@ class RunRows:
 
 
 def rows(summary: Summary, document: Mapping[str, Any], identity: str) -> RunRows:
-    """Return the rows of a run; `identity` tells it from all others, `told` is its summary as JSON, which is kept whole."""
+    """Return the rows of a run; `identity` is its key, `told` its summary as JSON, which is kept whole."""
     text = json.dumps(document, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     listed = summary.system.get("nodes")
@@ -113,7 +113,7 @@ def rows(summary: Summary, document: Mapping[str, Any], identity: str) -> RunRow
 
 
 def _created(name: str) -> str:
-    """Return when a run was made, as the name of its directory tells it; milabench 1.3 wrote it down nowhere else."""
+    """Return when a run was started, from the name of its directory; milabench 1.3 recorded it nowhere else."""
     stamp = _STAMP.search(name)
     return f"{stamp[1]}T{stamp[2]}:{stamp[3]}:{stamp[4]}" if stamp else ""
 
@@ -152,7 +152,7 @@ def _metrics(run: str, bench: BenchSummary) -> list[Row]:
         (
             run,
             bench.bench,
-            place,
+            position,
             str(metric.get("step", "")),
             str(metric.get("metric", "")),
             metric.get("value"),
@@ -163,5 +163,5 @@ def _metrics(run: str, bench: BenchSummary) -> list[Row]:
             " ".join(str(metric[key]) for key in ("case", "part") if metric.get(key)),
             json.dumps(metric["params"], sort_keys=True) if metric.get("params") else "",
         )
-        for place, metric in enumerate(bench.metrics)
+        for position, metric in enumerate(bench.metrics)
     ]

@@ -49,18 +49,18 @@ class Store:
     def add(self, rows: RunRows) -> Literal["added", "updated", "known"]:
         """Put a run in; one that is there is left as it is, or replaced when its results are others now."""
         with self._writing():
-            known = self._execute("SELECT digest FROM runs WHERE run = ?", (rows.run,)).fetchone()
-            if known is not None and known[0] == rows.digest:
+            row = self._execute("SELECT digest FROM runs WHERE run = ?", (rows.run,)).fetchone()
+            if row is not None and row[0] == rows.digest:
                 return "known"
             for table, columns in TABLES.items():
                 self._execute(f"DELETE FROM {table} WHERE run = ?", (rows.run,))
                 marks = ", ".join("?" * len(columns))
                 for row in rows.tables[table]:
                     self._execute(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", row)
-        return "added" if known is None else "updated"
+        return "added" if row is None else "updated"
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
-        """Return (columns, rows) of a statement that only reads. Raises UsageError when the database does not understand it."""
+        """Return columns and rows of a read-only statement. Raises UsageError when the database rejects it."""
         try:
             cursor = self._execute(sql, parameters) if parameters else self._connection.execute(sql)
             if cursor.description is None:
@@ -70,7 +70,7 @@ class Store:
             raise UsageError(f"{self._name}: {_first_line(error)}") from None
 
     def count(self) -> int:
-        """Return how many runs it holds."""
+        """Return the number of runs."""
         return int(self.query("SELECT count(*) FROM runs")[1][0][0])
 
     def _execute(self, sql: str, parameters: Sequence[Any]) -> Cursor:
@@ -78,7 +78,7 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Return one transaction: all of it, or nothing."""
+        """Run one transaction: all of it, or nothing."""
         try:
             yield
             self._connection.commit()
@@ -103,18 +103,18 @@ class Store:
             )
 
     def close(self) -> None:
-        """Return give the connection back."""
+        """Close the connection."""
         self._connection.close()
 
 
 def is_url(place: str) -> bool:
-    """Return whether a place is a database server and no file."""
+    """Return whether a location is a database server rather than a file."""
     return place.startswith(_URLS)
 
 
 @contextmanager
 def open_store(place: str, *, is_writing: bool) -> Iterator[Store]:
-    """Return the store at a path or a PostgreSQL URL; one that is written to is made.
+    """Open the store at a path or a PostgreSQL URL; writing creates it.
 
     Raises NothingSelected when there is none to read, RecordError when it is none, Unreachable for a server that does not
     answer, EnvironmentFailed without its driver.
@@ -178,7 +178,7 @@ def _open_server(url: str, is_writing: bool) -> Store:
 
 
 def without_password(url: str) -> str:
-    """Return the URL as it may be shown."""
+    """Return the URL without its password."""
     head, at, tail = url.rpartition("@")
     scheme, _, who = head.partition("://")
     return f"{scheme}://{who.partition(':')[0]}@{tail}" if at else url

@@ -67,7 +67,7 @@ class Trend:
         return len(self.points) >= LEAST_HISTORY
 
     def to_json(self) -> dict[str, Any]:
-        """Return for `history --json`."""
+        """Return the value of `history --json`."""
         return {
             "bench": self.bench,
             "metric": self.metric,
@@ -76,28 +76,28 @@ class Trend:
             "direction": self.direction,
             "points": [
                 {
-                    "run": one.run,
-                    "created": one.created,
-                    "value": one.value,
-                    "ci95": None if one.interval is None else list(one.interval),
-                    "validity": one.validity or None,
+                    "run": point.run,
+                    "created": point.created,
+                    "value": point.value,
+                    "ci95": None if point.interval is None else list(point.interval),
+                    "validity": point.validity or None,
                 }
-                for one in self.points
+                for point in self.points
             ],
             "levels": [
-                {"from": self.points[one.start].run, "runs": one.stop - one.start, "level": one.level}
-                for one in self.levels
+                {"from": self.points[point.start].run, "runs": point.stop - point.start, "level": point.level}
+                for point in self.levels
             ],
             "changes": [
                 {
-                    "run": one.point.run,
-                    "created": one.point.created,
-                    "before": one.before,
-                    "after": one.after,
-                    "ratio": one.ratio,
-                    "side": one.side,
+                    "run": point.point.run,
+                    "created": point.point.created,
+                    "before": point.before,
+                    "after": point.after,
+                    "ratio": point.ratio,
+                    "side": point.side,
                 }
-                for one in self.changes
+                for point in self.changes
             ],
         }
 

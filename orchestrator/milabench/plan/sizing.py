@@ -2,42 +2,50 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
 
-from milabench.config.kinds import capacity_mib
-from milabench.config.source_map import Located, SourceLocation, plain
+from milabench.config.kinds import Kind, ValueParser, Whole, capacity_mib, key, record_of
+from milabench.config.problems import Problems
+from milabench.config.schema import MemoryMiB, Positive, PositiveWhole
+from milabench.config.source_map import Located, Mark, SourceLocation, located, plain
 from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.errors import ConfigError, Problem
 
 # Keys of `system.options.sizer` that say where observations are, not how to size.
-_PLACES = ("config", "save")
+_FILES = ("config", "save")
 _SLUG = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnOff(Kind):
+    """0 or 1, as environment variables have it, or a boolean."""
+
+    expected: str = "0 or 1"
+
+    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
+        is_known = isinstance(node.value, bool | int) and node.value in (0, 1)
+        return bool(node.value) if is_known else parser.expected(self.expected, node, path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizerOptions:
-    """What `system.options.sizer` says.
+    """The keys of `system.options.sizer`; of those that choose a size, the first that is given decides."""
 
-    In this order: `batch_size` is taken as it is; `optimized` takes the size with the best observed rate; `auto` the largest one
-    whose memory fits the device, by the line through the observations; else it is the benchmark's own. `mult`, then `add`,
-    change that (not a `batch_size`); `multiple` rounds down to a multiple, `power` down to a power of that base.
-    `capacity_mib` stands for the memory of the device.
-    """
-
-    auto: bool = False
-    batch_size: int | None = None
-    mult: float | None = None
-    add: int | None = None
-    multiple: int | None = None
-    power: int | None = None
-    capacity_mib: int | None = None
-    optimized: bool = False
+    batch_size: PositiveWhole | None = key("This size.", default=None)
+    optimized: Annotated[bool, OnOff()] = key("The observed size with the best rate.", default=False)
+    auto: Annotated[bool, OnOff()] = key(
+        "The largest size whose memory fits the device, by the line through the observations.", default=False
+    )
+    mult: Positive | None = key("Factor of the size, unless it is a `batch_size`.", default=None)
+    add: int | None = key("Added after that.", default=None)
+    multiple: PositiveWhole | None = key("Round down to a multiple of this.", default=None)
+    power: Annotated[int, Whole(at_least=2)] | None = key("Round down to a power of this base.", default=None)
+    capacity_mib: MemoryMiB | None = key("Stands for the memory of the device.", name="capacity", default=None)
 
     @property
     def asks(self) -> bool:
@@ -157,82 +165,20 @@ def sizer_options(given: object, where: Callable[[str], str] = str) -> SizerOpti
     """
     if given is None:
         return SizerOptions()
-    if not isinstance(given, Mapping):
-        what = f"expected a mapping, got {_shown(given)}"
-        raise ConfigError(Problem(where=where("options.sizer"), path="system.options.sizer", what=what))
-    problems: list[Problem] = []
-    values: dict[str, Any] = {}
-    known = [one.name.removesuffix("_mib") for one in fields(SizerOptions)]
-    for key, value in given.items():
-        path, place = f"system.options.sizer.{key}", where(f"options.sizer.{key}")
-        if key not in known:
-            if key not in _PLACES:
-                near = difflib.get_close_matches(str(key), known, 1)
-                hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
-                problems.append(Problem(where=place, path=path, what="unknown option of the sizer", hint=hint))
-            continue
-        if value is None:
-            continue
-        try:
-            values["capacity_mib" if key == "capacity" else str(key)] = _READERS[str(key)](value)
-        except ValueError as error:
-            problems.append(Problem(where=place, path=path, what=f"expected {error}, got {_shown(value)}"))
-    if problems:
-        raise ConfigError(problems)
-    return SizerOptions(**values)
 
+    def node(value: object, path: str) -> Located:
+        return located(value, Mark(SourceLocation(where(path), ""), 0, 0))
 
-def _shown(value: object) -> str:
-    return repr(value)[:60]
+    root = node(given, "options.sizer")
+    if isinstance(given, Mapping):
+        root.value = {
+            str(name): node(value, f"options.sizer.{name}") for name, value in given.items() if name not in _FILES
+        }
+    problems = Problems()
+    options: SizerOptions = record_of(SizerOptions).parse(root, "system.options.sizer", ValueParser(problems, ""))
+    problems.raise_any()
+    return options
 
-
-def _flag(value: object) -> bool:
-    if isinstance(value, bool | int) and value in (0, 1):
-        return bool(value)
-    raise ValueError("0 or 1")
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise ValueError("a whole number")
-
-
-def _positive(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-        return value
-    raise ValueError("a whole number that is at least 1")
-
-
-def _base(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 2:
-        return value
-    raise ValueError("a whole number that is at least 2")
-
-
-def _factor(value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
-        return value
-    raise ValueError("a number above 0")
-
-
-def _amount(value: object) -> int:
-    found = capacity_mib(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
-    if found:
-        return found
-    raise ValueError("an amount of memory such as 80 GiB")
-
-
-_READERS = {
-    "auto": _flag,
-    "batch_size": _positive,
-    "mult": _factor,
-    "add": _whole,
-    "multiple": _positive,
-    "power": _base,
-    "capacity": _amount,
-    "optimized": _flag,
-}
 
 # ------------------------------------------------------------------------------------------------- files of observations
 
@@ -288,35 +234,30 @@ def _observations(bench: str, node: Located, problems: list[Problem]) -> Iterabl
         return
     for number, item in enumerate(listed.value):
         try:
-            yield _observation(plain(item))
+            yield _observation(plain(item) if type(item.value) is dict else None)
         except ValueError as error:
             problems.append(Problem(where=str(item.mark), path=f"{bench}.{number}", what=f"expected {error}"))
 
 
-def _observation(data: object) -> Observation:
-    if isinstance(data, Mapping):
-        return Observation(
-            batch_size=_positive(data.get("batch_size")),
-            memory_mib=_memory(data.get("memory")),
-            rate=_optional_rate(data.get("rate", data.get("perf"))),
-        )
-    raise ValueError("a mapping with batch_size, memory and rate")
+def _observation(data: Mapping[str, Any] | None) -> Observation:
+    if data is None:
+        raise ValueError("a mapping with batch_size, memory and rate")
+    size = data.get("batch_size")
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise ValueError("a whole number that is at least 1")
+    memory = _optional_number(data.get("memory"))
+    if memory is None and data.get("memory") is not None:
+        memory = capacity_mib(str(data["memory"]))
+        if not memory:
+            raise ValueError("an amount of memory such as 80 GiB")
+    rate = data.get("rate", data.get("perf"))
+    if rate is not None and _optional_number(rate) is None:
+        raise ValueError("a rate that is a number")
+    return Observation(batch_size=size, memory_mib=memory, rate=_optional_number(rate))
 
 
-def _memory(value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    return float(_amount(value))
-
-
-def _optional_rate(value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    raise ValueError("a rate that is a number")
+def _optional_number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def scaling_text(scaling: Scaling, added: Mapping[str, Sequence[Observation]]) -> str:

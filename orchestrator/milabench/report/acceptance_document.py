@@ -26,7 +26,7 @@ def acceptance_document(acceptance: Acceptance) -> Document:
 
 
 def acceptance_sentence(acceptance: Acceptance) -> str:
-    """Return which run was held against which criteria, and how many of them hold."""
+    """Return which run was checked against which criteria, and how many of them hold."""
     counts = {verdict: sum(check.verdict == verdict for check in acceptance.checks) for verdict in WORST_FIRST}
     against = f" against {acceptance.reference}" if acceptance.reference else ""
     return (
@@ -39,7 +39,7 @@ def criteria_table(acceptance: Acceptance) -> Table:
     """Return a row for each criterion, the worst verdict first."""
     headings = ("verdict", "benchmark", "criterion", "asked", "found")
     rows = [
-        (check.verdict, check.bench or "the run", check.criterion, check.asked, check.found)
+        (check.verdict, check.bench or "the run", check.criterion, check.requirement, check.measured)
         for check in worst_first(acceptance.checks)
     ]
     return Table(title="criteria", headings=headings, is_text=(True,) * len(headings), rows=tuple(rows))
@@ -51,5 +51,5 @@ def worst_first(checks: Sequence[CriterionResult]) -> list[CriterionResult]:
 
 
 def criterion_name(check: CriterionResult) -> str:
-    """Return `digits rate`, or `the run: failures` for what is asked of the whole run."""
+    """Return `digits rate`, or `the run: failures` for a criterion on the whole run."""
     return f"{check.bench} {check.criterion}" if check.bench else f"the run: {check.criterion}"

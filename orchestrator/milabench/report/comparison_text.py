@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Index, SystemResult
 from milabench.analysis.intervals import Interval
-from milabench.analysis.jobmix import JobMix
+from milabench.analysis.job_mix import JobMix
 from milabench.analysis.system_diff import Difference
 from milabench.report.document import Document, Statement, Table, Title, notes, section
 from milabench.report.model import format_number
 
 
 def comparison_document(comparison: Comparison, differences: Sequence[Difference] | None) -> Document:
-    """Return the sentence, what failed and is left out, the tables; `differences` where they were asked for."""
+    """Return the comparison as a document: sentence, failures, exclusions, tables; `differences` where requested."""
     remarks = [f"{name}: {text}" for name, text in verdict_notes(comparison)]
     job = job_table(comparison)
     return (
@@ -43,13 +43,13 @@ def interval_text(interval: Interval | None) -> str:
 
 
 def title(comparison: Comparison) -> str:
-    """Return what is compared with what."""
-    first, *others = (system.name for system in comparison.systems)
-    return f"{', '.join(others)} compared with {first}"
+    """Return the names of the compared systems and of the first."""
+    first, *names = (system.name for system in comparison.systems)
+    return f"{', '.join(names)} compared with {first}"
 
 
 def side_text(side: SystemResult) -> str:
-    """Return the value of a side with its half-width in per cent, and its mark; what happened where there is none."""
+    """Return the value of a side, its half-width in per cent and its mark; without a value, the outcome."""
     if side.value is None:
         return side.outcome if side.outcome != "passed" else "no rate"
     half = "" if side.ci95 is None else f" ±{50 * (side.ci95[1] - side.ci95[0]) / side.value:.1f}%"
@@ -58,17 +58,17 @@ def side_text(side: SystemResult) -> str:
 
 
 def verdict_text(contrast: Contrast | None) -> str:
-    """Return the verdict, and what would decide it where it does not."""
+    """Return the verdict; an inconclusive one with the launches that would decide it."""
     if contrast is None:
         return "excluded"
-    more = (
+    needed = (
         f" (about {contrast.needed} launches a side)" if contrast.needed and contrast.verdict == "INCONCLUSIVE" else ""
     )
-    return contrast.verdict + more
+    return contrast.verdict + needed
 
 
 def main_table(comparison: Comparison) -> Table:
-    """Return absolute values first, then ratios, a row for each benchmark and system but the first, the best ratio first."""
+    """Return absolute values and ratios: a row for each benchmark and system but the first, the best ratio first."""
     names = tuple(system.name for system in comparison.systems)
     several = len(names) > 2
     of_system = ("system",) if several else ()
@@ -84,14 +84,14 @@ def main_table(comparison: Comparison) -> Table:
     )
     rows = []
     for row in by_ratio(comparison.rows):
-        for place, contrast in enumerate(row.contrasts):
-            sides = [side_text(side) for side in row.sides] if place == 0 else [""] * len(names)
+        for position, contrast in enumerate(row.contrasts):
+            sides = [side_text(side) for side in row.sides] if position == 0 else [""] * len(names)
             rows.append(
                 (
-                    *((row.bench, row.units) if place == 0 else ("", "")),
+                    *((row.bench, row.units) if position == 0 else ("", "")),
                     *sides,
-                    *((names[place + 1],) if several else ()),
-                    f"{len(row.sides[0].values)}/{len(row.sides[place + 1].values)}",
+                    *((names[position + 1],) if several else ()),
+                    f"{len(row.sides[0].values)}/{len(row.sides[position + 1].values)}",
                     ratio_text(contrast.ratio if contrast else None),
                     interval_text(contrast.ci95 if contrast else None),
                     p_text(contrast),
@@ -123,7 +123,7 @@ def p_text(contrast: Contrast | None) -> str:
 
 
 def index_table(comparison: Comparison) -> Table:
-    """Return the index of each system with what it depends on."""
+    """Return the index of each system and what it depends on."""
     rows = [
         (
             index.system,
@@ -185,16 +185,16 @@ def _job_row(mix: JobMix) -> tuple[str, ...]:
 
 
 def failed_entries(comparison: Comparison) -> list[tuple[str, str]]:
-    """Return what should have passed and did not, system by system."""
+    """Return the failures, system by system."""
     return [
-        (f"{system.name}: {one.step}", ": ".join(part for part in (one.why, one.detail) if part))
+        (f"{system.name}: {failure.step}", ": ".join(part for part in (failure.why, failure.detail) if part))
         for system in comparison.systems
-        for one in system.failures
+        for failure in system.failures
     ]
 
 
 def suspects(comparison: Comparison) -> list[tuple[str, str]]:
-    """Return numbers that are shown with a mark, the same reasons together."""
+    """Return the marked numbers, grouped by reason."""
     groups: dict[tuple[str, str], list[str]] = {}
     for system in comparison.systems:
         for bench, validity, reasons in system.suspects:
@@ -203,7 +203,7 @@ def suspects(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def verdict_notes(comparison: Comparison) -> list[tuple[str, str]]:
-    """Return what a verdict needs to be said beside it."""
+    """Return the notes on verdicts that need one."""
     return [
         (row.bench + (f" on {contrast.system}" if len(comparison.systems) > 2 else ""), contrast.note)
         for row in comparison.rows
@@ -213,17 +213,17 @@ def verdict_notes(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def differences_table(comparison: Comparison, differences: Sequence[Difference]) -> Table:
-    """Return what is not the same, the nearest to what changed first."""
+    """Return the differences between the systems, the closest to the changed numbers first."""
     names = tuple(system.name for system in comparison.systems)
     rows = [
         (
-            "*" if one.is_near else "",
-            one.area,
-            one.name,
-            *("-" if value is None else value for value in one.values),
-            ", ".join(one.benches) if len(one.benches) < len(comparison.rows) else "",
+            "*" if difference.is_near else "",
+            difference.area,
+            difference.name,
+            *("-" if value is None else value for value in difference.values),
+            ", ".join(difference.benches) if len(difference.benches) < len(comparison.rows) else "",
         )
-        for one in differences
+        for difference in differences
     ]
     return Table(
         title="what differs, nearest to what changed first",
@@ -234,7 +234,7 @@ def differences_table(comparison: Comparison, differences: Sequence[Difference])
 
 
 def legend_lines(comparison: Comparison) -> list[str]:
-    """Return how the numbers were got."""
+    """Return the legend: how the numbers are computed."""
     what = "all its instances together" if comparison.per == "system" else "one instance"
     lines = [
         f"ratio: {what}, over the first system's; above 1 is better, also where less is better. interval: 95 %, Welch on"

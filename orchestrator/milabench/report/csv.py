@@ -9,7 +9,7 @@ from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison, ComparisonRow
-from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report.model import ordered
@@ -27,7 +27,7 @@ FIELDS = (
 
 
 def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
-    """Return all runs in one table; what is not known is an empty field."""
+    """Return all runs in one table; an unknown value is an empty field."""
     text = io.StringIO()
     writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
     writer.writeheader()
@@ -52,7 +52,7 @@ def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
         "icc": bench.icc,
         **{name: bench.counts.get(name, 0) for name in _COUNTS},
         "reasons": " ".join(bench.reasons),
-        "failures": "; ".join(f"{one.step}: {one.why}" for one in bench.failures),
+        "failures": "; ".join(f"{failure.step}: {failure.why}" for failure in bench.failures),
     }
 
 
@@ -72,7 +72,7 @@ def render_comparison(
     differences: Sequence[Difference] | None = None,
     traces: Sequence[Sequence[Trace] | None] | None = None,
 ) -> str:
-    """Return one row for each benchmark and system but the first, then one for each index; differences have no place in it."""
+    """Return a row for each benchmark and system but the first, then one for each index; differences are left out."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COMPARED, lineterminator="\n")
     writer.writeheader()
@@ -108,7 +108,7 @@ def render_acceptance(acceptance: Acceptance) -> str:
 
 
 def _compared(row: ComparisonRow, position: int) -> dict[str, Any]:
-    first, other, contrast = row.sides[0], row.sides[position + 1], row.contrasts[position]
+    first, side, contrast = row.sides[0], row.sides[position + 1], row.contrasts[position]
     low, high = (contrast.ci95 if contrast is not None else None) or (None, None)
     fieller = (contrast.cross_check if contrast is not None else None) or (None, None)
     return {
@@ -117,11 +117,11 @@ def _compared(row: ComparisonRow, position: int) -> dict[str, Any]:
         "direction": row.direction,
         "weight": row.weight,
         "first": first.system,
-        "system": other.system,
+        "system": side.system,
         "first_value": first.value,
-        "value": other.value,
+        "value": side.value,
         "first_n": len(first.values),
-        "n": len(other.values),
+        "n": len(side.values),
         "ci95_low": low,
         "ci95_high": high,
         **({} if contrast is None else {name: getattr(contrast, name) for name in _OF_CONTRAST}),
@@ -129,5 +129,5 @@ def _compared(row: ComparisonRow, position: int) -> dict[str, Any]:
         "fieller_low": fieller[0],
         "fieller_high": fieller[1],
         "first_validity": first.validity,
-        "validity": other.validity,
+        "validity": side.validity,
     }

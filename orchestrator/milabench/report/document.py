@@ -79,10 +79,10 @@ Document = tuple[Block, ...]
 
 
 def section(title: str, pairs: Sequence[tuple[str, str]]) -> tuple[Section, ...]:
-    """Return the section of these names and texts; none where there are none."""
+    """Return a section of these names and texts; empty when there are none."""
     return (Section(title=title, entries=tuple(Entry(name=name, text=text) for name, text in pairs)),) if pairs else ()
 
 
 def notes(lines: Sequence[str], name: str = "") -> tuple[Notes, ...]:
-    """Return the notes; none where there are none."""
+    """Return the notes; empty when there are none."""
     return (Notes(lines=tuple(lines), name=name),) if lines else ()

@@ -9,8 +9,8 @@ from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison, Facts
-from milabench.analysis.series import strict
-from milabench.analysis.summary import SCHEMA, Summary
+from milabench.analysis.json_codec import strict
+from milabench.analysis.summary_model import SCHEMA, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 
@@ -40,7 +40,7 @@ def render_comparison(
             "indices": [asdict(index) for index in comparison.indices],
             "benchmarks": [asdict(row) for row in comparison.rows],
             "job_mix": {"declared": comparison.has_work, "systems": [asdict(mix) for mix in comparison.job_mix]},
-            **({} if differences is None else {"differences": [asdict(one) for one in differences]}),
+            **({} if differences is None else {"differences": [asdict(difference) for difference in differences]}),
         },
     }
     return json.dumps(strict(value), indent=2, allow_nan=False) + "\n"
@@ -64,7 +64,7 @@ def _facts(system: Facts) -> dict[str, Any]:
         "counts": summary.counts,
         "system": dict(summary.system),
         "software": dict(summary.software),
-        "failures": [asdict(one) for one in system.failures],
+        "failures": [asdict(failure) for failure in system.failures],
         "skipped": [{"what": what, "why": why} for what, why in system.skipped],
         "suspects": [
             {"bench": bench, "validity": validity, "reasons": list(reasons)}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison, ComparisonRow
-from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report import comparison_text, model
@@ -18,7 +18,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
-    """Return a suite for each run; a benchmark that did not pass is a failure, an invalid number too, a skipped one is skipped."""
+    """Return a test suite for each run: benchmarks that did not pass and invalid numbers are failures."""
     suites = []
     for summary in summaries:
         suite = ET.Element("testsuite", name=_clean(summary.run), timestamp=_clean(summary.created))
@@ -33,7 +33,7 @@ def render_comparison(
     differences: Sequence[Difference] | None = None,
     traces: Sequence[Sequence[Trace] | None] | None = None,
 ) -> str:
-    """Return a suite for each system but the first; SLOWER is a failure, and so is what failed on this system and not on the first."""
+    """Return a test suite for each system but the first: SLOWER is a failure, and so is what failed only on this system."""
     suites = []
     for position, index in enumerate(comparison.indices):
         suite = ET.Element("testsuite", name=_clean(f"{index.system} compared with {comparison.systems[0].name}"))
@@ -49,20 +49,20 @@ def render_comparison(
 
 
 def render_acceptance(acceptance: Acceptance) -> str:
-    """Return a suite with a case for each criterion; an undecided one is an error: it was not shown to hold."""
+    """Return a suite with a test case for each criterion; an undecided one is an error: it was not shown to hold."""
     suite = ET.Element("testsuite", name=_clean(acceptance.title or "acceptance"))
     for check in acceptance.checks:
         case = _case(suite, check.criterion, check.bench or "run")
         lines = [
-            f"asked: {check.asked}",
-            f"found: {check.found}",
+            f"asked: {check.requirement}",
+            f"found: {check.measured}",
             *([f"missing: {check.missing}"] if check.missing else []),
         ]
         if check.verdict == "PASS":
             _add_output(case, ["; ".join(lines)])
         else:
             kind = "failure" if check.verdict == "FAIL" else "error"
-            _add_result(case, kind, check.missing or check.found, "; ".join(lines))
+            _add_result(case, kind, check.missing or check.measured, "; ".join(lines))
     return _document([suite])
 
 
@@ -71,7 +71,7 @@ def _bench(suite: ET.Element, summary: Summary, bench: BenchSummary) -> None:
     if bench.outcome == "skipped":
         _add_result(case, "skipped", "skipped", "; ".join(skip.detail for skip in bench.skipped))
     elif bench.outcome != "passed":
-        lines = [f"{one.step}: {model.step_reason(one)}" for one in bench.failures]
+        lines = [f"{failure.step}: {model.step_reason(failure)}" for failure in bench.failures]
         _add_result(case, "failure", bench.outcome, "\n".join(lines) or bench.outcome)
     elif bench.validity == "invalid":
         _add_result(case, "failure", "invalid", model.validity_text(bench))
@@ -83,12 +83,12 @@ def _bench(suite: ET.Element, summary: Summary, bench: BenchSummary) -> None:
 
 
 def _row(suite: ET.Element, row: ComparisonRow, position: int) -> None:
-    first, other, contrast = row.sides[0], row.sides[position + 1], row.contrasts[position]
-    case = _case(suite, row.bench, other.system)
+    first, side, contrast = row.sides[0], row.sides[position + 1], row.contrasts[position]
+    case = _case(suite, row.bench, side.system)
     if contrast is None:
-        why = other.why_not or first.why_not or "its units differ"
-        is_failure = first.counts and other.outcome not in ("passed", "skipped", "absent")
-        _add_result(case, "failure" if is_failure else "skipped", other.outcome, why)
+        why = side.why_not or first.why_not or "its units differ"
+        is_failure = first.counts and side.outcome not in ("passed", "skipped", "absent")
+        _add_result(case, "failure" if is_failure else "skipped", side.outcome, why)
         return
     text = f"{comparison_text.ratio_text(contrast.ratio)} {comparison_text.interval_text(contrast.ci95)}"
     if contrast.verdict == "SLOWER":

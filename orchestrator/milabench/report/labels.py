@@ -19,7 +19,7 @@ def duration(seconds: float) -> str:
 
 
 def replicates_text(decision: Mapping[str, Any], aim: Mapping[str, Any]) -> str:
-    """Return how often one benchmark is run and why; both as the manifest has them."""
+    """Return how often one benchmark is run and why; both arguments as in the manifest."""
     wanted, planned, spread = decision.get("wanted"), decision.get("planned"), decision.get("log_spread")
     budget = f"the budget of {duration(aim.get('budget_s') or 0)} reaches no further"
     if wanted is None:
@@ -31,7 +31,7 @@ def replicates_text(decision: Mapping[str, Any], aim: Mapping[str, Any]) -> str:
 
 
 def aim_text(aim: Mapping[str, Any]) -> str:
-    """Return what a run aims at, as its manifest has it."""
+    """Return the precision target of a run, from its manifest."""
     precision = aim.get("precision")
     return "a budget" if precision is None else f"a precision of {percents(precision)}"
 

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison
-from milabench.analysis.summary import Summary
+from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report.acceptance_document import acceptance_document

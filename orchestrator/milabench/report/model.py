@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.ab import AB
-from milabench.analysis.spread import median
-from milabench.analysis.summary import BenchSummary, Failure, Summary
+from milabench.analysis.paired_comparison import AB
+from milabench.analysis.sample_statistics import median
+from milabench.analysis.summary_model import BenchSummary, Failure, Summary
 from milabench.report.labels import aim_text, percents, replicates_text
 
 # Options of `run` that say which benchmarks and how often; a line that reruns one benchmark says the first anew.
@@ -60,7 +60,7 @@ def format_number(value: float | None) -> str:
 
 
 def readable(value: float, units: str) -> tuple[float, str]:
-    """Return a value in the unit that people read it in: bytes in MiB, all else as it is."""
+    """Convert a value to the unit that people read it in: bytes to MiB, all else unchanged."""
     return (value / 2**20, "MiB") if units in ("B", "bytes") else (value, units)
 
 
@@ -70,7 +70,7 @@ def percent(fraction: float | None) -> str:
 
 
 def validity_text(bench: BenchSummary) -> str:
-    """Return whether the number of a benchmark can be believed, or why there is none that counts."""
+    """Return whether the number of a benchmark is trustworthy, or why there is none that counts."""
     if bench.outcome != "passed":
         return bench.outcome
     flaky = ", flaky" if bench.flaky else ""
@@ -118,7 +118,7 @@ def ordered(benches: Sequence[BenchSummary]) -> list[BenchSummary]:
 
 
 def columns(benches: Sequence[BenchSummary]) -> list[Column]:
-    """Return the columns of the main table that say something of these benchmarks."""
+    """Return the columns of the main table that have content for these benchmarks."""
     return [column for column in COLUMNS if not column.is_optional or any(map(column.cell, benches))]
 
 
@@ -149,7 +149,7 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Return what the harness itself took while benchmarks ran, as a share of one core."""
+    """Return the CPU time of the harness while benchmarks ran, as a share of one core."""
     wall, control, agent = (overhead.get(name) for name in ("wall_s", "control_cpu_s", "agent_cpu_s"))
     if not wall or control is None or agent is None:
         return []
@@ -158,7 +158,7 @@ def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
 
 
 def percent_of_core(fraction: float) -> str:
-    """Return a small share in per cent, with the digits that matter there."""
+    """Return a small share in per cent with two digits."""
     return f"{100 * fraction:.2f}"
 
 
@@ -183,7 +183,7 @@ def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
 
 
 def _devices(devices: Sequence[Any]) -> str:
-    """Return `8 x NVIDIA H100 (81559 MiB)`, and so for each kind."""
+    """Return `8 x NVIDIA H100 (81559 MiB)` for each kind of device."""
     kinds: dict[str, int] = {}
     for device in devices:
         if not isinstance(device, dict):
@@ -202,7 +202,7 @@ def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
     rates: dict[str, dict[str, list[float]]] = {}
     for bench in ordered(summary.benchmarks):
         for process in bench.processes:
-            node, slash, _ = process.place.partition("/")
+            node, slash, _ = process.slot.partition("/")
             if slash:
                 rates.setdefault(bench.bench, {}).setdefault(node, []).append(process.throughput.value)
     nodes = sorted({node for by_node in rates.values() for node in by_node})
@@ -229,49 +229,51 @@ def step_reason(failure: Failure) -> str:
 
 
 def skips(summary: Summary) -> list[tuple[str, str]]:
-    """Return what was not run on purpose (a step's id, or a benchmark), and why."""
+    """Return what was skipped on purpose (a step's id, or a benchmark), and why."""
     benches = ordered(summary.benchmarks)
     return [(skip.step or bench.bench, skip.detail) for bench in benches for skip in bench.skipped]
 
 
 def flaky(summary: Summary) -> list[tuple[str, str, str | None]]:
-    """Return what passed although another attempt at it failed: the step, a sentence, the log of the failure."""
+    """Return each step that passed although another attempt failed: its name, a sentence, the log of the failure."""
     rows = []
     for bench in ordered(summary.benchmarks):
         for step in bench.flaky:
-            for other in step.others:
-                ending = ": ".join(part for part in (other.why, other.detail) if part) or other.outcome
+            for attempt in step.others:
+                ending = ": ".join(part for part in (attempt.why, attempt.detail) if part) or attempt.outcome
                 rows.append(
-                    (step.step, f"passed at attempt {step.attempt}; attempt {other.number}: {ending}", other.log)
+                    (step.step, f"passed at attempt {step.attempt}; attempt {attempt.number}: {ending}", attempt.log)
                 )
     return rows
 
 
 def validations(summary: Summary) -> list[tuple[str, str]]:
-    """Return what checks say of each step: those that passed by name, the others with what they found; and the overlap."""
+    """Return the checks' verdicts on each step: passed ones by name, the others with their message; and the overlap."""
     rows = []
     for bench in ordered(summary.benchmarks):
         steps: dict[str, list[Mapping[str, Any]]] = {}
-        for one in bench.validations:
-            steps.setdefault(one["step"], []).append(one)
+        for check in bench.validations:
+            steps.setdefault(check["step"], []).append(check)
         for step, verdicts in steps.items():
-            passed = [one["check"] for one in verdicts if one["verdict"] == "pass"]
-            others = [
-                f"{one['verdict']} {one['check']} ({one['message']})" for one in verdicts if one["verdict"] != "pass"
+            passed = [check["check"] for check in verdicts if check["verdict"] == "pass"]
+            not_passed = [
+                f"{check['verdict']} {check['check']} ({check['message']})"
+                for check in verdicts
+                if check["verdict"] != "pass"
             ]
-            rows.append((step, "; ".join([*others, *([f"pass {', '.join(passed)}"] if passed else [])])))
+            rows.append((step, "; ".join([*not_passed, *([f"pass {', '.join(passed)}"] if passed else [])])))
         if bench.overlap is not None:
             rows.append((bench.bench, f"overlap of the instances' windows {bench.overlap:.1%}"))
     return rows
 
 
 def messages(summary: Summary) -> list[tuple[str, str]]:
-    """Return what the benchmarks and the checks want a person to know."""
+    """Return the messages of benchmarks and checks."""
     return [(bench.bench, text) for bench in ordered(summary.benchmarks) for text in bench.messages]
 
 
 def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
-    """Return what was measured besides the rate: benchmark, metric, median over processes, units, how many reported it."""
+    """Return all metrics but the rate: benchmark, metric, median over processes, units, number of values."""
     rows = []
     for bench in ordered(summary.benchmarks):
         groups: dict[tuple[str, str], list[float]] = {}
@@ -294,7 +296,7 @@ def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
 
 
 def score_line(summary: Summary) -> str:
-    """Return the score in a sentence: its value, its interval, what it covers and what it is relative to."""
+    """Return the score in a sentence: value, interval, coverage and reference."""
     score = summary.score
     if summary.ab is not None:
         return "none (an A/B run compares two suites; see below)"
@@ -313,7 +315,7 @@ def score_line(summary: Summary) -> str:
 
 
 def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
-    """Return how often each benchmark was to be run, why, and how precisely its mean is known."""
+    """Return how often each benchmark was run, why, and the precision that was reached."""
     if not summary.aim:
         return []
     if not summary.replicates:
@@ -338,7 +340,7 @@ PAIR_TEXT = (True, False, False, True, True, True)
 
 
 def pair_rows(ab: AB) -> list[list[str]]:
-    """Return a row for each benchmark of an A/B run: how many pairs, B over A (above 1, B is better), and what that says."""
+    """Return a row for each benchmark of an A/B run: number of pairs, B over A (> 1 means B is better), verdict."""
     rows = []
     for pair in ab.pairs:
         result = pair.result
@@ -354,7 +356,7 @@ def pair_rows(ab: AB) -> list[list[str]]:
 
 
 def rerun_line(summary: Summary, bench: str) -> str:
-    """Return the command that runs one benchmark again as this run did, from any folder; of an old run, from where it was given."""
+    """Return the command that reruns one benchmark with this run's options, from any folder (old runs: the original one)."""
     for pair in summary.ab.pairs if summary.ab is not None else ():
         bench = pair.bench if bench in (pair.a, pair.b) else bench
     name = bench if _PLAIN_NAME.fullmatch(bench) else f"'{bench}'"
@@ -376,7 +378,7 @@ def _options(options: Mapping[str, Any]) -> list[str]:
 
 
 def _given(argv: Sequence[str]) -> list[str]:
-    """Return what was said after `run`, less what selects."""
+    """Return the original arguments after `run`, without those that select benchmarks."""
     words = list(argv[argv.index("run") + 1 :]) if "run" in argv else []
     kept: list[str] = []
     skip_value = False

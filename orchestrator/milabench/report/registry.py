@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
     from milabench.analysis.compare import Comparison
-    from milabench.analysis.summary import Summary
+    from milabench.analysis.summary_model import Summary
     from milabench.analysis.system_diff import Difference
     from milabench.analysis.traces import Trace
 
@@ -53,7 +53,7 @@ class Format:
 
     @property
     def renderer(self) -> Renderer:
-        """Return the module that writes it, imported now: HTML takes longer to import than text takes to write."""
+        """Import and return the module of the format: HTML takes longer to import than text takes to write."""
         return cast("Renderer", importlib.import_module(f"milabench.report.{self.name}"))
 
 
@@ -71,5 +71,5 @@ FORMATS: Mapping[str, Format] = {each.name: each for each in _ALL}
 
 
 def format_of_file(ending: str) -> Format | None:
-    """Return the format whose files end so (`.md`, in any case); None for an unknown ending."""
+    """Return the format for a file's suffix (`.md`, in any case); None for an unknown one."""
     return next((each for each in _ALL if ending.lower() in each.endings), None)

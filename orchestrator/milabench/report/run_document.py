@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from milabench.analysis.summary import Summary
+from milabench.analysis.summary_model import Summary
 from milabench.report import model
 from milabench.report.document import (
     Document,
@@ -23,7 +23,7 @@ CUT_OFF = "this run is incomplete or still running: what follows is what is know
 
 
 def run_document(summary: Summary) -> Document:
-    """Return what a reader must know first, the benchmarks, the score, then everything that explains them."""
+    """Return the report as a document: system, benchmarks, score, then everything that explains them."""
     (label, run), *properties = model.system_lines(summary)
     columns = model.columns(summary.benchmarks)
     return (
@@ -62,7 +62,7 @@ def _ab_blocks(summary: Summary) -> Document:
 
 
 def _table(title: str, content: tuple[Sequence[str], Sequence[Sequence[str]]] | None) -> Document:
-    """Return a table whose names and units are text; none where it has no rows."""
+    """Return a table whose names and units are text; empty without rows."""
     if content is None or not content[1]:
         return ()
     headings, rows = content

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison
-from milabench.analysis.summary import Summary
+from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report.acceptance_document import acceptance_document
@@ -93,7 +93,7 @@ def _entry_lines(entry: Entry) -> list[str]:
 
 
 def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: Sequence[bool]) -> list[str]:
-    """Return a heading, a rule and the rows, in columns as wide as they must be; text to the left, numbers to the right."""
+    """Return heading, rule and rows in columns of minimal width; text to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
 
     def line(cells: Sequence[str]) -> str:

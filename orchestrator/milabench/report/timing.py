@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from milabench.analysis.intervals import Interval
-from milabench.analysis.timing import BatchResult, CellResult, FactorEffect, TimingAudit
+from milabench.analysis.timing_audit import BatchResult, CellResult, FactorEffect, TimingAudit
 from milabench.report.text import text_table
 
 HEADINGS = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.analysis.durations import spans
+from milabench.analysis.duration_estimate import spans
 from milabench.analysis.replicates import PILOT, Pilot, PrecisionTarget, Replicates, replicates
 from milabench.events.rundir import Run, open_run
 from milabench.workflow.execution import ExtendPlan, PlanExtension
@@ -14,7 +14,7 @@ from milabench.workflow.planning import plan_request
 from milabench.workflow.request import Request
 
 if TYPE_CHECKING:
-    from milabench.analysis.summary import Summary
+    from milabench.analysis.summary_model import Summary
 
 
 def after_pilot(request: Request) -> ExtendPlan | None:
@@ -75,7 +75,7 @@ def _seconds_of_one(lasted: Mapping[tuple[str, int], float]) -> float:
 
 def launch_rates(summary: Summary) -> dict[str, list[float]]:
     """Return the rate of each launch of a benchmark, none where nothing was measured; in an A/B run, B over A of each pair."""
-    from milabench.analysis.ab import launches, pair_ratios
+    from milabench.analysis.ab_run import launches, pair_ratios
 
     benches = {bench.bench: bench for bench in summary.benchmarks if bench.outcome != "skipped"}
     if summary.ab is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.analysis.compare import Comparison, Per, System, compare_systems
-from milabench.analysis.jobmix import costs_of
+from milabench.analysis.job_mix import costs_of
 from milabench.analysis.system_diff import Difference, system_differences
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, UsageError
 from milabench.report.registry import FORMATS

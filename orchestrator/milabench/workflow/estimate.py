@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from milabench.analysis.durations import PlanEstimate, PlannedBenchmark, estimate_durations
+from milabench.analysis.duration_estimate import PlanEstimate, PlannedBenchmark, estimate_durations
 from milabench.analysis.replicates import Replicates, within
 from milabench.errors import UsageError
 from milabench.events.rundir import recent_runs

@@ -239,7 +239,7 @@ def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
     """
     if not config.get("metrics"):
         return ""
-    from milabench.analysis.logs import LogFold, metrics_of
+    from milabench.analysis.log_metrics import LogFold, metrics_of
     from milabench.events.rundir import read_batches
 
     fold = LogFold(metrics_of(config))

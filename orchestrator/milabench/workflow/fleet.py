@@ -22,9 +22,9 @@ def compute_baseline(names: Sequence[str], base: Path | None, output: Path, sess
         raise NothingSelected(f"{', '.join(expected.runs)}: no benchmark passed with a number; nothing can be expected")
     write_file(output, json.dumps(expected.to_json(), indent=1) + "\n")
     session.info(f"written to {output}")
-    units = {unit for number in expected.expected for unit in number.places}
+    units = {unit for number in expected.expected for unit in number.values}
     session.info(f"metrics: {len(expected.expected)}, places: {len(units)}")
-    few = sorted({number.bench for number in expected.expected if len(number.places) < LEAST_PLACES})
+    few = sorted({number.bench for number in expected.expected if number.n < LEAST_PLACES})
     if few:
         session.warn(f"fewer than {LEAST_PLACES} places measured {', '.join(few)}: no outlier can be found among them")
     for suspect in expected.suspects:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from milabench.analysis.steps import planned_steps
+from milabench.analysis.step_results import planned_steps
 from milabench.display.selection import Display
 from milabench.events.attempts import attempts, last_word
 from milabench.events.json_access import as_mapping

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milabench.analysis.summary import Summary
 from milabench.analysis.summary_io import summary_from_json
+from milabench.analysis.summary_model import Summary
 from milabench.errors import ConfigError, RecordError, UsageError
 from milabench.events.rundir import Run, find_run
 from milabench.events.wire import parse_object

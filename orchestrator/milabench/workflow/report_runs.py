@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
-from milabench.analysis.summary import Summary
+from milabench.analysis.summary_model import Summary
 from milabench.errors import NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS

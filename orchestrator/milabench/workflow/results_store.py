@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from milabench.analysis.summary import Summary
 from milabench.analysis.summary_io import summary_from_json
+from milabench.analysis.summary_model import Summary
 from milabench.errors import NothingSelected
 from milabench.events.wire import parse_object
 from milabench.history.rows import Row

@@ -89,7 +89,7 @@ def save_observations(path: Path, observations: Mapping[str, Sequence[Observatio
 
 def observed_batch_sizes(run: Path, plan: Plan) -> dict[str, tuple[Observation, ...]]:
     """Return, by benchmark with a batch size to choose: the size, the highest memory peak, the mean rate of passed steps."""
-    from milabench.analysis.steps import StepResult, planned_steps, step_result
+    from milabench.analysis.step_results import StepResult, planned_steps, step_result
     from milabench.events.rundir import open_run
 
     recorded = open_run(run)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from milabench.errors import RecordError
 
 if TYPE_CHECKING:
-    from milabench.analysis.steps import CourseOf
-    from milabench.analysis.summary import Summary
+    from milabench.analysis.step_results import CourseOf
+    from milabench.analysis.summary_model import Summary
     from milabench.events.rundir import Run
 
 # Incremented whenever the same records would give another summary: stored ones are then computed again.

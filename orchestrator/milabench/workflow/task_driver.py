@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from milabench.analysis.logs import LogFold, metrics_of
-from milabench.analysis.memory import MemoryFold, Usage
+from milabench.analysis.log_metrics import LogFold, metrics_of
+from milabench.analysis.memory_usage import MemoryFold, Usage
 from milabench.config.interpolate import escaped
 from milabench.config.read import read_tasks
 from milabench.config.schema import FILE_KEYS

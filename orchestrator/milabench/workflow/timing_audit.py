@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from milabench.analysis.timing import TimingAudit, timing_audit
+from milabench.analysis.timing_audit import TimingAudit, timing_audit
 from milabench.errors import ConfigError, RecordError
 from milabench.events.model import Data
 from milabench.events.replay import replay

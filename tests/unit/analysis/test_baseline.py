@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from milabench.analysis.baseline import Baseline, Expected, baseline, baseline_from_json, outliers, robust, samples
-from milabench.analysis.summary import Summary, summarise
+from milabench.analysis.summary import summarise
+from milabench.analysis.summary_model import Summary
 from milabench.errors import RecordError
 from tests.recorded_run import SYSTEM, Recorded, data, rates, record
 
@@ -55,7 +56,7 @@ def test_the_known_answer_of_median_and_deviation() -> None:
 
 def test_a_place_is_a_device_of_a_machine_with_its_uuid(fleet: list[Summary]) -> None:
     found = samples(fleet[2])
-    assert [(str(one.place), one.metric, one.units) for one in found] == [
+    assert [(str(one.location), one.metric, one.units) for one in found] == [
         ("n2/D0 (GPU-n2-0)", "rate", "images/s"),
         ("n2/D1 (GPU-n2-1)", "rate", "images/s"),
     ]
@@ -65,7 +66,7 @@ def test_a_slow_device_falls_out_by_name(fleet: list[Summary], tmp_path: Path) -
     found = outliers([node(tmp_path, "bad", 800, 720)], baseline(fleet))
     assert found.judged == 2
     [one] = found.outliers
-    assert (one.place.node, one.place.device, one.place.uuid) == ("bad", "D1", "GPU-bad-1")
+    assert (one.location.node, one.location.device, one.location.uuid) == ("bad", "D1", "GPU-bad-1")
     assert (one.metric, one.side, one.value) == ("rate", "worse", pytest.approx(720))
     assert one.deviation == pytest.approx(-0.1, abs=0.01)
     assert "median of 8 places" in one.rule
@@ -74,7 +75,7 @@ def test_a_slow_device_falls_out_by_name(fleet: list[Summary], tmp_path: Path) -
 def test_bad_nodes_in_the_baseline_do_not_hide_themselves(fleet: list[Summary], tmp_path: Path) -> None:
     bad = node(tmp_path, "bad", 640, 640)
     with_bad = baseline([*fleet, bad])
-    assert {str(one.place.node) for one in outliers([*fleet, bad], with_bad).outliers} == {"bad"}
+    assert {str(one.location.node) for one in outliers([*fleet, bad], with_bad).outliers} == {"bad"}
 
 
 def test_energy_for_an_item_is_judged_and_more_is_worse(fleet: list[Summary], tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_energy_for_an_item_is_judged_and_more_is_worse(fleet: list[Summary], tm
 def test_a_device_on_which_a_benchmark_failed_falls_out(fleet: list[Summary], tmp_path: Path) -> None:
     bad = node(tmp_path, "dead", 800, 800, outcome="failed", why="out-of-memory")
     found = outliers([bad], baseline(fleet))
-    assert {(str(one.place), one.side) for one in found.outliers} == {("dead/D1 (GPU-dead-1)", "failed")}
+    assert {(str(one.location), one.side) for one in found.outliers} == {("dead/D1 (GPU-dead-1)", "failed")}
     assert "out-of-memory" in found.outliers[0].rule
 
 
@@ -103,7 +104,7 @@ def test_a_suspect_number_counts_and_is_told(fleet: list[Summary], tmp_path: Pat
     made = baseline([*fleet, doubtful])
     assert made.suspects == outliers([doubtful], made).suspects == ("digits of hot: throttled",)
     assert baseline_from_json(json.loads(json.dumps(made.to_json())), "b.json") == made
-    assert len(made.expected[0].places) == 10
+    assert len(made.expected[0].values) == 10
     assert baseline(fleet).suspects == ()
 
 
@@ -119,9 +120,9 @@ def test_a_good_place_stays_in_as_often_as_the_level_says() -> None:
         fallen = 0
         for _ in range(1500):
             middle, spread = robust([rng.gauss(0, 0.02) for _ in range(n)])
-            places = {str(place): 1.0 for place in range(n)}
+            values = {str(place): 1.0 for place in range(n)}
             one = Expected(
-                bench="b", metric="rate", units="", direction="higher", median=1.0, spread=spread, places=places
+                bench="b", metric="rate", units="", direction="higher", median=1.0, spread=spread, values=values
             )
             fallen += abs(rng.gauss(0, 0.02) - middle) > one.limit(0.99, 0.0)
         assert fallen <= 1500 * 0.01 + 3 * math.sqrt(1500 * 0.01), n

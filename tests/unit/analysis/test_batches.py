@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.columns import Runs
+from milabench.analysis.compact_columns import Runs
 from milabench.analysis.measure import Measurement, measure
-from milabench.analysis.spread import quantile
+from milabench.analysis.sample_statistics import quantile
 from milabench.analysis.windows import quantiles
 from milabench.checks.check import StepContext
 from milabench.checks.rate import RateCheck

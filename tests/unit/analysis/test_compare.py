@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.ab import AB, Pair
 from milabench.analysis.compare import Comparison, Contrast, System, compare_systems
-from milabench.analysis.jobmix import Costs, costs_of
+from milabench.analysis.job_mix import Costs, costs_of
 from milabench.analysis.measure import Throughput, Totals
-from milabench.analysis.pairs import paired_ratio
+from milabench.analysis.paired_comparison import AB, Pair, paired_ratio
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
+from milabench.analysis.sample_statistics import geometric_mean, log_stdev
 from milabench.analysis.score import Score
-from milabench.analysis.spread import geometric_mean, log_stdev
-from milabench.analysis.summary import BenchSummary, Failure, ReplicateResult, Summary, scored, summarise
+from milabench.analysis.summary import scored, summarise
+from milabench.analysis.summary_model import BenchSummary, Failure, ReplicateResult, Summary
 from milabench.analysis.system_diff import system_differences
 from milabench.report.comparison_text import index_table
 from tests.recorded_run import Recorded, rates, record
@@ -32,7 +32,7 @@ def bench(name: str = "digits", level: float = 100.0, shape: Sequence[float] = S
     processes = tuple(
         ReplicateResult(
             steps=(f"{name}.R{place}",),
-            place="local/D0",
+            slot="local/D0",
             repeat=place,
             throughput=Throughput(
                 value=value,
@@ -292,7 +292,7 @@ def test_whole_systems_are_compared_or_single_instances_and_more_devices_have_an
     b = replace(
         b,
         instances=2,
-        processes=tuple(replace(one, place=f"local/D{d}") for one in b.processes for d in range(2)),
+        processes=tuple(replace(one, slot=f"local/D{d}") for one in b.processes for d in range(2)),
     )
     whole, single = (only(compare_systems([system("a", a), system("b", b)], per=per)) for per in ("system", "instance"))
     assert (whole.ratio, single.ratio) == (pytest.approx(1.8), pytest.approx(0.9))

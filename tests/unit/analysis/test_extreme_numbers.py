@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from milabench.analysis.compare import System, compare_systems
-from milabench.analysis.logs import REDUCTIONS
-from milabench.analysis.summary import BenchSummary, Summary, summarise
+from milabench.analysis.log_metrics import REDUCTIONS
+from milabench.analysis.summary import summarise
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.traces import traces
 from milabench.events.numbers import LARGEST, finite_number, positive, strict, whole
 from milabench.events.rundir import Run, open_run

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis import spread, two_samples, variance, verdict
+from milabench.analysis import sample_statistics, two_samples, variance, verdict
 from milabench.analysis.measure import measure
 from milabench.analysis.score import Entry, compat_score, score, weights_that_turn
 from milabench.events.model import Data
@@ -51,7 +51,9 @@ def test_9_the_exact_bootstrap_of_a_mean(known: Any) -> None:
     case = known["bootstrap_exact_n3"]
     means = [Fraction(sum(drawn), 3) for drawn in itertools.product(case["x"], repeat=3)]
     assert {str(value): count for value, count in Counter(means).items()} == case["pmf"]
-    assert spread.stdev([float(value) for value in means]) ** 2 * 26 / 27 == pytest.approx(float(Fraction(case["var"])))
+    assert sample_statistics.stdev([float(value) for value in means]) ** 2 * 26 / 27 == pytest.approx(
+        float(Fraction(case["var"]))
+    )
 
 
 def test_10_the_interval_of_a_ratio(known: Any) -> None:
@@ -106,7 +108,7 @@ def test_14_the_table_of_pyperfs_documentation(known: Any) -> None:
 
 
 def test_17_the_median_absolute_deviation(known: Any) -> None:
-    assert spread.median_absolute_deviation(known["outliers"]["x"]) == known["outliers"]["mad"]
+    assert sample_statistics.median_absolute_deviation(known["outliers"]["x"]) == known["outliers"]["mad"]
 
 
 def test_18_energy_is_the_integral_of_power(known: Any) -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from milabench.analysis.intervals import t_quantile
-from milabench.analysis.pairs import paired_ratio
+from milabench.analysis.paired_comparison import paired_ratio
 from milabench.analysis.replicates import MOST, PILOT, Pilot, processes_for, processes_for_ratio, replicates, within
 
 

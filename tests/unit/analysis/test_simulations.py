@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from milabench.analysis.sample_statistics import log_stdev, mean
 from milabench.analysis.score import Entry, counted_entries, log_index_estimate
-from milabench.analysis.spread import log_stdev, mean
 from milabench.analysis.two_samples import Estimate, paired_difference, welch
 from milabench.analysis.verdict import tail
 

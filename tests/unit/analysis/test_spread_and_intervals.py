@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis import intervals, spread
+from milabench.analysis import intervals, sample_statistics
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_the_median_interval_is_made_of_observed_values() -> None:
 
 def test_quantiles_are_r7(known: Any) -> None:
     for percent, expected in known["percentiles_1..10"].items():
-        found = spread.quantile(range(1, 11), int(percent) / 100)
+        found = sample_statistics.quantile(range(1, 11), int(percent) / 100)
         assert found == pytest.approx(expected["numpy_linear_R7"], abs=1e-12)
 
 
@@ -74,20 +74,20 @@ def test_nist_univariate_data_give_the_certified_values(known: Any, number: int)
     certified = known["nist"][f"NumAcc{number}"]
     values = numacc(number)
     assert len(values) == certified["n"]
-    assert spread.mean(values) == pytest.approx(certified["mean"], rel=1e-14)
-    assert spread.stdev(values) == pytest.approx(certified["stdev_n-1"], rel=1e-7)
-    assert spread.lag1(values) == pytest.approx(certified["lag1"], abs=1e-6)
+    assert sample_statistics.mean(values) == pytest.approx(certified["mean"], rel=1e-14)
+    assert sample_statistics.stdev(values) == pytest.approx(certified["stdev_n-1"], rel=1e-7)
+    assert sample_statistics.lag1(values) == pytest.approx(certified["lag1"], abs=1e-6)
 
 
 def test_the_effective_number_of_correlated_values(known: Any) -> None:
     for correlation, expected in known["neff"].items():
-        assert spread.effective_n(100, float(correlation)) == pytest.approx(expected)
+        assert sample_statistics.effective_n(100, float(correlation)) == pytest.approx(expected)
 
 
 def test_the_score_is_a_weighted_geometric_mean(known: Any) -> None:
     case = known["score"]
-    assert spread.geometric_mean(case["r"], case["w"]) == pytest.approx(case["weighted_gm"])
-    assert spread.geometric_mean(case["r"]) == pytest.approx(case["unweighted"])
+    assert sample_statistics.geometric_mean(case["r"], case["w"]) == pytest.approx(case["weighted_gm"])
+    assert sample_statistics.geometric_mean(case["r"]) == pytest.approx(case["unweighted"])
 
 
 def test_log_t_needs_three_values_and_holds_the_geometric_mean() -> None:

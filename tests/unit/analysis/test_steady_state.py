@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from milabench.analysis.efficiency import energies, joules_per_item
+from milabench.analysis.energy_per_item import energies, joules_per_item
 from milabench.analysis.measure import measure
-from milabench.analysis.spread import lag1
+from milabench.analysis.sample_statistics import lag1
 from milabench.analysis.steady_state import agree, busy_s, change_point, drift, steadiness
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_io import summary_from_json

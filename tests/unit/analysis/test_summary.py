@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.summary import BenchSummary, Summary, summarise
+from milabench.analysis.summary import summarise
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.events.rundir import open_run
 from tests.recorded_run import Recorded, data, message, rates, record
 

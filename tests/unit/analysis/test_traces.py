@@ -66,7 +66,7 @@ def test_throttling_is_told_by_stretches_and_a_power_cap_is_none() -> None:
         (1.0, 3.0, ("hw_thermal",)),
         (5.0, 5.0, ("hw_thermal",)),
     ]
-    assert (device.samples, device.told, device.held_back, device.capped) == (6, 5, 3, 1)
+    assert (device.samples, device.throttle_samples, device.held_back, device.capped) == (6, 5, 3, 1)
 
 
 def test_a_sensor_that_is_not_there_has_no_curve() -> None:

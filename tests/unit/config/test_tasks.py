@@ -7,7 +7,7 @@ from textwrap import dedent, indent
 
 import pytest
 
-from milabench.analysis.logs import REDUCTIONS
+from milabench.analysis.log_metrics import REDUCTIONS
 from milabench.config.schema import REDUCTIONS as OF_SUITES
 from milabench.config.tasks import (
     METHODS,

@@ -113,7 +113,7 @@ def test_options_are_read_and_their_slips_told_with_places() -> None:
         sizer_options({"auto": 3, "mutl": 2, "power": 1, "capacity": "much"}, lambda key: f"s.yaml:1:1({key})")
     assert str(caught.value).split("\nerror: ") == [
         "s.yaml:1:1(options.sizer.auto): system.options.sizer.auto: expected 0 or 1, got 3",
-        "s.yaml:1:1(options.sizer.mutl): system.options.sizer.mutl: unknown option of the sizer; did you mean 'mult'?",
+        "s.yaml:1:1(options.sizer.mutl): system.options.sizer: unknown key 'mutl'; did you mean 'mult'?",
         "s.yaml:1:1(options.sizer.power): system.options.sizer.power: expected a whole number that is at least 2, got 1",
         "s.yaml:1:1(options.sizer.capacity): system.options.sizer.capacity: "
         "expected an amount of memory such as 80 GiB, got 'much'",

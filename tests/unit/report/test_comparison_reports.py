@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from milabench.analysis.compare import Comparison, System, compare_systems
-from milabench.analysis.jobmix import costs_of
+from milabench.analysis.job_mix import costs_of
 from milabench.analysis.summary import summarise
 from milabench.analysis.system_diff import Difference, system_differences
 from milabench.report import csv as csv_report

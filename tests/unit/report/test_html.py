@@ -15,7 +15,8 @@ import pytest
 from milabench.analysis.compare import System, compare_systems
 from milabench.analysis.measure import Throughput
 from milabench.analysis.score import score
-from milabench.analysis.summary import BenchSummary, ReplicateResult, Summary, summarise
+from milabench.analysis.summary import summarise
+from milabench.analysis.summary_model import BenchSummary, ReplicateResult, Summary
 from milabench.analysis.system_diff import system_differences
 from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace, traces
 from milabench.events.rundir import Run
@@ -284,11 +285,11 @@ def large(benches: int, devices: int, repeats: int) -> tuple[Summary, tuple[Trac
                 step = f"{name}.D{device}.R{repeat}"
                 rank = RankTrace(rank=0, units="items/s", rate=wave(device), quantiles=tuple(map(float, range(1, 26))))
                 curves = {key: wave(repeat) for key in ("power", "clock", "temperature", "load", "memory")}
-                read = DeviceTrace(key=str(device), curves=curves, samples=36000, told=36000)
+                read = DeviceTrace(key=str(device), curves=curves, samples=36000, throttle_samples=36000)
                 traced.append(Trace(step=step, bench=name, begin=0.0, ranks=(rank,), devices=(read,), host={}))
                 rate = Throughput(value=1000.0 + device + repeat, units="items/s", observations=1_000_000)
                 processes.append(
-                    ReplicateResult(steps=(step,), place=f"local/D{device}", repeat=repeat, throughput=rate)
+                    ReplicateResult(steps=(step,), slot=f"local/D{device}", repeat=repeat, throughput=rate)
                 )
         steps = dict.fromkeys(("planned", "passed"), devices * repeats)
         counts = {**dict.fromkeys(("failed", "skipped", "missing", "cancelled"), 0), **steps}
@@ -328,7 +329,7 @@ def test_a_throttled_step_is_among_those_that_are_drawn() -> None:
     _, traced = large(benches=1, devices=8, repeats=3)
     hot = traced[13]
     (device,) = hot.devices
-    changed = DeviceTrace(key=device.key, curves=device.curves, samples=10, told=10, held_back=3)
+    changed = DeviceTrace(key=device.key, curves=device.curves, samples=10, throttle_samples=10, held_back=3)
     hot = Trace(step=hot.step, bench=hot.bench, ranks=hot.ranks, devices=(changed,), host={})
     assert hot in selected_steps([*traced[:13], hot, *traced[14:]], 1)
 

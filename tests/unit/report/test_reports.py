@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from milabench.analysis.summary import Summary, summarise
+from milabench.analysis.summary import summarise
+from milabench.analysis.summary_model import Summary
 from milabench.events.model import Event, Meta
 from milabench.events.rundir import Run
 from milabench.report import csv as csv_report

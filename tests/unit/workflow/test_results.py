@@ -169,7 +169,7 @@ def test_numbers_that_are_not_the_records_are_found_though_every_hash_fits(
 ) -> None:
     run(base, "a")
     with monkeypatch.context() as patch:  # a bundle by somebody who wrote other numbers into it
-        from milabench.analysis.summary import Summary
+        from milabench.analysis.summary_model import Summary
 
         honest = Summary.to_json
         patch.setattr(

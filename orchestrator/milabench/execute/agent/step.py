@@ -8,11 +8,12 @@ import os
 import signal
 import subprocess
 import time
-from typing import Any, Callable, Dict, List, Optional, Protocol, Set
+from typing import Any, Dict, List, Optional, Protocol, Set
 
 from .container import ContainerRemoval, container_name
 from .device_locks import DeviceLocks
 from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
+from .helpers import HelperProcesses
 from .outcome import OomWatch, StepLedger, StepOutcome
 from .procfs import UNKILLABLE_S, Process, describe_processes, holders_of, own_cpu_s, read_process
 from .protocol import RUN_MARKER, STEP_MARKER, Outbox, StepFrames, format_oserror
@@ -32,21 +33,13 @@ class StepHost(Protocol):
     loop: EventLoop
     outbox: Outbox
     locks: DeviceLocks
+    helpers: HelperProcesses
 
     def fill(self, text: str, values: Dict[str, str], group: str) -> str:
         """Replace `@name` in a text by a value that is known only here."""
 
     def before_exec(self) -> None:
         """Prepare the child, after fork."""
-
-    def start_helper(
-        self,
-        command: List[str],
-        done: Callable[[int, bytes], None],
-        descriptors: Optional[List[int]] = None,
-        env: Optional[Dict[str, str]] = None,
-    ) -> int:
-        """Start a command that is of no step."""
 
     def members(self, step: "Step") -> List[Process]:
         """Return the live processes of a step."""
@@ -378,7 +371,7 @@ class Step:
 
     def _remove_container(self, removal: ContainerRemoval) -> None:
         try:
-            removal.start(lambda command, done: self.host.start_helper(command, done, env=self._env))
+            removal.start(lambda command, done: self.host.helpers.start(command, done, env=self._env))
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             self.frames.message(
                 "its container could not be removed: " + describe_start_failure(error, removal.command, None)

@@ -11,14 +11,14 @@ import resource
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 from .device_locks import DeviceLocks
 from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer, raise_file_limit, wait_writable, widen_pipe
 from .groups import Groups, Monitor
+from .helpers import HelperProcesses
 from .kill_guard import Cgroup, start_guard
 from .outcome import StepOutcome
 from .procfs import Process, descendants, environment_has, own_cpu_s, processes, signal_name
@@ -53,6 +53,7 @@ class Agent:
         self.locks = DeviceLocks(lock_folder, run_id)
         self.steps: Dict[str, Step] = {}
         self.groups = Groups(self.steps, self.loop, self._start_monitor)
+        self.helpers = HelperProcesses(self.loop, self.before_exec)
         remove_dead_runtime_dirs()
         self.folder = make_runtime_dir(run_id)
         self._lease_s = lease_s
@@ -61,7 +62,6 @@ class Agent:
         self._numbers = itertools.count()
         self._ports: Dict[str, str] = {}  # by group
         self._request_bytes = b""
-        self._helpers: Dict[int, Tuple[int, bytearray, Callable[[int, bytes], None]]] = {}
         self._draining: Optional[Timer] = None
         self._gathering: Optional[Timer] = None
         self._is_writing = False
@@ -182,8 +182,8 @@ class Agent:
                 owner.usage["processes"] += 1
                 if owner.pid == pid:
                     owner.note_exit(code)
-            elif pid in self._helpers:
-                self._helper_ended(pid, code)
+            elif pid in self.helpers:
+                self.helpers.note_exit(pid, code)
             elif pid in self.groups.monitors:
                 self.groups.note_monitor_exit(pid, code)
         for step in list(self.steps.values()):
@@ -194,7 +194,7 @@ class Agent:
         for step in self.steps.values():
             if step.pid == pid:
                 return step
-        if pid in self._helpers or pid in self.groups.monitors:
+        if pid in self.helpers or pid in self.groups.monitors:
             return None
         try:
             with open("/proc/%d/stat" % pid, "rb") as file:
@@ -222,7 +222,7 @@ class Agent:
             if step.pid in (pid, process.group, process.session):
                 roots.add(pid)
             elif process.parent == os.getpid() and not (
-                pid in self._helpers or pid in self.groups.monitors or pid in leaders
+                pid in self.helpers or pid in self.groups.monitors or pid in leaders
             ):
                 alone = len(self.steps) == 1
                 if alone or environment_has(pid, "%s=%s" % (STEP_MARKER, step.id)):
@@ -391,55 +391,7 @@ class Agent:
     def _run_self(
         self, argv: List[str], done: Callable[[int, bytes], None], descriptors: Optional[List[int]] = None
     ) -> None:
-        self.start_helper([sys.executable, "-I", "-S", PROGRAM, *argv], done, descriptors)
-
-    def start_helper(
-        self,
-        command: List[str],
-        done: Callable[[int, bytes], None],
-        descriptors: Optional[List[int]] = None,
-        env: Optional[Dict[str, str]] = None,
-    ) -> int:
-        """Start a command that is of no step; return its pid. `done` is called with its exit code and what it printed."""
-        process = subprocess.Popen(
-            command,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if env is not None else None,
-            pass_fds=descriptors or (),
-            preexec_fn=self.before_exec,  # noqa: PLW1509 - there are no threads here
-        )
-        process.returncode = 0  # reaped by us
-        assert process.stdout is not None
-        fd = os.dup(process.stdout.fileno())
-        process.stdout.close()
-        output = bytearray()
-        self._helpers[process.pid] = (fd, output, done)
-
-        def read(_: int) -> None:
-            data = os.read(fd, READ_BYTES)
-            output.extend(data)
-            if not data:
-                self.loop.forget(fd)
-
-        self.loop.on_readable(fd, read)
-        return process.pid
-
-    def _helper_ended(self, pid: int, code: int) -> None:
-        fd, output, done = self._helpers.pop(pid)
-        self.loop.forget(fd)
-        os.set_blocking(fd, False)
-        try:
-            while True:
-                data = os.read(fd, READ_BYTES)
-                if not data:
-                    break
-                output.extend(data)
-        except BlockingIOError:
-            pass
-        os.close(fd)
-        done(code, bytes(output))
+        self.helpers.start([sys.executable, "-I", "-S", PROGRAM, *argv], done, descriptors)
 
     def _start_monitor(self, group: str, argv: List[str], steps: List[Step]) -> Monitor:
         return Monitor(group, argv, steps, self.run_id, self.folder, self.before_exec)

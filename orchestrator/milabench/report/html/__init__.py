@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison
-from milabench.analysis.summary import Summary
+from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report import comparison_text
@@ -21,13 +21,13 @@ from milabench.version import __version__
 
 
 def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
-    """Return the page of some runs, one after the other; `traces` is what their steps did over time."""
+    """Return one page with all runs, one after the other; `traces` are the time series of their steps."""
     traced = traces if traces is not None else [()] * len(summaries)
     how = fineness(traced)
     several = len(summaries) > 1
     bodies, nav = [], []
-    for place, (summary, steps) in enumerate(zip(summaries, traced, strict=True)):
-        key = f"r{place}-" if several else ""
+    for position, (summary, steps) in enumerate(zip(summaries, traced, strict=True)):
+        key = f"r{position}-" if several else ""
         body, sections = run.run_article(summary, steps, how, key)
         bodies.append(body)
         nav += [(f"{key}top", summary.run)] if several else sections
@@ -40,9 +40,9 @@ def render_comparison(
     differences: Sequence[Difference] | None = None,
     traces: Sequence[Sequence[Trace] | None] | None = None,
 ) -> str:
-    """Return the page of a comparison; `traces` is what the steps of each system did over time, None where that is not known."""
+    """Return the page of a comparison; `traces` are the time series of each system's steps, None where unknown."""
     traced = traces if traces is not None else [None] * len(comparison.systems)
-    how = fineness([one for one in traced if one is not None])
+    how = fineness([system_traces for system_traces in traced if system_traces is not None])
     body, nav = compared.comparison_article(comparison, differences, traced, how)
     return document(comparison_text.title(comparison)[:200], nav, body, __version__)
 

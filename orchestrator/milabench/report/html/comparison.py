@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Facts
-from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report import comparison_text, model
@@ -35,7 +35,7 @@ _NO_PROPERTY = ("index", "uuid", "pci", "processes", "memory_used_mib", "serial"
 def comparison_article(
     comparison: Comparison, differences: Sequence[Difference] | None, traced: Traced, how: Fineness
 ) -> tuple[Markup, list[tuple[str, str]]]:
-    """Return the comparison, and what one can jump to in it."""
+    """Return the article of the comparison and its link targets."""
     sections: list[tuple[str, str, Child]] = [
         ("ratios", "Ratios", _ratios(comparison)),
         ("table", "Benchmarks", _benchmarks(comparison)),
@@ -61,8 +61,8 @@ def comparison_article(
             class_="lists",
         ),
     )
-    body = [el("section", el("h2", name), content, id=place) for place, name, content in sections]
-    return el("article", head, body), [(place, name) for place, name, _ in sections]
+    body = [el("section", el("h2", name), content, id=section_id) for section_id, name, content in sections]
+    return el("article", head, body), [(section_id, name) for section_id, name, _ in sections]
 
 
 def _is_many(comparison: Comparison) -> bool:
@@ -70,7 +70,7 @@ def _is_many(comparison: Comparison) -> bool:
 
 
 def _too_many(comparison: Comparison) -> Markup | None:
-    """Return what stands in the place of drawings where there are too many systems for them."""
+    """Return the note that replaces drawings of too many systems; None for few."""
     if not _is_many(comparison):
         return None
     text = f"Drawn for up to {SYSTEMS_DRAWN} systems; these are {len(comparison.systems)}. Compare fewer to see it."
@@ -80,7 +80,7 @@ def _too_many(comparison: Comparison) -> Markup | None:
 def _tiles(comparison: Comparison) -> Markup:
     tiles = []
     for index in comparison.indices[:SYSTEMS_DRAWN]:
-        counted, wanted = index.complete
+        counted, planned = index.complete
         reach = (
             f"95 % from {index.ci95[0]:.3f} to {index.ci95[1]:.3f}"
             if index.ci95
@@ -88,7 +88,9 @@ def _tiles(comparison: Comparison) -> Markup:
         )
         kind = {"FASTER": "good", "SLOWER": "bad"}.get(index.verdict, "doubt")
         value = "none" if index.value is None else f"{verdict_sign(index.verdict)} {index.value:.3f}"
-        over = f"{index.verdict}; over {counted} of {wanted} benchmarks" + (", INCOMPLETE" if counted < wanted else "")
+        over = f"{index.verdict}; over {counted} of {planned} benchmarks" + (
+            ", INCOMPLETE" if counted < planned else ""
+        )
         tiles.append(
             el("li", f"index of {index.system}", el("b", value), el("small", reach), el("small", over), class_=kind)
         )
@@ -114,11 +116,11 @@ def _ratios(comparison: Comparison) -> Child:
     ids = _ids(comparison)
     ratios = []
     for row in () if _is_many(comparison) else comparison_text.by_ratio(comparison.rows):
-        for place, contrast in enumerate(row.contrasts):
-            name = f"{row.bench} · {comparison.systems[place + 1].name}" if several else row.bench
+        for position, contrast in enumerate(row.contrasts):
+            name = f"{row.bench} · {comparison.systems[position + 1].name}" if several else row.bench
             link = f"#{ids[row.bench]}"
             if contrast is None:
-                why = _why_no_ratio(comparison, row, place + 1)
+                why = _why_no_ratio(comparison, row, position + 1)
                 ratios.append(Ratio(label=name, value=None, margin=row.margin, note=f"excluded: {why}", link=link))
                 continue
             ratios.append(
@@ -157,9 +159,9 @@ def _ratios(comparison: Comparison) -> Child:
     return figure(caption, forest("ratios of benchmarks with 95 % intervals", ratios), note)
 
 
-def _why_no_ratio(comparison: Comparison, row: ComparisonRow, place: int) -> str:
-    """Return why one system has no ratio to the first: what is wrong with either, else what is said of the benchmark."""
-    reasons = [f"{side.system} {side.why_not}" for side in (row.sides[0], row.sides[place]) if side.why_not]
+def _why_no_ratio(comparison: Comparison, row: ComparisonRow, position: int) -> str:
+    """Return why one system has no ratio to the first: the problem of either side, else the reason for the exclusion."""
+    reasons = [f"{side.system} {side.why_not}" for side in (row.sides[0], row.sides[position]) if side.why_not]
     return "; ".join(reasons) or dict(comparison.excluded).get(row.bench, "no ratio")
 
 
@@ -183,7 +185,7 @@ def _benchmarks(comparison: Comparison) -> list[Child]:
 
 
 def _has_scaling(comparison: Comparison) -> bool:
-    return any(one and one.efficiency is not None for row in comparison.rows for one in row.contrasts)
+    return any(contrast and contrast.efficiency is not None for row in comparison.rows for contrast in row.contrasts)
 
 
 def _columns(comparison: Comparison) -> list[tuple[str, bool]]:
@@ -242,13 +244,15 @@ def _verdict(contrast: Contrast | None) -> Child:
 
 def _index(comparison: Comparison) -> list[Child]:
     children: list[Child] = []
-    for one in (comparison_text.index_table(comparison), comparison_text.job_table(comparison)):
-        if one is not None:
-            children.append(html_table(one.title, one.headings, one.is_text, text_rows(one.rows), can_filter=False))
+    for table in (comparison_text.index_table(comparison), comparison_text.job_table(comparison)):
+        if table is not None:
+            children.append(
+                html_table(table.title, table.headings, table.is_text, text_rows(table.rows), can_filter=False)
+            )
     for index in () if _is_many(comparison) else comparison.indices:
         if len(index.without) < 2:
             continue
-        moved = sorted(index.without.items(), key=lambda each: each[1])
+        moved = sorted(index.without.items(), key=lambda entry: entry[1])
         shown = moved if len(moved) <= 20 else [*moved[:10], *moved[-10:]]
         rows = [Dots(label=f"without {name}", values=(value,), note=f"{value:.4f}") for name, value in shown]
         note = index.holds + ("" if len(moved) <= 20 else f"; the ten that move it most each way, of {len(moved)}")
@@ -308,7 +312,7 @@ def _resource_cells(comparison: Comparison, row: ComparisonRow) -> list[str]:
 
 
 def _systems(comparison: Comparison) -> Child:
-    """Return what is known of each system, row by row; what is not the same is marked by a sign, an underline and a ground."""
+    """Return a table of the systems' facts; rows that differ have a sign, an underline and a background."""
     tables = [_facts(system) for system in comparison.systems]
     names = [system.name for system in comparison.systems]
     rows = []
@@ -360,7 +364,7 @@ def _why(comparison: Comparison, differences: Sequence[Difference] | None) -> Ch
 
 
 def _ids(comparison: Comparison) -> dict[str, str]:
-    return {row.bench: f"b{place}" for place, row in enumerate(comparison.rows)}
+    return {row.bench: f"b{position}" for position, row in enumerate(comparison.rows)}
 
 
 def _details(comparison: Comparison, traced: Traced, how: Fineness) -> list[Child]:
@@ -409,9 +413,9 @@ def _of_steps(
     bench: str, drawn: Sequence[tuple[str, Sequence[Trace]]], how: Fineness, sign: dict[str, str]
 ) -> list[Child]:
     named_steps = [
-        (f"{name}: {one.step}", sign[name], one)
+        (f"{name}: {trace.step}", sign[name], trace)
         for name, group in drawn
-        for one in selected_steps([t for t in group if t.ranks], min(2, how.steps))
+        for trace in selected_steps([t for t in group if t.ranks], min(2, how.steps))
     ]
     children: list[Child] = [rate_distributions(named_steps, bench)] if named_steps else []
     for name, group in drawn:
@@ -425,8 +429,13 @@ def _bench(system: Facts, name: str) -> BenchSummary | None:
 
 def _ratio_words(row: ComparisonRow, names: Sequence[str]) -> str:
     phrases = [
-        f"{name}: " + ("excluded" if one is None else f"{one.ratio:.4f} {verdict_sign(one.verdict)} {one.verdict}")
-        for name, one in zip(names[1:], row.contrasts, strict=True)
+        f"{name}: "
+        + (
+            "excluded"
+            if contrast is None
+            else f"{contrast.ratio:.4f} {verdict_sign(contrast.verdict)} {contrast.verdict}"
+        )
+        for name, contrast in zip(names[1:], row.contrasts, strict=True)
     ]
     return " " + "; ".join(phrases)
 

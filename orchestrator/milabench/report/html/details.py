@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from milabench.analysis.spread import mean
-from milabench.analysis.summary import BenchSummary
+from milabench.analysis.sample_statistics import mean
+from milabench.analysis.summary_model import BenchSummary
 from milabench.analysis.traces import QUANTILES, Trace
 from milabench.report import model
 from milabench.report.html.markup import Child, Markup, el
@@ -32,10 +32,10 @@ class Fineness:
 
 
 def fineness(traced: Iterable[Sequence[Trace]]) -> Fineness:
-    """Return how finely the steps of some runs can be drawn in one page."""
+    """Return the finest level of detail at which all steps of these runs fit in one page."""
     groups = [group for run in traced for group in by_bench(run).values()]
     for steps, buckets in _FINENESS:
-        curves = sum(curves_of(one) for group in groups for one in group[:steps])
+        curves = sum(curves_of(trace) for group in groups for trace in group[:steps])
         drawings = sum(len(group[:steps]) for group in groups)
         if curves * buckets * _BYTES_A_BUCKET + drawings * _BYTES_A_DRAWING <= _MOST_BYTES:
             return Fineness(steps=steps, buckets=buckets)
@@ -45,34 +45,34 @@ def fineness(traced: Iterable[Sequence[Trace]]) -> Fineness:
 def by_bench(traced: Sequence[Trace]) -> dict[str, list[Trace]]:
     """Return the traces of each benchmark that measured anything, in the order of their steps."""
     traces_by_bench: dict[str, list[Trace]] = {}
-    for one in traced:
-        if one.ranks or one.devices or one.host:
-            traces_by_bench.setdefault(one.bench, []).append(one)
+    for trace in traced:
+        if trace.ranks or trace.devices or trace.host:
+            traces_by_bench.setdefault(trace.bench, []).append(trace)
     return traces_by_bench
 
 
 def selected_steps(traced: Sequence[Trace], most: int) -> list[Trace]:
-    """Return at most so many of a benchmark's steps: where a device was throttled, the slowest, the fastest, some between; in order."""
+    """Return at most `most` steps of a benchmark: throttled ones, the slowest, the fastest, some between; in order."""
     if len(traced) <= most:
         return list(traced)
     if most == 0:
         return []
-    by_rate = sorted(range(len(traced)), key=lambda place: middle_rate(traced[place]))
-    throttled = [place for place in by_rate if any(device.held_back for device in traced[place].devices)]
-    spread = [by_rate[round(each * (len(traced) - 1) / max(1, most - 1))] for each in range(most)]
+    by_rate = sorted(range(len(traced)), key=lambda index: middle_rate(traced[index]))
+    throttled = [index for index in by_rate if any(device.held_back for device in traced[index].devices)]
+    spread = [by_rate[round(position * (len(traced) - 1) / max(1, most - 1))] for position in range(most)]
     # Not throttled steps alone: what they should have been like is to be seen beside them.
-    wanted = list(dict.fromkeys([*throttled[: (most + 1) // 2], spread[-1], *spread]))
-    return [traced[place] for place in sorted(wanted[:most])]
+    candidates = list(dict.fromkeys([*throttled[: (most + 1) // 2], spread[-1], *spread]))
+    return [traced[index] for index in sorted(candidates[:most])]
 
 
 def middle_rate(trace: Trace) -> float:
     """Return the median rate of a step's first rank, 0 where it has none."""
-    known = [one.quantiles for one in trace.ranks if one.quantiles]
-    return known[0][len(known[0]) // 2] if known else 0.0
+    quantiles = [rank.quantiles for rank in trace.ranks if rank.quantiles]
+    return quantiles[0][len(quantiles[0]) // 2] if quantiles else 0.0
 
 
 def step_timelines(traced: Sequence[Trace], how: Fineness, name: str = "") -> list[Markup]:
-    """Return a drawing for each chosen step, with what has to be said of it; `name` is the system's where there are several."""
+    """Return a drawing with its notes for each selected step; `name` is the system's where there are several."""
     drawn = selected_steps(traced, how.steps)
     if not drawn:
         what = (
@@ -83,11 +83,11 @@ def step_timelines(traced: Sequence[Trace], how: Fineness, name: str = "") -> li
         return [el("p", f"{name + ': ' if name else ''}the course of its steps is not shown: {what}.", class_="note")]
     children = [
         figure(
-            ["Course of ", el("code", one.step), f" on {name}" if name else None],
-            step_timeline(one, how.buckets),
-            ". ".join(_capital(text) for text in timeline_notes(one)) + ".",
+            ["Course of ", el("code", trace.step), f" on {name}" if name else None],
+            step_timeline(trace, how.buckets),
+            ". ".join(_capital(text) for text in timeline_notes(trace)) + ".",
         )
-        for one in drawn
+        for trace in drawn
     ]
     if len(drawn) < len(traced):
         text = f"{len(drawn)} of {len(traced)} steps are drawn: throttled ones, the fastest, the slowest, some between."
@@ -110,8 +110,8 @@ def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> M
         if rank.quantiles
     ]
     # Steps of one system have its colour and dash; all but the first are thinner.
-    first = {line.mark: place for place, line in reversed(list(enumerate(lines)))}
-    lines = [replace(line, is_thin=first[line.mark] < place) for place, line in enumerate(lines)]
+    first = {line.mark: position for position, line in reversed(list(enumerate(lines)))}
+    lines = [replace(line, is_thin=first[line.mark] < position) for position, line in enumerate(lines)]
     units = next((rank.units for _, _, trace in named for rank in trace.ranks), "")
     if not lines:
         return el(
@@ -126,25 +126,25 @@ def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> M
 
 
 def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
-    """Return the rates at each place (device, job), launch by launch."""
+    """Return the rates at each location (device, job), launch by launch."""
     rates: dict[str, list[float]] = {}
-    for one in bench.processes:
-        rates.setdefault(one.place, []).append(one.throughput.value)
+    for process in bench.processes:
+        rates.setdefault(process.slot, []).append(process.throughput.value)
     suffix = f" on {name}" if name else ""
     return [
         Dots(
-            label=(place or "whole job") + suffix,
+            label=(location or "whole job") + suffix,
             values=tuple(values),
             centre=mean(values),
             mark=mark,
             note=f"{len(values)} launch{'es' * (len(values) != 1)}, mean {model.format_number(mean(values))}",
         )
-        for place, values in sorted(rates.items())
+        for location, values in sorted(rates.items())
     ]
 
 
 def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) -> Markup:
-    """Return how far devices and launches of a benchmark are apart: (system or empty, one of SERIES, benchmark)."""
+    """Draw the spread over devices and launches of a benchmark: (system or empty, one of SERIES, benchmark)."""
     rows = [row for name, mark, bench in benches for row in places(bench, mark, name)]
     if sum(len(row.values) for row in rows) < 2:
         return el("p", "One process only: nothing is known of how launches or devices differ.", class_="note")
@@ -167,20 +167,20 @@ def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) 
 
 
 def process_table(bench: BenchSummary) -> Markup | None:
-    """Return every process with its rate and what is known of it."""
+    """Return a table of all processes with their rates."""
     if not bench.processes:
         return None
     headings = ("step", "place", "launch", "rate", "obs.", "within%", "p50 ms", "p99 ms", "drift%", "basis", "doubts")
     is_text = (True, True, False, False, False, False, False, False, False, True, True)
     rows = []
-    for one in bench.processes:
-        rate = one.throughput
+    for process in bench.processes:
+        rate = process.throughput
         latency: Mapping[str, float] = rate.latency
         drift = rate.steady.drift if rate.steady is not None else None
         cells: tuple[Child, ...] = (
-            one.steps[0] + (f" and {len(one.steps) - 1} more" if len(one.steps) > 1 else ""),
-            one.place or "job",
-            one.repeat,
+            process.steps[0] + (f" and {len(process.steps) - 1} more" if len(process.steps) > 1 else ""),
+            process.slot or "job",
+            process.repeat,
             model.format_number(rate.value),
             rate.observations,
             model.percent(rate.spread_within),
@@ -197,6 +197,6 @@ def process_table(bench: BenchSummary) -> Markup | None:
 def steps_named(traced: Sequence[Trace], how: Fineness) -> list[tuple[str, str, Trace]]:
     """Return the chosen steps as (name, one of SERIES, trace)."""
     return [
-        (one.step, SERIES[place % len(SERIES)], one)
-        for place, one in enumerate(selected_steps(traced, max(1, how.steps)))
+        (trace.step, SERIES[position % len(SERIES)], trace)
+        for position, trace in enumerate(selected_steps(traced, max(1, how.steps)))
     ]

@@ -21,14 +21,14 @@ class Markup(str):
 
 
 def escaped_text(value: object) -> Markup:
-    """Return anything as escaped text; characters that a page cannot hold become the replacement character."""
+    """Return a value as escaped text; characters that a page cannot hold become the replacement character."""
     if isinstance(value, Markup):
         return value
     return Markup(escape(_NOT_TEXT.sub("\ufffd", str(value)), quote=True))
 
 
 def joined(children: Iterable[Child]) -> Markup:
-    """Return children, one after the other."""
+    """Concatenate children."""
     return Markup("".join(_flat(children)))
 
 

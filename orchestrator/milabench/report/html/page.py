@@ -13,7 +13,7 @@ from milabench.report.html.plots import patterns
 
 
 def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: str = "") -> str:
-    """Return the whole page; `nav` are (id, name) of what one can jump to."""
+    """Return the whole page; `nav` are (id, name) of the link targets."""
     style, script = _packaged("page.css"), _packaged("page.js")
     head = el(
         "head",
@@ -26,7 +26,7 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: s
         el("title", title),
         el("style", Markup(style)),
     )
-    links = el("ul", [el("li", el("a", name, href=f"#{place}")) for place, name in nav])
+    links = el("ul", [el("li", el("a", name, href=f"#{section_id}")) for section_id, name in nav])
     controls = el(
         "div",
         el("button", "Open all details", type="button", id="all", hidden=True),
@@ -46,7 +46,7 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: s
 
 
 def _policy(style: str, script: str) -> str:
-    """Return only our own style and script count, by their digests: no name in a record can bring in another."""
+    """Allow only our own style and script, by digest: a name in a record cannot inject another."""
     return (
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -59,5 +59,5 @@ def _digest(text: str) -> str:
 
 @cache
 def _packaged(name: str) -> str:
-    """Return a file that belongs to this package, as it is."""
+    """Return the text of a file of this package."""
     return files("milabench.report.html").joinpath(name).read_text(encoding="utf-8")

@@ -68,7 +68,7 @@ class DistributionLine:
 
 
 def svg(title: str, describe: str, width: float, height: float, *children: Child) -> Markup:
-    """Return a drawing with a name and a description for those who do not see it."""
+    """Return a drawing with a name and a description for screen readers."""
     return el(
         "svg",
         el("title", title),
@@ -92,7 +92,7 @@ def figure(caption: Child, drawing: Child, note: Child = None) -> Markup:
 
 
 def patterns() -> Markup:
-    """Return what areas are filled with, wherever on the page they are."""
+    """Return the fill patterns of the page."""
     line = el("path", d="M0,6 6,0", class_="hatchline")
     cross = el("path", d="M0,0 6,6M0,6 6,0", class_="crossline")
     return el(
@@ -110,7 +110,7 @@ def patterns() -> Markup:
 
 
 def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> Markup:
-    """Return text, shortened to what fits unless its kind says `whole`; all of it is shown where a pointer rests on it."""
+    """Return text, shortened to fit unless its kind says `whole`; the full text is its tooltip."""
     cut = text if len(text) <= _LETTERS or "whole" in kind else f"{text[: _LETTERS - 1]}…"
     whole = el("title", text) if cut != text else None
     return el(
@@ -122,12 +122,12 @@ def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") 
 
 
 def forest(title: str, ratios: Sequence[Ratio]) -> Markup:
-    """Return ratios with their intervals on a logarithmic axis, the band in which nothing is called faster or slower behind."""
+    """Draw ratios and intervals on a logarithmic axis, over the band of the margin."""
     left, right, row, top = 232, _WIDTH - 330, 26, 24
     low, high = _ratio_range(ratios)
     scale = Scale(low=low, high=high, start=left, stop=right, is_log=True)
     bottom = top + row * len(ratios)
-    drawn: list[Child] = [_band(one, scale, top + row * place, row) for place, one in enumerate(ratios)]
+    drawn: list[Child] = [_band(ratio, scale, top + row * position, row) for position, ratio in enumerate(ratios)]
     drawn += [
         _grid(scale, ratio_ticks(low, high), top, bottom, ratio=True),
         label(scale(1) - 12, 14, "◀ slower", "dim", "end"),
@@ -135,46 +135,46 @@ def forest(title: str, ratios: Sequence[Ratio]) -> Markup:
         label(right + 96, 14, "ratio and 95 % interval", "dim whole", "middle"),
         label(right + 200, 14, "verdict", "dim"),
     ]
-    for place, ratio in enumerate(ratios):
-        drawn.append(_ratio(ratio, scale, top + row * (place + 0.5), right))
-    description = "; ".join(f"{one.label}: {_ratio_text(one)}" for one in ratios)
+    for position, ratio in enumerate(ratios):
+        drawn.append(_ratio(ratio, scale, top + row * (position + 0.5), right))
+    description = "; ".join(f"{ratio.label}: {_ratio_text(ratio)}" for ratio in ratios)
     return svg(title, description, _WIDTH, bottom + 26, *drawn)
 
 
 def _ratio_range(ratios: Sequence[Ratio]) -> Interval:
-    values = [one.value for one in ratios if one.value is not None]
-    margins = [one.margin for one in ratios] or [0.01]
+    values = [ratio.value for ratio in ratios if ratio.value is not None]
+    margins = [ratio.margin for ratio in ratios] or [0.01]
     low, high = min([*values, 1 / (1 + max(margins))]), max([*values, 1 + max(margins)])
     # A wide interval may not squeeze all others; what it reaches beyond is cut, with an arrow.
     reach = max(high / low, 1.05)
-    ends = [end for one in ratios if one.interval for end in one.interval]
+    ends = [end for ratio in ratios if ratio.interval for end in ratio.interval]
     low, high = max(min([low, *ends]), low / reach), min(max([high, *ends]), high * reach)
     room = (high / low) ** 0.04
     return low / room, high * room
 
 
-def _band(one: Ratio, scale: Scale, y: float, height: float) -> Markup:
-    """Return where nothing is called faster or slower."""
-    start, stop = scale(1 / (1 + one.margin)), scale(1 + one.margin)
+def _band(ratio: Ratio, scale: Scale, y: float, height: float) -> Markup:
+    """Return the band of the margin, in which nothing is called faster or slower."""
+    start, stop = scale(1 / (1 + ratio.margin)), scale(1 + ratio.margin)
     return el("rect", x=_at(start), y=_at(y), width=_at(stop - start), height=_at(height), class_="band")
 
 
-def _ratio(one: Ratio, scale: Scale, y: float, right: float) -> Markup:
-    name = label(8, y + 4, one.label, "total" if one.is_total else "")
-    drawn: list[Child] = [el("a", name, href=one.link) if one.link else name]
-    if one.value is None:
-        text = one.note if len(one.note) <= _NOTE else f"{one.note[: _NOTE - 1]}…"
+def _ratio(ratio: Ratio, scale: Scale, y: float, right: float) -> Markup:
+    name = label(8, y + 4, ratio.label, "total" if ratio.is_total else "")
+    drawn: list[Child] = [el("a", name, href=ratio.link) if ratio.link else name]
+    if ratio.value is None:
+        text = ratio.note if len(ratio.note) <= _NOTE else f"{ratio.note[: _NOTE - 1]}…"
         return el("g", *drawn, label(scale.start + 8, y + 4, f"✕ {text}", "dim halo whole"))
-    if one.interval is not None:
-        drawn.append(_whisker(one.interval, scale, y))
-        text = f"{one.value:.4f} [{one.interval[0]:.4f}, {one.interval[1]:.4f}]"
+    if ratio.interval is not None:
+        drawn.append(_whisker(ratio.interval, scale, y))
+        text = f"{ratio.value:.4f} [{ratio.interval[0]:.4f}, {ratio.interval[1]:.4f}]"
     else:
-        text = f"{one.value:.4f} (no interval)"
-    kind = "total" if one.is_total else ""
+        text = f"{ratio.value:.4f} (no interval)"
+    kind = "total" if ratio.is_total else ""
     drawn += [
-        _verdict_mark(one, scale(one.value), y),
+        _verdict_mark(ratio, scale(ratio.value), y),
         label(right + 190, y + 4, text, f"whole {kind}".strip(), "end"),
-        label(right + 200, y + 4, f"{_SIGNS.get(one.verdict, '○')} {_verdict_words(one)}", f"whole {kind}".strip()),
+        label(right + 200, y + 4, f"{_SIGNS.get(ratio.verdict, '○')} {_verdict_words(ratio)}", f"whole {kind}".strip()),
     ]
     return el("g", *drawn)
 
@@ -187,20 +187,20 @@ def verdict_sign(verdict: str) -> str:
     return _SIGNS.get(verdict, "")
 
 
-def _verdict_words(one: Ratio) -> str:
-    words = {"DIFFERENT-BUT-SMALL": "DIFF.-BUT-SMALL"}.get(one.verdict, one.verdict)
-    return words + (" ?" if one.is_suspect else "")
+def _verdict_words(ratio: Ratio) -> str:
+    words = {"DIFFERENT-BUT-SMALL": "DIFF.-BUT-SMALL"}.get(ratio.verdict, ratio.verdict)
+    return words + (" ?" if ratio.is_suspect else "")
 
 
-def _ratio_text(one: Ratio) -> str:
-    if one.value is None:
-        return one.note
-    interval = f", 95 % from {one.interval[0]:.4f} to {one.interval[1]:.4f}" if one.interval else ", no interval"
-    return f"{one.value:.4f}{interval}, {one.verdict}" + (", suspect" if one.is_suspect else "")
+def _ratio_text(ratio: Ratio) -> str:
+    if ratio.value is None:
+        return ratio.note
+    interval = f", 95 % from {ratio.interval[0]:.4f} to {ratio.interval[1]:.4f}" if ratio.interval else ", no interval"
+    return f"{ratio.value:.4f}{interval}, {ratio.verdict}" + (", suspect" if ratio.is_suspect else "")
 
 
-def _verdict_mark(one: Ratio, x: float, y: float) -> Markup:
-    if one.is_total:
+def _verdict_mark(ratio: Ratio, x: float, y: float) -> Markup:
+    if ratio.is_total:
         return el("path", d=f"M{_at(x - 9)},{_at(y)}l9,-7 9,7 -9,7z", class_="mark total")
     shapes = {
         "FASTER": f"M{_at(x - 6)},{_at(y + 5)}h12l-6,-11z",
@@ -208,20 +208,20 @@ def _verdict_mark(one: Ratio, x: float, y: float) -> Markup:
         "EQUIVALENT": f"M{_at(x - 5)},{_at(y - 5)}h10v10h-10z",
         "DIFFERENT-BUT-SMALL": f"M{_at(x - 6)},{_at(y)}l6,-6 6,6 -6,6z",
     }
-    kind = {"FASTER": "better", "SLOWER": "worse"}.get(one.verdict, "level")
-    if one.verdict in shapes:
-        return el("path", d=shapes[one.verdict], class_=f"mark {kind}")
+    kind = {"FASTER": "better", "SLOWER": "worse"}.get(ratio.verdict, "level")
+    if ratio.verdict in shapes:
+        return el("path", d=shapes[ratio.verdict], class_=f"mark {kind}")
     return el("circle", cx=_at(x), cy=_at(y), r="5", class_="mark open")
 
 
 def _whisker(interval: Interval, scale: Scale, y: float) -> Markup:
     ends = [scale(end) for end in interval]
     path = f"M{_at(ends[0])},{_at(y)}H{_at(ends[1])}"
-    for end, place, sign in ((interval[0], ends[0], 1), (interval[1], ends[1], -1)):
+    for end, x, sign in ((interval[0], ends[0], 1), (interval[1], ends[1], -1)):
         path += (
-            f"M{_at(place)},{_at(y - 5)}v10"
+            f"M{_at(x)},{_at(y - 5)}v10"
             if scale.holds(end)
-            else f"M{_at(place + 6 * sign)},{_at(y - 5)}L{_at(place)},{_at(y)}l{6 * sign},5"
+            else f"M{_at(x + 6 * sign)},{_at(y - 5)}L{_at(x)},{_at(y)}l{6 * sign},5"
         )
     return el("path", d=path, class_="whisker")
 
@@ -230,9 +230,9 @@ def _whisker(interval: Interval, scale: Scale, y: float) -> Markup:
 
 
 def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = False) -> Markup:
-    """Return every value of each row, its mean as a bar and the interval of the mean as a whisker."""
+    """Draw every value of each row, its mean as a bar and the interval of the mean as a whisker."""
     left, right, row, top = 232, _WIDTH - 190, 24, 10
-    values = [value for one in rows for value in (*one.values, *(one.interval or ()))]
+    values = [value for entry in rows for value in (*entry.values, *(entry.interval or ()))]
     low, high = padded([*values, *([0.0] if is_relative else [])])
     scale = Scale(low=low, high=high, start=left, stop=right)
     bottom = top + row * len(rows)
@@ -240,21 +240,23 @@ def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = Fa
     drawn.append(label(_WIDTH - 4, bottom + 18, units, "dim", "end"))
     if is_relative:
         drawn.append(el("path", d=f"M{_at(scale(0))},{top}V{bottom}", class_="one"))
-    for place, one in enumerate(rows):
-        y = top + row * (place + 0.5)
-        drawn.append(label(8, y + 4, one.label))
-        if one.interval is not None:
-            drawn.append(_whisker(one.interval, scale, y))
-        if one.centre is not None:
-            drawn.append(el("path", d=f"M{_at(scale(one.centre))},{_at(y - 8)}v16", class_=f"mean {one.mark}"))
-        drawn.append(el("g", [_dot(scale(value), y, one.mark) for value in one.values], class_=f"dots {one.mark}"))
-        drawn.append(label(right + 12, y + 4, one.note, "whole"))
-    description = "; ".join(f"{one.label}: {', '.join(map(format_number, one.values))}" for one in rows)
+    for position, entry in enumerate(rows):
+        y = top + row * (position + 0.5)
+        drawn.append(label(8, y + 4, entry.label))
+        if entry.interval is not None:
+            drawn.append(_whisker(entry.interval, scale, y))
+        if entry.centre is not None:
+            drawn.append(el("path", d=f"M{_at(scale(entry.centre))},{_at(y - 8)}v16", class_=f"mean {entry.mark}"))
+        drawn.append(
+            el("g", [_dot(scale(value), y, entry.mark) for value in entry.values], class_=f"dots {entry.mark}")
+        )
+        drawn.append(label(right + 12, y + 4, entry.note, "whole"))
+    description = "; ".join(f"{entry.label}: {', '.join(map(format_number, entry.values))}" for entry in rows)
     return svg(title, f"in {units}. {description}"[:4000], _WIDTH, bottom + 26, *drawn)
 
 
 def _dot(x: float, y: float, mark: str) -> Markup:
-    """Return a shape for each of SERIES."""
+    """Return the shape of one of SERIES."""
     shapes = {
         "b": f"M{_at(x - 4)},{_at(y - 4)}h8v8h-8z",
         "c": f"M{_at(x - 5)},{_at(y + 4)}h10l-5,-9z",
@@ -271,26 +273,26 @@ def _dot(x: float, y: float, mark: str) -> Markup:
 
 
 def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = None) -> Markup:
-    """Return a bar for each value from zero on, with the value beside it; what it can be at most as a frame around it."""
+    """Draw a bar for each value from zero on, with the value beside it and its maximum as a frame around it."""
     left, right, row, top = 232, _WIDTH - 220, 22, 8
-    high = max((value for one in rows for value in (one.value, one.most or 0.0)), default=1.0) or 1.0
+    high = max((value for bar in rows for value in (bar.value, bar.most or 0.0)), default=1.0) or 1.0
     scale = Scale(low=0.0, high=high, start=left, stop=right)
     bottom = top + row * len(rows)
     drawn = [_grid(scale, ticks(0.0, high), top, bottom)]
     drawn.append(label(_WIDTH - 4, bottom + 18, units, "dim", "end"))
     if limit is not None:
         drawn.append(el("path", d=f"M{_at(scale(limit))},{top}V{bottom}", class_="limit"))
-    for place, one in enumerate(rows):
-        y = top + row * place
-        drawn.append(label(8, y + 15, one.label))
-        if one.most is not None:
+    for position, bar in enumerate(rows):
+        y = top + row * position
+        drawn.append(label(8, y + 15, bar.label))
+        if bar.most is not None:
             drawn.append(
-                el("rect", x=left, y=_at(y + 3), width=_at(scale(one.most) - left), height="16", class_="frame")
+                el("rect", x=left, y=_at(y + 3), width=_at(scale(bar.most) - left), height="16", class_="frame")
             )
-        width = max(1.0, scale(one.value) - left)
-        drawn.append(el("rect", x=left, y=_at(y + 5), width=_at(width), height="12", class_=f"bar {one.mark}"))
-        drawn.append(label(right + 12, y + 15, one.text or format_number(one.value), "whole"))
-    description = "; ".join(f"{one.label}: {one.text or format_number(one.value)}" for one in rows)
+        width = max(1.0, scale(bar.value) - left)
+        drawn.append(el("rect", x=left, y=_at(y + 5), width=_at(width), height="12", class_=f"bar {bar.mark}"))
+        drawn.append(label(right + 12, y + 15, bar.text or format_number(bar.value), "whole"))
+    description = "; ".join(f"{bar.label}: {bar.text or format_number(bar.value)}" for bar in rows)
     return svg(title, f"in {units}. {description}", _WIDTH, bottom + 26, *drawn)
 
 
@@ -300,29 +302,29 @@ def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = N
 def distribution(
     title: str, lines: Sequence[DistributionLine], shares: Sequence[float], *, units: str
 ) -> tuple[Markup, str]:
-    """Return the share of observations at or below each value, a stepless line for each; and what of it is off the axis, if any."""
+    """Draw the share of observations at or below each value, a line each; return it with a note on clipped values."""
     left, right, top, bottom = 60, _WIDTH - 250, 10, max(210, 10 + 22 * len(lines))
-    inner = [value for one in lines for share, value in zip(shares, one.values, strict=True) if 0.01 <= share <= 0.99]
+    inner = [value for line in lines for share, value in zip(shares, line.values, strict=True) if 0.01 <= share <= 0.99]
     low, high = padded(inner)
     x, y = Scale(low=low, high=high, start=left, stop=right), Scale(low=0, high=1, start=bottom, stop=top)
     drawn = [_grid(x, ticks(low, high), top, bottom)]
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         drawn.append(el("path", d=f"M{left},{_at(y(share))}H{right}", class_="grid"))
         drawn.append(label(left - 8, y(share) + 4, f"{share:.0%}", "dim", "end"))
-    for place, one in enumerate(lines):
-        points = [(x(value), y(share)) for share, value in zip(shares, one.values, strict=True)]
-        kind = f"line {one.mark}" + (" thin" if one.is_thin else "")
-        note_y = 22 + 22 * place
+    for position, line in enumerate(lines):
+        points = [(x(value), y(share)) for share, value in zip(shares, line.values, strict=True)]
+        kind = f"line {line.mark}" + (" thin" if line.is_thin else "")
+        note_y = 22 + 22 * position
         drawn.append(el("path", d=_path(points), class_=kind))
         drawn.append(el("path", d=f"M{right + 12},{note_y - 4}h26", class_=kind))
-        drawn.append(label(right + 44, note_y, one.label))
+        drawn.append(label(right + 44, note_y, line.label))
     drawn.append(label(_WIDTH - 4, bottom + 18, units, "dim", "end"))
     medians = "; ".join(
-        f"{one.label}: median {format_number(one.values[shares.index(0.5)])}, all between {format_number(one.values[0])} and "
-        f"{format_number(one.values[-1])}"
-        for one in lines
+        f"{line.label}: median {format_number(line.values[shares.index(0.5)])}, all between {format_number(line.values[0])} and "
+        f"{format_number(line.values[-1])}"
+        for line in lines
     )
-    off = any(not (x.holds(one.values[0]) and x.holds(one.values[-1])) for one in lines)
+    off = any(not (x.holds(line.values[0]) and x.holds(line.values[-1])) for line in lines)
     note = f"Drawn at the edge is what lies beyond the axis. {medians}." if off else ""
     return svg(
         title, f"share of observations at or below a rate, in {units}. {medians}", _WIDTH, bottom + 26, *drawn
@@ -335,7 +337,7 @@ def distribution(
 def _grid(
     scale: Scale, at: Sequence[float], top: float, bottom: float, *, ratio: bool = False, sign: str = ""
 ) -> Markup:
-    """Return lines through a drawing at round numbers, which are written below."""
+    """Draw lines at round numbers, with the numbers below."""
     drawn: list[Child] = []
     apart = -math.inf
     for tick in at:
@@ -355,12 +357,12 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _at(value: float) -> str:
-    """Return a place on paper, to a tenth."""
+    """Format a coordinate to a tenth."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def plot_legend(entries: Sequence[tuple[str, str]]) -> Markup:
-    """Return which shape stands for which name: (name, one of SERIES)."""
+    """Return the legend of shapes and names: (name, one of SERIES)."""
     return el(
         "ul",
         [
@@ -385,5 +387,5 @@ def plot_legend(entries: Sequence[tuple[str, str]]) -> Markup:
 
 
 def marks(names: Sequence[str]) -> dict[str, str]:
-    """Return one of SERIES for each name, over again where there are more."""
-    return {name: SERIES[place % len(SERIES)] for place, name in enumerate(names)}
+    """Assign one of SERIES to each name, repeating when there are more names."""
+    return {name: SERIES[position % len(SERIES)] for position, name in enumerate(names)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from milabench.analysis.summary import BenchSummary, Summary
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.traces import Trace
 from milabench.report import model
 from milabench.report.html.details import (
@@ -26,7 +26,7 @@ _KINDS = {"valid": "good", "suspect": "doubt", "invalid": "bad", "skipped": "non
 
 
 def sentence(summary: Summary) -> str:
-    """Return the run in one sentence: what passed, on what, the score, and what is wrong with it."""
+    """Return the run in one sentence: what passed, on which devices, the score and its caveats."""
     benches = [bench for bench in summary.benchmarks if bench.outcome != "skipped"]
     passed = sum(bench.outcome == "passed" for bench in benches)
     devices = dict(model.system_lines(summary)).get("devices", "")
@@ -48,7 +48,7 @@ def sentence(summary: Summary) -> str:
 def run_article(
     summary: Summary, traced: Sequence[Trace], how: Fineness, key: str
 ) -> tuple[Markup, list[tuple[str, str]]]:
-    """Return a run, and what one can jump to in it; `key` begins every id."""
+    """Return the article of a run and its link targets; `key` is the prefix of every id."""
     sections: list[tuple[str, str, Child]] = [
         ("table", "Benchmarks", _benchmarks(summary, key)),
         ("spread", "Spread", _spread(summary)),
@@ -57,7 +57,7 @@ def run_article(
         ("system", "System", _system(summary)),
         ("records", "Records", _records(summary)),
     ]
-    body = [el("section", el("h2", name), content, id=f"{key}{place}") for place, name, content in sections]
+    body = [el("section", el("h2", name), content, id=f"{key}{section_id}") for section_id, name, content in sections]
     head = el(
         "header",
         el("h1", f"milabench run {summary.run}", id=f"{key}top"),
@@ -65,12 +65,12 @@ def run_article(
         _tiles(summary),
         _alerts(summary),
     )
-    return el("article", head, body), [(f"{key}{place}", name) for place, name, _ in sections]
+    return el("article", head, body), [(f"{key}{section_id}", name) for section_id, name, _ in sections]
 
 
 def _tiles(summary: Summary) -> Markup:
     benches = summary.benchmarks
-    counted, wanted = summary.score.complete
+    counted, planned = summary.score.complete
     failed = sum(model.not_passed(bench) for bench in benches)
     doubtful = sum(bench.validity in ("suspect", "invalid") for bench in benches)
     score = "none" if summary.ab is not None else model.format_number(summary.score.value) or "none"
@@ -82,9 +82,9 @@ def _tiles(summary: Summary) -> Markup:
     )
     what = f"relative to {summary.score.reference}" if summary.score.reference else "raw rates, no reference"
     tiles = [
-        ("score", score, f"{reach}; {what}", "good" if counted == wanted and counted else "doubt"),
-        ("counted in the score", f"{counted} of {wanted}", "benchmarks" if counted == wanted else "INCOMPLETE",
-         "good" if counted == wanted and counted else "bad"),
+        ("score", score, f"{reach}; {what}", "good" if counted == planned and counted else "doubt"),
+        ("counted in the score", f"{counted} of {planned}", "benchmarks" if counted == planned else "INCOMPLETE",
+         "good" if counted == planned and counted else "bad"),
         ("steps that did not pass", failed, "see below" if failed else "none", "bad" if failed else "good"),
         ("suspect or invalid", doubtful, "shown, marked, never hidden" if doubtful else "none",
          "doubt" if doubtful else "good"),
@@ -96,19 +96,19 @@ def _tiles(summary: Summary) -> Markup:
 
 
 def alert(title: str, kind: str, entries: Sequence[Child], count: int | None = None) -> Markup | None:
-    """Return a list that must be seen, with how many it names; None where there is nothing in it."""
+    """Return a prominent list with its count; None when it is empty."""
     if not entries:
         return None
     return el(
         "section",
         el("h2", f"{title} ({len(entries) if count is None else count})"),
-        el("ul", [el("li", one) for one in entries]),
+        el("ul", [el("li", entry) for entry in entries]),
         class_=f"alerts {kind}",
     )
 
 
 def bold_names(entries: Sequence[tuple[str, str]]) -> list[Child]:
-    """Return names in bold, each with what is said of it."""
+    """Return each name in bold with its text."""
     return [[el("strong", name), ": ", text] for name, text in entries]
 
 
@@ -139,7 +139,7 @@ def _alerts(summary: Summary) -> Markup:
 
 
 def _together(entries: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return entries of which the same is said, as one."""
+    """Merge entries with the same text."""
     groups: dict[str, list[str]] = {}
     for name, text in entries:
         groups.setdefault(text, []).append(name)
@@ -147,14 +147,14 @@ def _together(entries: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def state(bench: BenchSummary) -> str:
-    """Return one word for a benchmark: how it ended, or whether its number can be believed."""
+    """Return one word for a benchmark: its outcome, or its validity."""
     if bench.outcome != "passed":
         return bench.outcome
     return bench.validity or "no rate"
 
 
 def state_badge(bench: BenchSummary) -> Markup:
-    """Return the same with its reasons, as a badge."""
+    """Return the state with its reasons, as a badge."""
     return badge(model.validity_text(bench), _KINDS.get(state(bench), "bad"))
 
 
@@ -214,7 +214,7 @@ def _spread(summary: Summary) -> Child:
         perf = bench.perf
         if perf is None or len(bench.processes) < 2:
             continue
-        values = tuple(100 * (one.throughput.value / perf - 1) for one in bench.processes)
+        values = tuple(100 * (process.throughput.value / perf - 1) for process in bench.processes)
         interval = None if bench.ci95 is None else (100 * (bench.ci95[0] / perf - 1), 100 * (bench.ci95[1] / perf - 1))
         note = f"n = {len(values)}" + (f", sd {100 * bench.spread:.2f} %" if bench.spread is not None else "")
         rows.append(Dots(label=bench.bench, values=values, interval=interval, centre=0.0, note=note))
@@ -278,7 +278,7 @@ def _device_memory(summary: Summary) -> float | None:
 
 
 def _ids(summary: Summary, key: str) -> dict[str, str]:
-    return {bench.bench: f"{key}b{place}" for place, bench in enumerate(model.ordered(summary.benchmarks))}
+    return {bench.bench: f"{key}b{position}" for position, bench in enumerate(model.ordered(summary.benchmarks))}
 
 
 def _details(summary: Summary, traced: Sequence[Trace], how: Fineness, key: str) -> list[Child]:
@@ -310,13 +310,15 @@ def _details(summary: Summary, traced: Sequence[Trace], how: Fineness, key: str)
 def _why_nothing(bench: BenchSummary) -> Markup | None:
     if bench.outcome != "skipped":
         return None
-    return el("p", f"Nothing to show: it was skipped. {'; '.join(one.detail for one in bench.skipped)}", class_="note")
+    return el(
+        "p", f"Nothing to show: it was skipped. {'; '.join(skip.detail for skip in bench.skipped)}", class_="note"
+    )
 
 
 def _steps(bench: BenchSummary, traced: Sequence[Trace], how: Fineness) -> list[Child]:
     if bench.outcome == "skipped":
         return []
-    steps = steps_named([one for one in traced if one.ranks], how)
+    steps = steps_named([trace for trace in traced if trace.ranks], how)
     drawn = rate_distributions(steps, bench.bench) if steps else None
     return [drawn, device_spread([("", "a", bench)], bench.units) if bench.processes else None, process_table(bench)]
 
@@ -349,7 +351,7 @@ def _facts(bench: BenchSummary) -> list[tuple[Child, Child]]:
 
 
 def _waited(bench: BenchSummary) -> str:
-    shares = [float(one["value"]) for one in bench.metrics if one["metric"] == "data_wait"]
+    shares = [float(metric["value"]) for metric in bench.metrics if metric["metric"] == "data_wait"]
     return f"{max(shares):.1%}" if shares else "not recorded"
 
 
@@ -368,10 +370,10 @@ def _system(summary: Summary) -> list[Child]:
 
 
 def device_facts(devices: Sequence[Mapping[str, object]]) -> dict[str, str]:
-    """Return what drivers told, once where it is the same for all devices, else device by device."""
+    """Return the drivers' facts, one value where all devices agree, else device by device."""
     facts = {}
-    for name in dict.fromkeys(name for one in devices for name in one):
-        values = ["" if one.get(name) is None else str(one[name]) for one in devices]
+    for name in dict.fromkeys(name for device in devices for name in device):
+        values = ["" if device.get(name) is None else str(device[name]) for device in devices]
         facts[name] = (
             values[0] if len(set(values)) == 1 else ", ".join(f"{at}: {value}" for at, value in enumerate(values))
         )

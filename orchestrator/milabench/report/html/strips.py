@@ -37,13 +37,13 @@ class _Panel:
 
 
 def curves_of(trace: Trace) -> int:
-    """Return how many curves a step has."""
+    """Return the number of curves of a step."""
     return len(_ranks(trace)) + sum(len(device.curves) for device in _devices(trace)) + len(trace.host)
 
 
 def step_timeline(trace: Trace, buckets: int) -> Markup:
-    """Return the drawing of one step, every curve in at most so many buckets."""
-    is_timed = all(one.rate.is_timed for one in trace.ranks)
+    """Draw one step, every curve in at most `buckets` buckets."""
+    is_timed = all(rank.rate.is_timed for rank in trace.ranks)
     panels = [panel for panel in _panels(trace, buckets) if is_timed or panel.name == "rate"]
     last = max(1e-9, *(time for panel in panels for curve in panel.curves for time in curve.time), 0.0)
     x = Scale(low=0.0, high=last, start=_LEFT, stop=_RIGHT)
@@ -61,24 +61,26 @@ def step_timeline(trace: Trace, buckets: int) -> Markup:
 
 
 def timeline_notes(trace: Trace) -> list[str]:
-    """Return what has to be said beside the drawing: throttling, and what is not there."""
+    """Return the notes beside the drawing: throttling, and missing data."""
     notes = []
     for device in trace.devices:
         name = f"device {device.key}"
         if device.lost:
             notes.append(f"{name} was lost: {device.lost}")
-        if not device.told:
+        if not device.throttle_samples:
             notes.append(f"{name}: no sample says whether it was throttled")
             continue
         if device.held_back:
-            reasons = sorted({reason for one in device.throttled for reason in one.reasons})
-            share = device.held_back / device.told
-            notes.append(f"{name}: THROTTLED in {share:.1%} of {device.told} samples ({', '.join(reasons)})")
+            reasons = sorted({reason for span in device.throttled for reason in span.reasons})
+            share = device.held_back / device.throttle_samples
+            notes.append(
+                f"{name}: THROTTLED in {share:.1%} of {device.throttle_samples} samples ({', '.join(reasons)})"
+            )
         else:
-            notes.append(f"{name}: not throttled in any of {device.told} samples")
+            notes.append(f"{name}: not throttled in any of {device.throttle_samples} samples")
         if device.capped:
             notes.append(
-                f"{name}: at its power limit in {device.capped / device.told:.0%} of them, which is normal at work"
+                f"{name}: at its power limit in {device.capped / device.throttle_samples:.0%} of them, which is normal at work"
             )
     if not trace.devices:
         notes.append("no accelerator was sampled: neither power nor clock nor temperature nor throttling can be shown")
@@ -88,7 +90,7 @@ def timeline_notes(trace: Trace) -> list[str]:
         )
     if not trace.ranks:
         notes.append("no observations: there is no series of rates")
-    elif not all(one.rate.is_timed for one in trace.ranks):
+    elif not all(span.rate.is_timed for span in trace.ranks):
         notes.append("its records have no times: the axis counts observations, and no sensor can be drawn beside them")
     return notes
 
@@ -97,10 +99,10 @@ def _panels(trace: Trace, buckets: int) -> list[_Panel]:
     panels = []
     ranks = _ranks(trace)
     if ranks:
-        curves = tuple(thinned(one.rate, buckets) for one in ranks)
+        curves = tuple(thinned(source.rate, buckets) for source in ranks)
         panels.append(_Panel(name="rate", unit=ranks[0].units, curves=curves, height=_RATE))
     for key, (name, unit) in _DEVICES.items():
-        curves = tuple(thinned(one.curves[key], buckets) for one in _devices(trace) if key in one.curves)
+        curves = tuple(thinned(source.curves[key], buckets) for source in _devices(trace) if key in source.curves)
         if curves:
             curves = tuple(map(_percent, curves)) if unit == "%" else curves
             panels.append(_Panel(name=name, unit=unit, curves=curves, height=_STRIP))
@@ -122,11 +124,11 @@ def _devices(trace: Trace) -> Sequence[DeviceTrace]:
 
 
 def thinned(curve: Curve, buckets: int) -> Curve:
-    """Return the curve in at most so many buckets, the least and the most of each kept."""
+    """Return the curve in at most `buckets` buckets, keeping the minimum and maximum of each."""
     length = len(curve.time)
     if length <= buckets:
         return curve
-    bounds = [(length * place // buckets, length * (place + 1) // buckets) for place in range(buckets)]
+    bounds = [(length * bucket // buckets, length * (bucket + 1) // buckets) for bucket in range(buckets)]
     return replace(
         curve,
         time=tuple(curve.time[stop - 1] for _, stop in bounds),
@@ -136,7 +138,9 @@ def thinned(curve: Curve, buckets: int) -> Curve:
 
 
 def _percent(curve: Curve) -> Curve:
-    return replace(curve, low=tuple(100 * each for each in curve.low), high=tuple(100 * each for each in curve.high))
+    return replace(
+        curve, low=tuple(100 * value for value in curve.low), high=tuple(100 * value for value in curve.high)
+    )
 
 
 def _panel(panel: _Panel, x: Scale, top: float, trace: Trace) -> Markup:
@@ -151,13 +155,13 @@ def _panel(panel: _Panel, x: Scale, top: float, trace: Trace) -> Markup:
         label(_LEFT - 6, top + 10, short(high), "dim", "end"),
         label(_LEFT - 6, top + panel.height, short(low), "dim", "end"),
     ]
-    for place, curve in enumerate(panel.curves):
-        drawn.append(el("path", d=_area(curve, x, y), class_=f"area {SERIES[place % len(SERIES)]}"))
+    for position, curve in enumerate(panel.curves):
+        drawn.append(el("path", d=_area(curve, x, y), class_=f"area {SERIES[position % len(SERIES)]}"))
     return el("g", *drawn)
 
 
 def _range(panel: _Panel, warmup: float) -> tuple[float, float]:
-    """Return what a panel shows: all of it, but of a rate neither the warm-up nor what single observations reach beyond the rest."""
+    """Return the range of a panel: all of it, but of a rate neither the warm-up nor single outliers."""
     if panel.unit == "%":
         return 0.0, max(100.0, *(value for curve in panel.curves for value in curve.high))
     is_rate = panel.height == _RATE
@@ -175,24 +179,24 @@ def _range(panel: _Panel, warmup: float) -> tuple[float, float]:
 
 
 def _area(curve: Curve, x: Scale, y: Scale) -> str:
-    """Return forth along the most values and back along the least; a line where each bucket holds one reading."""
+    """Trace the maxima forth and the minima back; a line where each bucket holds one reading."""
     places = [_n(x(time)) for time in curve.time]
-    upper = [f"{place},{_n(y(value))}" for place, value in zip(places, curve.high, strict=True)]
+    upper = [f"{position},{_n(y(value))}" for position, value in zip(places, curve.high, strict=True)]
     if curve.low == curve.high:
         if len(upper) == 1:
             return f"M{upper[0]}h2"
         return "M" + " ".join(upper)
-    lower = [f"{place},{_n(y(value))}" for place, value in zip(places, curve.low, strict=True)]
+    lower = [f"{position},{_n(y(value))}" for position, value in zip(places, curve.low, strict=True)]
     return "M" + " ".join([*upper, *reversed(lower)]) + "z"
 
 
 def _throttling(trace: Trace, x: Scale, top: float, panel: _Panel) -> Iterable[Markup]:
-    marked = [one for device in _devices(trace) for one in device.throttled][:_MOST_MARKS]
-    for one in marked:
-        start, stop = x(one.start), x(one.stop)
+    marked = [span for device in _devices(trace) for span in device.throttled][:_MOST_MARKS]
+    for span in marked:
+        start, stop = x(span.start), x(span.stop)
         yield el(
             "rect",
-            el("title", f"throttled: {', '.join(one.reasons)}"),
+            el("title", f"throttled: {', '.join(span.reasons)}"),
             x=_n(start),
             y=_n(top),
             width=_n(max(2.0, stop - start)),
@@ -216,7 +220,7 @@ def _window(window: tuple[float, float], x: Scale, bottom: float) -> Markup:
 
 def _warm_until(trace: Trace) -> float:
     """Return when the last rank was warm; minus infinity where none says it had to be."""
-    return max((one.warmup for one in trace.ranks if one.warmup is not None), default=-math.inf)
+    return max((rank.warmup for rank in trace.ranks if rank.warmup is not None), default=-math.inf)
 
 
 def _warmup(trace: Trace, x: Scale, panels: Sequence[_Panel], tops: Sequence[float]) -> Iterable[Markup]:
@@ -233,19 +237,19 @@ def _warmup(trace: Trace, x: Scale, panels: Sequence[_Panel], tops: Sequence[flo
 def _axis(x: Scale, bottom: float, is_timed: bool) -> Markup:
     drawn: list[Child] = []
     for tick in ticks(x.low, x.high, 8):
-        place = x(tick)
-        drawn.append(el("path", d=f"M{_n(place)},{_n(bottom)}v5", class_="whisker"))
-        if place < _RIGHT - 60:
-            drawn.append(label(place, bottom + 18, short(tick), "dim", "middle"))
+        position = x(tick)
+        drawn.append(el("path", d=f"M{_n(position)},{_n(bottom)}v5", class_="whisker"))
+        if position < _RIGHT - 60:
+            drawn.append(label(position, bottom + 18, short(tick), "dim", "middle"))
     drawn.append(label(_RIGHT, bottom + 18, "seconds" if is_timed else "observations", "dim", "end"))
     return el("g", *drawn)
 
 
 def _told(trace: Trace) -> Iterable[str]:
-    for one in trace.ranks:
-        if one.quantiles:
-            middle = one.quantiles[len(one.quantiles) // 2]
-            yield f"rank {one.rank}: {one.rate.count} observations, median {short(middle)} {one.units} in the window"
+    for rank in trace.ranks:
+        if rank.quantiles:
+            middle = rank.quantiles[len(rank.quantiles) // 2]
+            yield f"rank {rank.rank}: {rank.rate.count} observations, median {short(middle)} {rank.units} in the window"
     for device in trace.devices:
         for key, (name, unit) in _DEVICES.items():
             curve = device.curves.get(key)

@@ -33,11 +33,11 @@ def text_rows(rows: Sequence[Sequence[str]]) -> list[TableRow]:
 def without_empty(
     headings: Sequence[str], is_text: Sequence[bool], rows: Sequence[Sequence[str]]
 ) -> tuple[list[str], list[bool], list[TableRow], list[str]]:
-    """Return headings, kinds and rows less the columns in which nothing stands, and the headings of those."""
-    kept = [place for place in range(len(headings)) if any(row[place] for row in rows)]
-    empty = [heading for place, heading in enumerate(headings) if place not in kept]
-    shown = text_rows([[row[place] for place in kept] for row in rows])
-    return [headings[place] for place in kept], [is_text[place] for place in kept], shown, empty
+    """Drop empty columns; return headings, kinds, rows and the headings that were dropped."""
+    kept = [column for column in range(len(headings)) if any(row[column] for row in rows)]
+    empty = [heading for column, heading in enumerate(headings) if column not in kept]
+    shown = text_rows([[row[column] for column in kept] for row in rows])
+    return [headings[column] for column in kept], [is_text[column] for column in kept], shown, empty
 
 
 def html_table(
@@ -49,7 +49,7 @@ def html_table(
     can_filter: bool = True,
     is_alone: bool = False,
 ) -> Markup:
-    """Return a table with its caption; one that stands alone below its heading has it for screen readers only."""
+    """Return a table with its caption; with `is_alone` the caption is for screen readers only."""
     head = [
         el("th", heading, scope="col", class_=None if text else "num")
         for heading, text in zip(headings, is_text, strict=True)
@@ -74,10 +74,10 @@ def html_table(
 
 def _cells(row: TableRow, is_text: Sequence[bool]) -> list[Markup]:
     cells = []
-    for place, (cell, text) in enumerate(zip(row.cells, is_text, strict=True)):
+    for position, (cell, text) in enumerate(zip(row.cells, is_text, strict=True)):
         kinds = " ".join(kind for kind in ("" if text else "num", cell.kind) if kind)
         value = None if cell.value is None else repr(cell.value)
-        if place == 0:
+        if position == 0:
             cells.append(el("th", cell.shown, scope="row", class_=kinds or None, data_v=value))
         else:
             cells.append(el("td", cell.shown, class_=kinds or None, data_v=value))
@@ -85,11 +85,11 @@ def _cells(row: TableRow, is_text: Sequence[bool]) -> list[Markup]:
 
 
 def pairs(entries: Sequence[tuple[Child, Child]]) -> Markup:
-    """Return names and what is said of each."""
+    """Return a definition list of names and values."""
     return el("dl", [el("div", el("dt", name), el("dd", text)) for name, text in entries])
 
 
 def badge(text: str, kind: str) -> Markup:
-    """Return a word with a shape: what it says does not hang on its colour."""
+    """Return a word with a sign: its meaning does not depend on its colour."""
     sign = {"good": "✓", "bad": "✕", "doubt": "?", "none": "–"}[kind]
     return el("span", el("span", sign, aria_hidden="true"), " ", text, class_=f"badge {kind}")

@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from milabench.analysis.summary import BenchSummary, ReplicateResult
+from milabench.analysis.summary_model import BenchSummary, ReplicateResult
 from milabench.events.numbers import finite_number
 
 
 def energies(bench: BenchSummary) -> dict[str, float]:
     """Joules of each step's devices in its measured window, as far as they were told; board sensors, not wall."""
-    told: dict[str, float] = {}
+    by_step: dict[str, float] = {}
     for metric in bench.metrics:
         value = finite_number(metric.get("value"))
         if metric.get("metric") == "energy" and metric.get("units") == "J" and value is not None:
             step = str(metric.get("step"))
-            told[step] = told.get(step, 0.0) + value
-    return told
+            by_step[step] = by_step.get(step, 0.0) + value
+    return by_step
 
 
-def joules_per_item(process: ReplicateResult, told: Mapping[str, float]) -> float | None:
+def joules_per_item(process: ReplicateResult, step_energies: Mapping[str, float]) -> float | None:
     """The energy of a replicate's steps, by step in `told` (`energies`), over the items done meanwhile, in J.
 
     Both are those of the whole window, what was warm-up still included. None unless every step told its energy and the
@@ -28,9 +28,9 @@ def joules_per_item(process: ReplicateResult, told: Mapping[str, float]) -> floa
     """
     rate = process.throughput
     items = math.fsum([*(total.items for total in rate.totals), rate.left_out])
-    if not items or rate.basis == "warm-up" or any(step not in told for step in process.steps):
+    if not items or rate.basis == "warm-up" or any(step not in step_energies for step in process.steps):
         return None
-    joules = math.fsum(told[step] for step in process.steps)
+    joules = math.fsum(step_energies[step] for step in process.steps)
     return joules / items if joules > 0 else None
 
 

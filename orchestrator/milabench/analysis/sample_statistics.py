@@ -100,10 +100,10 @@ def quantile(values: Sequence[float], q: float) -> float:
     if not values:
         raise ValueError("a quantile of nothing")
     ordered = sorted(values)
-    place = q * (len(ordered) - 1)
-    below = math.floor(place)
+    position = q * (len(ordered) - 1)
+    below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
 def median(values: Sequence[float]) -> float:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.ab import AB, launches
-from milabench.analysis.summary import Summary, summarise
+from milabench.analysis.ab_run import launches
+from milabench.analysis.paired_comparison import AB
+from milabench.analysis.summary import summarise
+from milabench.analysis.summary_model import Summary
 from milabench.report import markdown, text
 from tests.recorded_run import Recorded, rates, record
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.spread import median
+from milabench.analysis.sample_statistics import median
 from milabench.events.attempts import attempts
 from milabench.events.json_access import as_mapping
 from milabench.events.rundir import Run
@@ -30,24 +30,26 @@ class Span:
 
 def spans(run: Run) -> Iterator[Span]:
     """What each attempt at each group took, by the journal."""
-    tried = attempts(run.journal)
+    attempts_by_step = attempts(run.journal)
     for steps in groups_of(as_mapping(run.manifest.get("plan")).get("steps")):
-        found = [{each.number: each for each in tried.get(str(step.get("id")), ())} for step in steps]
-        for number in sorted(set.intersection(*(set(each) for each in found))):
-            members = [each[number] for each in found]
-            began = [each.began for each in members if each.began is not None]
-            ended = [each.ended for each in members if each.ended is not None]
+        attempts_of = [
+            {attempt.number: attempt for attempt in attempts_by_step.get(str(step.get("id")), ())} for step in steps
+        ]
+        for number in sorted(set.intersection(*map(set, attempts_of))):
+            members = [by_number[number] for by_number in attempts_of]
+            began = [attempt.began for attempt in members if attempt.began is not None]
+            ended = [attempt.ended for attempt in members if attempt.ended is not None]
             if len(began) == len(ended) == len(members):
-                is_passed = all(each.outcome == "passed" for each in members)
+                is_passed = all(attempt.outcome == "passed" for attempt in members)
                 yield Span(steps=steps, seconds=max(0.0, max(ended) - min(began)), is_passed=is_passed)
 
 
 def groups_of(steps: Any) -> list[Steps]:
     """The steps of a plan's JSON that run together, group by group; none of what is no list of steps."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    groups: dict[str, list[Mapping[str, Any]]] = {}
     for step in map(as_mapping, steps if isinstance(steps, list | tuple) else ()):
-        found.setdefault(str(step.get("group") or step.get("id")), []).append(step)
-    return list(found.values())
+        groups.setdefault(str(step.get("group") or step.get("id")), []).append(step)
+    return list(groups.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,23 +81,23 @@ class PlanEstimate:
     @property
     def seconds(self) -> float:
         """Of the benchmarks that are known."""
-        return sum(each.replicates * each.known.seconds for each in self.benches if each.known is not None)
+        return sum(bench.replicates * bench.known.seconds for bench in self.benches if bench.known is not None)
 
     @property
     def device_hours(self) -> float:
         """The seconds of each benchmark on each of its devices, in hours."""
-        known = (each for each in self.benches if each.known is not None)
-        return sum(each.replicates * each.devices * each.known.seconds for each in known if each.known) / 3600
+        known = (bench for bench in self.benches if bench.known is not None)
+        return sum(bench.replicates * bench.devices * bench.known.seconds for bench in known if bench.known) / 3600
 
     @property
     def runs(self) -> tuple[str, ...]:
         """The runs that it was taken from."""
-        return tuple(dict.fromkeys(each.known.run for each in self.benches if each.known is not None))
+        return tuple(dict.fromkeys(bench.known.run for bench in self.benches if bench.known is not None))
 
     @property
     def unknown(self) -> tuple[str, ...]:
         """The benchmarks of which no earlier run tells."""
-        return tuple(each.bench for each in self.benches if each.known is None)
+        return tuple(bench.bench for bench in self.benches if bench.known is None)
 
     def to_json(self) -> dict[str, Any]:
         """`estimate` of `milabench plan run --json`; docs/protocol.md, section 6."""
@@ -105,15 +107,15 @@ class PlanEstimate:
             "unknown": list(self.unknown),
             "benchmarks": [
                 {
-                    "bench": each.bench,
-                    "replicates": each.replicates,
-                    "devices": each.devices,
-                    "seconds_each": each.known.seconds if each.known is not None else None,
-                    "run": each.known.run if each.known is not None else None,
-                    "n": each.known.n if each.known is not None else 0,
-                    "same_steps": each.known.is_same if each.known is not None else False,
+                    "bench": bench.bench,
+                    "replicates": bench.replicates,
+                    "devices": bench.devices,
+                    "seconds_each": bench.known.seconds if bench.known is not None else None,
+                    "run": bench.known.run if bench.known is not None else None,
+                    "n": bench.known.n if bench.known is not None else 0,
+                    "same_steps": bench.known.is_same if bench.known is not None else False,
                 }
-                for each in self.benches
+                for bench in self.benches
             ],
         }
 
@@ -134,29 +136,33 @@ def estimate_durations(wanted: Sequence[PlannedBenchmark], runs: Iterable[Run]) 
     with this profile.
     """
     known: dict[str, KnownDuration] = {}
-    names = {_alike(each.steps) for each in wanted}
+    names = {_alike(planned.steps) for planned in wanted}
     for run in runs:
         same, alike = _passed(run, names)
-        for each in wanted:
-            before = known.get(each.bench)
-            if found := same.get(_content(each.steps)):
+        for planned in wanted:
+            before = known.get(planned.bench)
+            if seconds := same.get(_content(planned.steps)):
                 if before is None or not before.is_same:
-                    known[each.bench] = KnownDuration(run=run.name, seconds=median(found), n=len(found), is_same=True)
-            elif before is None and (found := alike.get(_alike(each.steps))):
-                known[each.bench] = KnownDuration(run=run.name, seconds=median(found), n=len(found), is_same=False)
-        if len(known) == len(wanted) and all(each.is_same for each in known.values()):
+                    known[planned.bench] = KnownDuration(
+                        run=run.name, seconds=median(seconds), n=len(seconds), is_same=True
+                    )
+            elif before is None and (seconds := alike.get(_alike(planned.steps))):
+                known[planned.bench] = KnownDuration(
+                    run=run.name, seconds=median(seconds), n=len(seconds), is_same=False
+                )
+        if len(known) == len(wanted) and all(planned.is_same for planned in known.values()):
             break
     return PlanEstimate(
         benches=tuple(
             BenchEstimate(
-                bench=each.bench,
-                replicates=each.replicates,
+                bench=planned.bench,
+                replicates=planned.replicates,
                 devices=len(
-                    {(step.get("node"), device) for step in each.steps for device in step.get("devices") or ()}
+                    {(step.get("node"), device) for step in planned.steps for device in step.get("devices") or ()}
                 ),
-                known=known.get(each.bench),
+                known=known.get(planned.bench),
             )
-            for each in wanted
+            for planned in wanted
         )
     )
 

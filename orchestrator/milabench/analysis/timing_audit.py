@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval, log_t_interval, median_interval
-from milabench.analysis.spread import geometric_mean, mean, median
+from milabench.analysis.sample_statistics import geometric_mean, mean, median
 from milabench.analysis.steady_state import steadiness
 
 LEAST_FLOOR = 0.01  # differences below one percent are never called differences
@@ -117,14 +117,16 @@ def timing_audit(records: Iterable[Mapping[str, Any]]) -> TimingAudit | None:
     errors: list[str] = []
     model = device = absent = ""
     for record in records:
-        told, cell = record["audit"], record["cell"]
+        measured_values, cell = record["audit"], record["cell"]
         key = CellKey(batch=cell["batch"], warmup=cell["warmup"], sync=cell["sync"])
         model = str(record.get("model", ""))
-        if "error" in told:
-            errors.append(f"{key}: {told['error']}")
+        if "error" in measured_values:
+            errors.append(f"{key}: {measured_values['error']}")
             continue
-        device, absent = str(told["device"]), str(told["absent"])
-        (again if cell["again"] else measured).setdefault(key, []).append(_process(record["block"], key, told))
+        device, absent = str(measured_values["device"]), str(measured_values["absent"])
+        (again if cell["again"] else measured).setdefault(key, []).append(
+            _process(record["block"], key, measured_values)
+        )
     if not measured and not errors:
         return None
     keys = sorted(measured, key=lambda key: (key.batch, key.warmup, ("none", "each", "end").index(key.sync)))
@@ -141,27 +143,27 @@ def timing_audit(records: Iterable[Mapping[str, Any]]) -> TimingAudit | None:
     )
 
 
-def _process(block: int, key: CellKey, told: Mapping[str, Any]) -> TimedProcess:
-    wall_ns, event_ns, enqueue_ns = told["wall_ns"], told["event_ns"], told["enqueue_ns"]
+def _process(block: int, key: CellKey, audit: Mapping[str, Any]) -> TimedProcess:
+    wall_ns, event_ns, enqueue_ns = audit["wall_ns"], audit["event_ns"], audit["enqueue_ns"]
     calls = len(wall_ns)
     per_call = median(wall_ns)
     if key.sync == "end" and calls > 1:
         # The wait at the end belongs to all calls; what only the first one pays does not.
-        per_call = (told["window_ns"] - wall_ns[0]) / (calls - 1)
+        per_call = (audit["window_ns"] - wall_ns[0]) / (calls - 1)
     return TimedProcess(
         block=block,
         wall=per_call / 1e9,
         event=median(event_ns) / 1e9 if event_ns else None,
         mean=mean(wall_ns) / 1e9,
-        first_call=(told["warmup_ns"] or wall_ns)[0] / 1e9,
+        first_call=(audit["warmup_ns"] or wall_ns)[0] / 1e9,
         enqueue=median(enqueue_ns) / 1e9 if key.sync == "each" and event_ns else None,
         calls=calls,
         settled_at=steadiness(wall_ns).settled_at,
-        unfinished=told["unfinished"] / calls if event_ns else None,
+        unfinished=audit["unfinished"] / calls if event_ns else None,
         too_long=sum(event > wall + EVENT_SLACK_NS for event, wall in zip(event_ns, wall_ns, strict=False))
         if key.sync == "each"
         else 0,
-        window_agrees=sum(event_ns) <= told["window_ns"],
+        window_agrees=sum(event_ns) <= audit["window_ns"],
     )
 
 
@@ -227,10 +229,10 @@ def _floor(
     return None
 
 
-def _ratios(one: Sequence[TimedProcess], other: Sequence[TimedProcess]) -> list[float]:
+def _ratios(first_runs: Sequence[TimedProcess], second_runs: Sequence[TimedProcess]) -> list[float]:
     """Block by block, what `other` reads on the host's clock over what `one` does."""
-    first = {process.block: process.wall for process in one}
-    return [process.wall / first[process.block] for process in other if first.get(process.block)]
+    first = {process.block: process.wall for process in first_runs}
+    return [process.wall / first[process.block] for process in second_runs if first.get(process.block)]
 
 
 def _effects(batch: int, cells: Mapping[CellKey, Sequence[TimedProcess]], floor: float) -> Iterable[FactorEffect]:
@@ -245,18 +247,20 @@ def _effects(batch: int, cells: Mapping[CellKey, Sequence[TimedProcess]], floor:
         for clock, read in clocks.items()
         if (values := {process.block: value for process in processes if (value := read(process))})
     }
-    levels = [list(dict.fromkeys(key[place] for key in table)) for place in range(3)]
-    changes = [(place, names[0], level) for place, names in enumerate(levels) for level in names[1:] if len(names) > 1]
+    levels = [list(dict.fromkeys(key[factor] for key in table)) for factor in range(3)]
+    changes = [
+        (factor, names[0], level) for factor, names in enumerate(levels) for level in names[1:] if len(names) > 1
+    ]
     for change in changes:
         contrast = _contrast(table, change)
         if contrast:
             yield _effect(batch, _change_text(change), contrast, floor)
-    for one, other in itertools.combinations(changes, 2):
-        if one[0] == other[0]:
+    for first, second in itertools.combinations(changes, 2):
+        if first[0] == second[0]:
             continue
-        contrast = _interaction(table, one, other)
+        contrast = _interaction(table, first, second)
         if contrast:
-            yield _effect(batch, f"{_change_text(one)} x {_change_text(other)}", contrast, floor)
+            yield _effect(batch, f"{_change_text(first)} x {_change_text(second)}", contrast, floor)
 
 
 Change = tuple[int, Any, Any]
@@ -264,27 +268,27 @@ Table = Mapping[tuple[Any, ...], Mapping[int, float]]
 
 
 def _change_text(change: Change) -> str:
-    place, first, level = change
-    return f"{('warmup', 'sync', 'clock')[place]} {first} -> {level}"
+    factor, first, level = change
+    return f"{('warmup', 'sync', 'clock')[factor]} {first} -> {level}"
 
 
 def _contrast(table: Table, change: Change, fixed: tuple[int, Any] | None = None) -> list[float]:
     """Block by block, the ratio that a change makes, averaged over the levels of the other factors."""
-    place, first, level = change
+    factor, first, level = change
     by_block: dict[int, list[float]] = {}
     for key, values in table.items():
-        if key[place] != first or (fixed is not None and key[fixed[0]] != fixed[1]):
+        if key[factor] != first or (fixed is not None and key[fixed[0]] != fixed[1]):
             continue
-        changed = table.get((*key[:place], level, *key[place + 1 :]), {})
+        changed = table.get((*key[:factor], level, *key[factor + 1 :]), {})
         for block in values.keys() & changed.keys():
             by_block.setdefault(block, []).append(changed[block] / values[block])
     return [geometric_mean(by_block[block]) for block in sorted(by_block)]
 
 
-def _interaction(table: Table, one: Change, other: Change) -> list[float]:
+def _interaction(table: Table, change: Change, condition: Change) -> list[float]:
     """Block by block, how much more `one` changes at the other's level than at its first."""
-    place, first, level = other
-    at_first, at_level = _contrast(table, one, (place, first)), _contrast(table, one, (place, level))
+    factor, first, level = condition
+    at_first, at_level = _contrast(table, change, (factor, first)), _contrast(table, change, (factor, level))
     if len(at_first) != len(at_level):
         return []
     return [b / a for a, b in zip(at_first, at_level, strict=True)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.durations import KnownDuration, PlannedBenchmark, estimate_durations, spans
+from milabench.analysis.duration_estimate import KnownDuration, PlannedBenchmark, estimate_durations, spans
 from milabench.events.rundir import Run
 
 

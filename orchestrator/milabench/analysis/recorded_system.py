@@ -16,33 +16,33 @@ def described_system(manifest: Mapping[str, Any], measured: Iterable[Measurement
 
 def versions(measured: Iterable[Measurement]) -> dict[str, str]:
     """Versions by name, from the meta records: python and those packages that decide speed; several are joined."""
-    found: dict[str, dict[str, None]] = {}
-    for one in measured:
-        meta = one.meta
+    versions_of: dict[str, dict[str, None]] = {}
+    for measurement in measured:
+        meta = measurement.meta
         packages = as_mapping(meta.get("packages"))
-        told = {"python": meta.get("python"), **{name: packages.get(name) for name in ("torch", "jax", "numpy")}}
-        for name, version in told.items():
+        recorded = {"python": meta.get("python"), **{name: packages.get(name) for name in ("torch", "jax", "numpy")}}
+        for name, version in recorded.items():
             if isinstance(version, str) and version:
-                found.setdefault(name, {})[version] = None
-    return {name: ", ".join(versions) for name, versions in found.items()}
+                versions_of.setdefault(name, {})[version] = None
+    return {name: ", ".join(versions) for name, versions in versions_of.items()}
 
 
 def recorded_accelerators(measured: Iterable[Measurement]) -> tuple[Mapping[str, Any], ...]:
     """What the meta records say of each accelerator (driver, firmware, clocks, power limit), once each, by node and number."""
-    found: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for one in measured:
-        told = one.meta.get("accelerators")
-        for device in told if isinstance(told, list) else ():
+    by_device: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for measurement in measured:
+        accelerators = measurement.meta.get("accelerators")
+        for device in accelerators if isinstance(accelerators, list) else ():
             if isinstance(device, Mapping):
-                node = str(one.meta.get("hostname") or "")
-                found.setdefault((node, str(device.get("index"))), {"hostname": node, **device})
-    return tuple(device for _, device in sorted(found.items(), key=lambda item: item[0]))
+                node = str(measurement.meta.get("hostname") or "")
+                by_device.setdefault((node, str(device.get("index"))), {"hostname": node, **device})
+    return tuple(device for _, device in sorted(by_device.items(), key=lambda item: item[0]))
 
 
 def _system_of_1_3(measured: Iterable[Measurement]) -> Mapping[str, Any]:
     """The machine as milabench 1.3 described it in its meta records, in the form of our manifests."""
-    for one in measured:
-        meta = one.meta
+    for measurement in measured:
+        meta = measurement.meta
         cpu, accelerators = as_mapping(meta.get("cpu")), as_mapping(meta.get("accelerators"))
         if not cpu and not accelerators:
             continue

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from milabench.analysis.ab import AB, ab_of
-from milabench.analysis.pairs import Paired, paired_ratio, paired_verdicts
+from milabench.analysis.ab_run import ab_of
+from milabench.analysis.paired_comparison import AB, Paired, paired_ratio, paired_verdicts
 from milabench.analysis.summary import summarise
 from milabench.analysis.verdict import MARGIN
 from milabench.events.model import Event

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.timing import CellKey, TimingAudit, timing_audit
+from milabench.analysis.timing_audit import CellKey, TimingAudit, timing_audit
 from milabench.report.timing import render
 
 KNOWN = json.loads((Path(__file__).parents[2] / "golden" / "known_answers.json").read_text())

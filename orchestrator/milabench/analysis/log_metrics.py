@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from milabench.analysis.spread import lag1, quantile, stdev, variation
+from milabench.analysis.sample_statistics import lag1, quantile, stdev, variation
 from milabench.events.numbers import LARGEST, SMALLEST
 
 Direction = Literal["higher", "lower", "none"]
@@ -58,8 +58,8 @@ class LogSeries:
         """The one number; None where nothing was found, or what was found makes no finite number."""
         if not self.values and self.metric.reduce != "count":
             return None
-        found = REDUCTIONS[self.metric.reduce](self.values) * self.metric.scale
-        return found if math.isfinite(found) else None
+        reduced = REDUCTIONS[self.metric.reduce](self.values) * self.metric.scale
+        return reduced if math.isfinite(reduced) else None
 
     @property
     def spread(self) -> float | None:
@@ -157,26 +157,26 @@ class LogFold:
 
     def _look(self, line: str) -> None:
         """Look for every metric in a line; each may be in it several times."""
-        for place, metric in enumerate(self._metrics):
+        for index, metric in enumerate(self._metrics):
             for match in metric.pattern.finditer(line):
                 value = _matched(match)
                 if value is None:
-                    self._unread[place] += 1
+                    self._unread[index] += 1
                 else:
-                    self._values[place].append(math.copysign(math.inf, value) if abs(value) > LARGEST else value)
+                    self._values[index].append(math.copysign(math.inf, value) if abs(value) > LARGEST else value)
 
     def series(self) -> tuple[LogSeries, ...]:
         """What was found, a series for each metric, in their order; a last line without an end counts from now on."""
         while self._held:
             self._look(self._held.popitem()[1])
-        found = zip(self._metrics, self._values, self._unread, strict=True)
-        return tuple(LogSeries(metric=metric, values=values, unread=unread) for metric, values, unread in found)
+        columns = zip(self._metrics, self._values, self._unread, strict=True)
+        return tuple(LogSeries(metric=metric, values=values, unread=unread) for metric, values, unread in columns)
 
 
 def number_in(text: str) -> float | None:
     """The one number that a text holds: 1,234.5, 1_000, .5, -3.2e-05, nan, inf; None when it holds none or several."""
-    found = _NUMBER.findall(text)
-    return float(found[0].translate(_SEPARATORS)) if len(found) == 1 else None
+    numbers = _NUMBER.findall(text)
+    return float(numbers[0].translate(_SEPARATORS)) if len(numbers) == 1 else None
 
 
 def _matched(match: re.Match[str]) -> float | None:
@@ -205,13 +205,13 @@ def _matched(match: re.Match[str]) -> float | None:
 
 def metrics_of(config: Mapping[str, Any]) -> tuple[LogMetric, ...]:
     """The metrics that a benchmark's recorded configuration asks for; what cannot be read in it is passed over."""
-    told = config.get("metrics")
-    found = []
-    for name, about in told.items() if isinstance(told, Mapping) else ():
+    declared = config.get("metrics")
+    metrics = []
+    for name, about in declared.items() if isinstance(declared, Mapping) else ():
         metric = _metric(str(name), about) if isinstance(about, Mapping) else None
         if metric is not None:
-            found.append(metric)
-    return tuple(found)
+            metrics.append(metric)
+    return tuple(metrics)
 
 
 def _metric(name: str, about: Mapping[str, Any]) -> LogMetric | None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.cases import cases_of, differing
+from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.compare import Comparison, System, compare_systems
 from milabench.analysis.measure import measure
-from milabench.analysis.summary import BenchSummary, Summary, summarise
+from milabench.analysis.summary import summarise
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.events.model import Data
 from tests.recorded_run import Recorded, data, record
 

@@ -29,11 +29,11 @@ class Costs:
     currency: str = ""
 
 
-def costs_of(told: Mapping[str, Any]) -> Costs:
+def costs_of(declared: Mapping[str, Any]) -> Costs:
     """The costs in a manifest or a file of them; what is no number above zero is not known."""
 
     def above_zero(name: str) -> float | None:
-        value = finite_number(told.get(name))
+        value = finite_number(declared.get(name))
         return value if value is not None and value > 0 else None
 
     return Costs(
@@ -42,7 +42,7 @@ def costs_of(told: Mapping[str, Any]) -> Costs:
         power_w=above_zero("power_W"),
         pue=above_zero("pue") or 1.0,
         electricity=above_zero("electricity"),
-        currency=str(told.get("currency") or ""),
+        currency=str(declared.get("currency") or ""),
     )
 
 

@@ -28,8 +28,8 @@ def differing(ours: frozenset[str], theirs: frozenset[str]) -> str:
     if not ours or not theirs or ours == theirs:
         return ""
     only = sorted(ours ^ theirs)
-    more = f" and {len(only) - _NAMED} more" if len(only) > _NAMED else ""
-    return f"{len(only)} of {len(ours | theirs)} cases are not in both: {'; '.join(only[:_NAMED])}{more}"
+    omitted = f" and {len(only) - _NAMED} more" if len(only) > _NAMED else ""
+    return f"{len(only)} of {len(ours | theirs)} cases are not in both: {'; '.join(only[:_NAMED])}{omitted}"
 
 
 def _name(metric: Mapping[str, Any]) -> str:

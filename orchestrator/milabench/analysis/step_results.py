@@ -71,7 +71,7 @@ class StepResult:
     @property
     def is_flaky(self) -> bool:
         """Whether it passed although another attempt at it failed."""
-        return self.outcome == "passed" and any(each.outcome == "failed" for each in self.others)
+        return self.outcome == "passed" and any(attempt.outcome == "failed" for attempt in self.others)
 
 
 def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
@@ -79,15 +79,15 @@ def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
     steps = as_mapping(run.manifest.get("plan")).get("steps")
     if isinstance(steps, list):
         return tuple(_planned(as_mapping(step)) for step in steps)
-    found = []
+    planned = []
     for step, stem in run.files.items():
         parts = parse_stem(stem)
         device = (int(parts.tag[1:]),) if parts.tag.startswith("D") else ()
         node = parts.node or "local"
-        found.append(
+        planned.append(
             PlannedStep(id=step, bench=parts.bench, tag=parts.tag, repeat=parts.repeat, node=node, devices=device)
         )
-    return tuple(found)
+    return tuple(planned)
 
 
 class TraceRecorder(EventObserver, Protocol):
@@ -104,7 +104,7 @@ CourseOf = Callable[[str], TraceRecorder]
 def step_result(
     run: Run,
     planned: PlannedStep,
-    tried: tuple[Attempt, ...] = (),
+    attempts: tuple[Attempt, ...] = (),
     checks: ChecksOf = unchecked,
     course: CourseOf | None = None,
 ) -> StepResult:
@@ -112,19 +112,21 @@ def step_result(
 
     Raises RecordError when its records cannot be read.
     """
-    counts = last_word(tried)
-    number = counts.number if counts is not None else 1
+    attempt_that_counts = last_word(attempts)
+    number = attempt_that_counts.number if attempt_that_counts is not None else 1
     step_checks = checks(planned.id)
-    drawn = None if course is None else course(planned.id)
-    observers = step_checks if drawn is None else (*step_checks, drawn)
+    recorder = None if course is None else course(planned.id)
+    observers = step_checks if recorder is None else (*step_checks, recorder)
     measured = measure(planned.id, tee(run.batches(planned.id, number), observers))
-    if drawn is not None:
-        drawn.end(measured)
+    if recorder is not None:
+        recorder.end(measured)
     # Only the totals are needed from here on; a run may hold millions of observations.
     measured = replace(measured, series=())
     if not run.manifest:
         planned = _with_config(planned, measured.config)
-    outcome, why, detail, told = _ending(run, counts.entry if counts is not None else None, measured)
+    outcome, why, detail, reasons = _ending(
+        run, attempt_that_counts.entry if attempt_that_counts is not None else None, measured
+    )
     log = run.log(planned.id, number)
     has_records = bool(measured.start or measured.end)
     verdicts = [(check, check.verdict()) for check in step_checks] if has_records else []
@@ -135,7 +137,7 @@ def step_result(
         detail=one_line(detail or _first_error(measured.errors)),
         log=None if log is None else str(log),
         reasons=(
-            *(str(reason) for reason in (told if isinstance(told, list | tuple) else ())),
+            *(str(reason) for reason in (reasons if isinstance(reasons, list | tuple) else ())),
             # The journal knows that it passed; of its records, observations may be missing as well as the end.
             *(("cut-off",) if outcome == "passed" and measured.end is None else ()),
         ),
@@ -143,7 +145,7 @@ def step_result(
         verdicts=tuple(verdict for _, verdict in verdicts),
         check_reasons=tuple(reason for check, verdict in verdicts if (reason := check.reason_for(verdict))),
         attempt=number,
-        others=tuple(_try(run, each) for each in tried if each.number != number),
+        others=tuple(_try(run, attempt) for attempt in attempts if attempt.number != number),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milabench.analysis.spread import mean, stdev
+from milabench.analysis.sample_statistics import mean, stdev
 from milabench.events.model import Data, StepEvent
 from milabench.events.numbers import finite_number
 
@@ -64,25 +64,25 @@ class MemoryFold:
 
         A driver may hide all processes, as in a virtual machine: that none of ours was ever seen tells nothing.
         """
-        return any(max(one) > 0 for one in self._own.values())
+        return any(max(own_mib) > 0 for own_mib in self._own.values())
 
     def devices(self, count: int) -> Usage | None:
         """Memory on so many devices, those that hold most; None without readings."""
-        found = sorted((self._own if self.is_of_tree else self._whole).values(), key=max, reverse=True)[:count]
-        return _usage(found) if found else None
+        fullest = sorted((self._own if self.is_of_tree else self._whole).values(), key=max, reverse=True)[:count]
+        return _usage(fullest) if fullest else None
 
 
 def _own_memory(processes: Iterable[Any]) -> float | None:
     """MiB that the step's processes hold on a device; None where one of them does not say."""
-    own = [one for one in processes if isinstance(one, Mapping) and one.get("own") is True]
-    sizes = [finite_number(one.get("memory_MiB")) for one in own]
+    own = [process for process in processes if isinstance(process, Mapping) and process.get("own") is True]
+    sizes = [finite_number(process.get("memory_MiB")) for process in own]
     known = [size for size in sizes if size is not None]
     return math.fsum(known) if len(known) == len(sizes) else None
 
 
 def _usage(series: Sequence[Sequence[float]]) -> Usage:
     return Usage(
-        mean=mean([mean(one) for one in series]),
-        std=mean([stdev(one) if len(one) > 1 else 0.0 for one in series]),
-        max=max(max(one) for one in series),
+        mean=mean([mean(samples) for samples in series]),
+        std=mean([stdev(samples) if len(samples) > 1 else 0.0 for samples in series]),
+        max=max(max(samples) for samples in series),
     )

@@ -46,9 +46,9 @@ class Runs(Sequence[float]):
         return self._values[0] if len(self._values) == 1 else None
 
     def runs(self) -> Iterator[tuple[range, float]]:
-        """The places of each run, and its number; of single numbers one place each."""
+        """The places of position run, and its number; of single numbers one index position."""
         if self._single is not None:
-            yield from ((range(place, place + 1), value) for place, value in enumerate(self._single))
+            yield from ((range(index, index + 1), value) for index, value in enumerate(self._single))
             return
         start = 0
         for end, value in zip(self._ends, self._values, strict=True):
@@ -63,21 +63,21 @@ class Runs(Sequence[float]):
     def __iter__(self) -> Iterator[float]:
         if self._single is not None:
             return iter(self._single)
-        return (value for places, value in self.runs() for _ in places)
+        return (value for indices, value in self.runs() for _ in indices)
 
     @overload
-    def __getitem__(self, place: int) -> float: ...
+    def __getitem__(self, index: int) -> float: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[float]: ...
-    def __getitem__(self, place: int | slice) -> float | Sequence[float]:
-        if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
+    def __getitem__(self, index: slice) -> Sequence[float]: ...
+    def __getitem__(self, index: int | slice) -> float | Sequence[float]:
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(len(self)))]
         if self._single is not None:
-            return self._single[place]
-        place = place + len(self) if place < 0 else place
-        if not 0 <= place < len(self):
-            raise IndexError(place)
-        return self._values[bisect_right(self._ends, place)]
+            return self._single[index]
+        index = index + len(self) if index < 0 else index
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self._values[bisect_right(self._ends, index)]
 
 
 class Derived(Sequence[Any]):
@@ -94,13 +94,13 @@ class Derived(Sequence[Any]):
         return map(self._entry, range(self._length))
 
     @overload
-    def __getitem__(self, place: int) -> Any: ...
+    def __getitem__(self, index: int) -> Any: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Any]: ...
-    def __getitem__(self, place: int | slice) -> Any:
-        if isinstance(place, slice):
-            return [self._entry(each) for each in range(*place.indices(self._length))]
-        place = place + self._length if place < 0 else place
-        if not 0 <= place < self._length:
-            raise IndexError(place)
-        return self._entry(place)
+    def __getitem__(self, index: slice) -> Sequence[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self._entry(position) for position in range(*index.indices(self._length))]
+        index = index + self._length if index < 0 else index
+        if not 0 <= index < self._length:
+            raise IndexError(index)
+        return self._entry(index)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.analysis.logs import REDUCTIONS, LogFold, LogMetric, LogSeries, metrics_of, number_in
+from milabench.analysis.log_metrics import REDUCTIONS, LogFold, LogMetric, LogSeries, metrics_of, number_in
 from milabench.config.schema import REDUCTIONS as OF_SUITES
 
 LOG = """\

@@ -1,0 +1,89 @@
+"""An A/B run: two suites that were measured in turn, compared pair by pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from milabench.analysis.case_sets import cases_of, differing
+from milabench.analysis.paired_comparison import AB, Pair, paired_ratio, paired_verdicts
+from milabench.analysis.sample_statistics import geometric_mean
+from milabench.analysis.summary_model import BenchSummary
+from milabench.events.json_access import as_mapping
+
+
+def ab_of(manifest: Mapping[str, Any], benches: Iterable[BenchSummary]) -> AB | None:
+    """The comparison that a run was made for; None for a run of one suite."""
+    declared = as_mapping(manifest.get("ab"))
+    if not declared:
+        return None
+    bench_of = {bench.bench: bench for bench in benches}
+    sides, suites = as_mapping(declared.get("pairs")), declared.get("suites")
+    return AB(
+        suites=tuple(map(str, suites)) if isinstance(suites, list) else (),
+        pairs=_of_one_family(
+            [_pair(name, as_mapping(sides_of_pair), bench_of) for name, sides_of_pair in sorted(sides.items())]
+        ),
+    )
+
+
+def _of_one_family(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    """The pairs with the verdicts that all of them together allow; those with a remark instead have none."""
+    verdicts = iter(paired_verdicts([pair.result for pair in pairs if pair.result is not None and not pair.why]))
+    return tuple(
+        replace(pair, result=next(verdicts)) if pair.result is not None and not pair.why else pair for pair in pairs
+    )
+
+
+def _pair(name: str, sides: Mapping[str, Any], bench_of: Mapping[str, BenchSummary]) -> Pair:
+    is_same = bool(sides.get("same_steps"))
+    names = str(sides.get("A")), str(sides.get("B"))
+    a, b = bench_of.get(names[0]), bench_of.get(names[1])
+    if a is None or b is None or a.perf is None or b.perf is None:
+        without = [side for side, bench in (("A", a), ("B", b)) if bench is None or bench.perf is None]
+        return Pair(
+            bench=name,
+            a=names[0],
+            b=names[1],
+            result=None,
+            why=f"no number on {' and '.join(without)}",
+            is_same=is_same,
+        )
+    apart = (
+        f"A is in {a.units}, B in {b.units}"
+        if (a.units, a.direction) != (b.units, b.direction)
+        else differing(cases_of(a.metrics), cases_of(b.metrics))
+    )
+    if apart:
+        return Pair(bench=name, a=names[0], b=names[1], result=None, why=apart, is_same=is_same)
+    result = paired_ratio(name, launches(a), launches(b), lower_is_better=a.direction == "lower")
+    why = "" if result is not None else "no pair has a number on both sides"
+    if result is not None and a.direction == "none":
+        result, why = replace(result, verdict="INCONCLUSIVE"), "neither more nor less of it is better"
+    return Pair(
+        bench=name,
+        a=names[0],
+        b=names[1],
+        result=result,
+        why=why,
+        units=a.units,
+        is_same=is_same,
+        reasons=tuple(sorted({*a.reasons, *b.reasons})),
+    )
+
+
+def launches(bench: BenchSummary) -> dict[int, float]:
+    """What the instances of each launch reached together, by replicate; a launch without all of them is left out."""
+    rates: dict[int, list[float]] = {}
+    for process in bench.processes:
+        rates.setdefault(process.repeat, []).append(process.throughput.value)
+    whole = (launch for launch in rates.items() if len(launch[1]) == bench.instances)
+    scale = 1 / bench.instances if bench.direction == "lower" else bench.instances
+    return {repeat: geometric_mean(members) * scale for repeat, members in whole}
+
+
+def pair_ratios(bench_a: BenchSummary, bench_b: BenchSummary) -> list[float]:
+    """B over A, pair by pair: what the precision of an A/B run is about."""
+    a, b = launches(bench_a), launches(bench_b)
+    return [b[repeat] / a[repeat] for repeat in sorted(a.keys() & b.keys())]

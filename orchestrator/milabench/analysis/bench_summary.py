@@ -1,0 +1,353 @@
+"""The steps of one benchmark -> what they came to together.
+
+A replicate is a fresh process: an instance of a `per_gpu` or `njobs` benchmark, or all the processes of a job that
+spans devices or nodes, each time it is repeated. Steps inside a process are sub-samples and never widen the sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from milabench.analysis.case_sets import cases_of
+from milabench.analysis.intervals import Interval, log_t_interval
+from milabench.analysis.measure import Direction, Measurement, Metric, Throughput, Window
+from milabench.analysis.sample_statistics import geometric_mean, log_stdev, median, pooled_log_stdev
+from milabench.analysis.step_results import StepResult
+from milabench.analysis.summary_io import rate_to_json
+from milabench.analysis.summary_model import (
+    COUNTED_OUTCOMES,
+    BenchSummary,
+    Failure,
+    Flaky,
+    ReplicateResult,
+    Skip,
+    Validity,
+)
+from milabench.analysis.validity import LEAST_OVERLAP, overlap, validation_json
+from milabench.events.model import OutcomeName
+from milabench.events.numbers import SMALLEST
+from milabench.events.reasons import Reason
+from milabench.events.sanitize import one_line
+
+# The worst that happened to a step is what happened to its benchmark.
+_WORST_FIRST: tuple[OutcomeName, ...] = ("failed", "cancelled", "missing", "passed", "skipped")
+_MAX_MESSAGES = 20
+
+SharedClocks = Mapping[str, tuple[str, float]]
+"""Of each step that was released together with steps on other nodes: its group, and the seconds its node's clock is ahead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConditions:
+    """What holds for all benchmarks of a run.
+
+    `is_short`: measured with the quick profile, so that its numbers are only indications. `is_mixed`: the run was resumed
+    although suite, system or environments had changed.
+    """
+
+    is_short: bool = False
+    is_mixed: bool = False
+    has_accelerators: bool = True
+    clocks: SharedClocks = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rate:
+    """What the replicates' rates come to; `has_mixed_units`: there is no number, because they are in different units."""
+
+    perf: float | None = None
+    units: str = ""
+    direction: Direction = "higher"
+    has_mixed_units: bool = False
+    instances: int = 0
+    launches: int = 0
+    ci95: Interval | None = None
+    spread: float | None = None
+    spread_devices: float | None = None
+    spread_processes: float | None = None
+    spread_replicates: float | None = None
+
+
+def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
+    """Return what one benchmark's steps came to together."""
+    processes = tuple(_processes(results))
+    passed = [result for result in results if result.outcome == "passed"]
+    outcome = next(name for name in _WORST_FIRST if any(result.outcome == name for result in results))
+    rate = _rate(processes)
+    together = _overlap(results, conditions.clocks)
+    metrics = (*map(rate_to_json, processes), *_metrics_json(passed))
+    reasons = _reasons(rate, passed, processes, together, metrics, conditions)
+    devices = {(result.step.node, device) for result in results for device in result.step.devices}
+    return BenchSummary(
+        bench=name,
+        outcome=outcome,
+        counts=_counts(results),
+        ngpu=len(devices) if conditions.has_accelerators else 0,
+        nodes=len({result.step.node for result in results}),
+        instances=rate.instances,
+        replicates=rate.launches,
+        processes=processes,
+        perf=rate.perf,
+        units=rate.units,
+        direction=rate.direction,
+        ci95=rate.ci95,
+        spread=rate.spread,
+        spread_within=_root_mean_square(process.throughput.spread_within for process in processes),
+        spread_devices=rate.spread_devices,
+        spread_processes=rate.spread_processes,
+        spread_replicates=rate.spread_replicates,
+        memory_peak_mib=max(_known(result.measured.memory_peak_mib for result in passed), default=None),
+        energy_j=_total([result.measured.energy_j for result in passed]),
+        first_step_s=_median(result.measured.first_step_s for result in passed),
+        overlap=together,
+        weight=next(iter(_known(result.step.weight for result in results)), None),
+        score=_score(rate) if outcome == "passed" else None,
+        validity=_validity(rate, reasons),
+        reasons=tuple(sorted(reasons)),
+        failures=tuple(_failures(results)),
+        skipped=tuple(Skip(step=r.step.id, detail=r.detail) for r in results if r.outcome == "skipped"),
+        flaky=tuple(Flaky(step=r.step.id, attempt=r.attempt, others=r.others) for r in results if r.is_flaky),
+        validations=tuple(validation_json(verdict) for result in results for verdict in result.verdicts),
+        messages=_messages(results),
+        metrics=metrics,
+    )
+
+
+def skipped_bench(name: str, why: str, weight: float | None) -> BenchSummary:
+    """Return the summary of a benchmark of the suite that the plan left out, and why."""
+    return BenchSummary(
+        bench=name,
+        outcome="skipped",
+        counts={"planned": 1, **dict.fromkeys(COUNTED_OUTCOMES, 0), "skipped": 1},
+        weight=weight,
+        skipped=(Skip(step=None, detail=one_line(why)),),
+    )
+
+
+def _rate(processes: Sequence[ReplicateResult]) -> _Rate:
+    """Return perf with its interval and spreads on every level; docs/methodology.md, 1.0."""
+    if not processes:
+        return _Rate()
+    first = processes[0].throughput
+    alike = [process for process in processes if process.throughput.units == first.units]
+    rates = [process.throughput.value for process in alike]
+    by_launch, by_slot = _grouped(alike, lambda p: p.repeat), _grouped(alike, lambda p: p.slot)
+    # The instances of a launch share whatever that launch had: they are one value.
+    launches = [geometric_mean(members) for members in by_launch]
+    rate = _Rate(
+        units=first.units,
+        direction=first.direction,
+        has_mixed_units=len(alike) < len(processes),
+        instances=len({process.slot for process in processes}),
+        launches=len(launches),
+    )
+    if rate.has_mixed_units:
+        return rate
+    return replace(
+        rate,
+        perf=geometric_mean(rates),
+        ci95=log_t_interval(launches),
+        spread=log_stdev(rates),
+        spread_devices=log_stdev([geometric_mean(members) for members in by_slot]),
+        spread_processes=pooled_log_stdev(by_slot),
+        spread_replicates=log_stdev(launches),
+    )
+
+
+def _grouped(processes: Iterable[ReplicateResult], key: Callable[[ReplicateResult], Any]) -> list[list[float]]:
+    """Return the rates of the processes that share a key, group by group."""
+    groups: dict[Any, list[float]] = {}
+    for process in processes:
+        groups.setdefault(key(process), []).append(process.throughput.value)
+    return list(groups.values())
+
+
+def _reasons(
+    rate: _Rate,
+    passed: Sequence[StepResult],
+    processes: Sequence[ReplicateResult],
+    together: float | None,
+    metrics: Iterable[Mapping[str, Any]],
+    conditions: RunConditions,
+) -> set[str]:
+    """Return why the number is suspect, in the words of `events.reasons` and of the checks."""
+    reasons: set[str] = {reason for result in passed for reason in result.reasons}
+    reasons |= {doubt for process in processes for doubt in _doubts(process.throughput, conditions.is_short)}
+    metrics = list(metrics)
+    if len({cases_of(metrics, p.steps) for p in processes if p.throughput.basis == "metric"}) > 1:
+        reasons |= {"cases-differ"}
+    if rate.has_mixed_units:
+        reasons |= {"mixed"}
+    if rate.perf is None:
+        return reasons
+    reasons |= {reason for result in passed for reason in result.check_reasons}
+    of_the_run: Mapping[Reason, bool] = {
+        "overlap": together is not None and together < LEAST_OVERLAP,
+        "mixed": conditions.is_mixed,
+        "short": conditions.is_short,
+    }
+    return reasons | {reason for reason, holds in of_the_run.items() if holds}
+
+
+def _doubts(rate: Throughput, is_short: bool) -> Iterable[str]:
+    """Why a rate is suspect. A short window that was reached says nothing about steadiness, and is marked as short anyway."""
+    return (doubt for doubt in rate.doubts if not (is_short and doubt == "no-steady-state" and rate.basis != "warm-up"))
+
+
+def _validity(rate: _Rate, reasons: set[str]) -> Validity | None:
+    if rate.has_mixed_units:
+        return "invalid"
+    if rate.perf is None:
+        return None
+    return "suspect" if reasons else "valid"
+
+
+def _score(rate: _Rate) -> float | None:
+    """perf times instances; of a metric where lower is better the inverse, so that more is better in every score."""
+    if rate.perf is None or rate.direction == "none":
+        return None
+    return rate.perf * rate.instances if rate.direction == "higher" else rate.instances / rate.perf
+
+
+def _failures(results: Iterable[StepResult]) -> Iterable[Failure]:
+    for result in results:
+        if result.outcome in ("failed", "cancelled", "missing"):
+            why = result.why or result.outcome
+            yield Failure(step=result.step.id, why=why, detail=result.detail, log=result.log)
+
+
+def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
+    """The replicates in which every step passed and that have a number."""
+    jobs: dict[tuple[str, int], list[StepResult]] = {}
+    for result in results:
+        step = result.step
+        slot = "" if step.one_job else f"{step.node}/{step.tag}"
+        jobs.setdefault((slot, step.repeat), []).append(result)
+    for (slot, repeat), members in jobs.items():
+        if all(member.outcome == "passed" for member in members):
+            throughput = _job_throughput([member.measured for member in members])
+            if throughput is not None and throughput.value >= SMALLEST:
+                steps = tuple(member.step.id for member in members)
+                yield ReplicateResult(steps=steps, slot=slot, repeat=repeat, throughput=throughput)
+
+
+def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
+    """The rate of a job: of one step its own; of several the items of all ranks over the seconds of the slowest."""
+    throughputs = [member.throughput for member in members if member.throughput is not None]
+    if len(throughputs) <= 1:
+        return throughputs[0] if throughputs else None
+    # What one step doubts is doubtful for the job, however fast that step was.
+    doubts = [doubt for throughput in throughputs for doubt in throughput.doubts]
+    doubts += (
+        ["mixed"] if len({(throughput.units, throughput.basis == "metric") for throughput in throughputs}) > 1 else []
+    )
+    known = tuple(dict.fromkeys(doubts))
+    totals = [total for throughput in throughputs for total in throughput.totals]
+    if not totals:
+        # Rates of milabench 1.3 add up; a metric of the whole job is told by each node, as by each rank of one.
+        values = [throughput.value for throughput in throughputs]
+        value = geometric_mean(values) if throughputs[0].basis == "metric" else math.fsum(values)
+        return replace(throughputs[0], value=value, doubts=known)
+    slowest = max(throughputs, key=lambda throughput: max((total.seconds for total in throughput.totals), default=0.0))
+    return replace(
+        slowest,
+        value=math.fsum(total.items for total in totals) / max(total.seconds for total in totals),
+        observations=sum(throughput.observations for throughput in throughputs),
+        totals=tuple(totals),
+        left_out=math.fsum(throughput.left_out for throughput in throughputs),
+        doubts=known,
+    )
+
+
+def _overlap(results: Sequence[StepResult], clocks: SharedClocks) -> float | None:
+    """The worst overlap among the replicates of a benchmark whose instances run side by side; None for all others.
+
+    Instances on several nodes, whose windows are those of unlike clocks, count together when they were released together.
+    """
+    groups: dict[tuple[int, str], list[Window | None]] = {}
+    for result in results:
+        if result.step.one_job:
+            continue
+        together, ahead_s = clocks.get(result.step.id, (result.step.node, 0.0))
+        window = result.measured.window
+        if window is not None and window.start is not None and window.stop is not None:
+            window = replace(window, start=window.start - ahead_s, stop=window.stop - ahead_s)
+        groups.setdefault((result.step.repeat, together), []).append(window)
+    return min(_known(map(overlap, groups.values())), default=None)
+
+
+def _counts(results: Sequence[StepResult]) -> dict[str, int]:
+    counts = {"planned": len(results), **dict.fromkeys(COUNTED_OUTCOMES, 0)}
+    for result in results:
+        counts[result.outcome] += 1
+    return counts
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _root_mean_square(spreads: Iterable[float | None]) -> float | None:
+    """Root mean square of what is known."""
+    known = _known(spreads)
+    return math.sqrt(math.fsum(value * value for value in known) / len(known)) if known else None
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    """The sum, None as soon as a part of it is not known."""
+    known = _known(values)
+    return math.fsum(known) if known and len(known) == len(values) else None
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = _known(values)
+    return median(known) if known else None
+
+
+def _metrics_json(results: Iterable[StepResult]) -> Iterable[dict[str, Any]]:
+    for result in results:
+        measured = result.measured
+        for name, value in (("loss_first", measured.losses.first), ("loss_last", measured.losses.last)):
+            if value is not None:
+                loss = Metric(name=name, value=value, direction="lower")
+                yield _metric_json(result.step.id, loss)
+        for metric in measured.metrics:
+            yield _metric_json(result.step.id, metric)
+
+
+def _metric_json(step: str, metric: Metric) -> dict[str, Any]:
+    encoded: dict[str, Any] = {
+        "step": step,
+        "metric": metric.name,
+        "value": metric.value,
+        "units": metric.units,
+        "direction": metric.direction,
+    }
+    optional = {
+        "case": metric.case,
+        "part": metric.part,
+        "params": dict(metric.params),
+        "main": metric.is_main,
+        "reasons": list(metric.reasons),
+    }
+    encoded |= {key: value for key, value in optional.items() if value}
+    if metric.rank is not None:
+        encoded["rank"] = metric.rank
+    return encoded
+
+
+def _messages(results: Iterable[StepResult]) -> tuple[str, ...]:
+    """What a person should know: said by the steps, or found by checks; each once."""
+    texts: dict[str, None] = {}  # a set that keeps its order
+    for result in results:
+        measured = result.measured
+        if result.outcome == "passed" and measured.task and measured.throughput is None:
+            texts["no observation after warm-up: there is no rate"] = None
+        for verdict in measured.verdicts:
+            if verdict.verdict != "pass":
+                texts[one_line(f"{verdict.check}: {verdict.message or verdict.verdict}")] = None
+        texts.update(dict.fromkeys(map(one_line, measured.messages)))
+    return tuple(texts)[:_MAX_MESSAGES]

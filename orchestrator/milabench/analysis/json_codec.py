@@ -1,0 +1,166 @@
+"""Frozen dataclasses <-> JSON objects, both ways from one declaration: the fields, and `json_key` where the two differ.
+
+The format is what the fields say: keys in the order of the fields, unknown keys ignored, a missing key its field's default.
+The standard library only, because these values are imported by commands that read no summary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from milabench.events.json_access import as_mapping
+from milabench.events.numbers import finite_number, strict
+
+# The layers above reach the numbers of JSON through this module.
+__all__ = ["decode", "encode", "finite_number", "json_key", "strict"]
+
+T = TypeVar("T")
+_NO_FALLBACK = object()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _JsonKey:
+    """How a field differs from its JSON key; see `json_key`."""
+
+    name: str | None = None
+    fallback: Any = _NO_FALLBACK
+    write: Callable[[Any], Any] | None = None
+    is_read: bool = True
+    is_omitted: Callable[[Any], bool] | None = None
+    followed_by: tuple[str, ...] = ()
+
+
+def json_key(
+    name: str | None = None,
+    *,
+    fallback: Any = _NO_FALLBACK,
+    write: Callable[[Any], Any] | None = None,
+    is_read: bool = True,
+    is_omitted: Callable[[Any], bool] | None = None,
+    followed_by: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Return the metadata of a field whose JSON is not simply `field name: value`.
+
+    `name` is the key. `fallback` stands for a missing value and for one that is none of a Literal's. `write` makes the JSON.
+    `is_read` false: the key is written and never read. `is_omitted` tells of the whole object whether the key is left out.
+    `followed_by` are properties that are written after the field and never read.
+    """
+    key = _JsonKey(
+        name=name, fallback=fallback, write=write, is_read=is_read, is_omitted=is_omitted, followed_by=followed_by
+    )
+    return {"json": key}
+
+
+def encode(value: Any) -> Any:
+    """Return a value as JSON has it: dataclasses as objects, tuples as lists."""
+    if isinstance(value, list | tuple):
+        return [encode(item) for item in value]
+    if isinstance(value, Mapping):
+        return dict(value)
+    if not dataclasses.is_dataclass(value):
+        return value
+    encoded: dict[str, Any] = {}
+    kind: Any = type(value)
+    for attribute, key in _keys(kind):
+        if key.is_omitted is None or not key.is_omitted(value):
+            own = getattr(value, attribute)
+            encoded[key.name or attribute] = encode(own) if key.write is None else key.write(own)
+        encoded |= {name: encode(getattr(value, name)) for name in key.followed_by}
+    return encoded
+
+
+@cache
+def _keys(kind: Any) -> tuple[tuple[str, _JsonKey], ...]:
+    return tuple((spec.name, spec.metadata.get("json") or _JsonKey()) for spec in dataclasses.fields(kind))
+
+
+def decode(kind: type[T], value: Any) -> T:
+    """Return the dataclass whose JSON this is. Raises KeyError, TypeError or ValueError when it is not."""
+    encoded, values = as_mapping(value), dict[str, Any]()
+    for attribute, name, fallback, read in _readers(cast("Any", kind)):
+        if name in encoded:
+            values[attribute] = read(encoded[name])
+        elif fallback is not _NO_FALLBACK:
+            values[attribute] = fallback() if isinstance(fallback, _FromNothing) else fallback
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise KeyError(str(error)) from None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _FromNothing:
+    """The value of a required nested object that is missing: all of its defaults."""
+
+    kind: type
+
+    def __call__(self) -> Any:
+        return decode(self.kind, {})
+
+
+@cache
+def _readers(kind: Any) -> tuple[tuple[str, str, Any, Callable[[Any], Any]], ...]:
+    hints, readers = get_type_hints(kind), []
+    for spec in dataclasses.fields(kind):
+        key: _JsonKey = spec.metadata.get("json") or _JsonKey()
+        if not key.is_read:
+            continue
+        fallback, hint = key.fallback, hints[spec.name]
+        is_required = spec.default is dataclasses.MISSING and spec.default_factory is dataclasses.MISSING
+        if fallback is _NO_FALLBACK and is_required and dataclasses.is_dataclass(hint):
+            fallback = _FromNothing(hint)  # type: ignore[arg-type]  # a type, as it is a hint
+        readers.append((spec.name, key.name or spec.name, fallback, _reader(hint, key.fallback)))
+    return tuple(readers)
+
+
+def _reader(hint: Any, fallback: Any = _NO_FALLBACK) -> Callable[[Any], Any]:
+    """Return what makes a value of a type out of JSON."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        (inner,) = (part for part in parts if part is not type(None))
+        return _optional_reader(inner)
+    if origin is Literal:
+        return lambda value: _one_of(parts, value, fallback)
+    if origin is tuple:
+        item = _reader(parts[0])
+        if parts[-1] is Ellipsis:
+            return lambda value: tuple(map(item, value))
+        return lambda value: tuple(map(item, _of_length(value, len(parts))))
+    if origin is not None and issubclass(origin, Mapping):
+        item = _reader(parts[1])
+        if parts[1] is Any:
+            return as_mapping
+        return lambda value: {str(name): item(own) for name, own in as_mapping(value).items()}
+    if dataclasses.is_dataclass(hint):
+        return lambda value: decode(hint, value)  # type: ignore[arg-type]
+    return hint if hint in (str, int, float, bool) else lambda value: value
+
+
+def _optional_reader(inner: Any) -> Callable[[Any], Any]:
+    if inner is float:
+        return finite_number
+    if get_origin(inner) is Literal:
+        return lambda value: _one_of(get_args(inner), value, None)
+    if get_origin(inner) is tuple:
+        read, length = _reader(inner), len(get_args(inner))
+        return lambda value: read(value) if isinstance(value, list | tuple) and len(value) == length else None
+    read = _reader(inner)
+    return lambda value: None if value is None else read(value)
+
+
+def _one_of(words: tuple[Any, ...], value: Any, fallback: Any) -> Any:
+    if value in words:
+        return value
+    if fallback is _NO_FALLBACK:
+        raise ValueError(f"none of {', '.join(map(str, words))}: {value!r}")
+    return fallback
+
+
+def _of_length(value: Any, length: int) -> Any:
+    if len(value) != length:
+        raise ValueError(f"expected {length} values, got {value!r}")
+    return value

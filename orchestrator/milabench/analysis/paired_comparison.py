@@ -1,0 +1,123 @@
+"""Two sides measured in turn, in one run: their ratio, pair by pair, so that what drifts meanwhile cancels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from milabench.analysis import two_samples
+from milabench.analysis.intervals import Interval
+from milabench.analysis.sample_statistics import mean
+from milabench.analysis.two_samples import Estimate
+from milabench.analysis.verdict import MARGIN, Judgement, Verdict, judge_family
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """B over A of one benchmark: how many pairs, the geometric mean of their ratios, its 95 % interval, what that says.
+
+    Above 1, B is better, also where less is better. `ci95` and `estimate`, what it stands on, are None below three pairs.
+    `p_holm` and `p_equal_holm` are those of the difference being within the margin, and beyond it, corrected for all
+    benchmarks that are judged together.
+    """
+
+    bench: str
+    pairs: int
+    ratio: float
+    ci95: Interval | None
+    verdict: Verdict
+    estimate: Estimate | None = None
+    p_holm: float | None = None
+    p_equal_holm: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One benchmark on both sides.
+
+    `a` and `b` are the benchmark's names on the two sides. `result` is None, and `why` says why, when no pair has a number
+    on both sides. `is_same`: both sides plan the same steps, so that what differs is noise. `reasons` are why a side is suspect.
+    """
+
+    bench: str
+    a: str
+    b: str
+    result: Paired | None
+    why: str = ""
+    units: str = ""
+    is_same: bool = False
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def noise(self) -> float | None:
+        """Of the same on both sides: the smallest relative difference that may be called one; docs/methodology.md, 1.0."""
+        if not self.is_same or self.result is None or self.result.ci95 is None:
+            return None
+        return max(MARGIN, *(math.exp(abs(math.log(bound))) - 1 for bound in self.result.ci95))
+
+    def to_json(self) -> dict[str, Any]:
+        """One of `ab.pairs`; docs/protocol.md, section 6."""
+        result = self.result
+        return {
+            "bench": self.bench,
+            "pairs": 0 if result is None else result.pairs,
+            "ratio": None if result is None else result.ratio,
+            "ci95": None if result is None or result.ci95 is None else list(result.ci95),
+            "verdict": "INCONCLUSIVE" if result is None else result.verdict,
+            "units": self.units,
+            "why": self.why,
+            "same_steps": self.is_same,
+            "noise": self.noise,
+            "p_holm": None if result is None else result.p_holm,
+            "reasons": list(self.reasons),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AB:
+    """What an A/B run came to: the suite of each side, and every benchmark that both have."""
+
+    suites: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """`ab` of a summary; docs/protocol.md, section 6."""
+        return {"suites": list(self.suites), "pairs": [pair.to_json() for pair in self.pairs]}
+
+
+def paired_ratio(
+    bench: str, a: Mapping[int, float], b: Mapping[int, float], *, lower_is_better: bool = False
+) -> Paired | None:
+    """What pairs say; the values are those of a block by its number. None when no block has both."""
+    blocks = sorted(a.keys() & b.keys())
+    if not blocks:
+        return None
+    sign = -1.0 if lower_is_better else 1.0
+    before, after = ([sign * math.log(side[block]) for block in blocks] for side in (a, b))
+    if len(blocks) < 3:
+        ratio = math.exp(mean(after) - mean(before))
+        return Paired(bench=bench, pairs=len(blocks), ratio=ratio, ci95=None, verdict="INCONCLUSIVE")
+    estimate = two_samples.paired_difference(before, after)
+    low, high = estimate.interval()
+    alone = Paired(
+        bench=bench,
+        pairs=len(blocks),
+        ratio=math.exp(estimate.d),
+        ci95=(math.exp(low), math.exp(high)),
+        verdict="INCONCLUSIVE",
+        estimate=estimate,
+    )
+    return paired_verdicts([alone])[0]
+
+
+def paired_verdicts(family: Sequence[Paired]) -> list[Paired]:
+    """Return pairs with verdicts, all benchmarks of a run being one family."""
+    estimates = [paired.estimate for paired in family if paired.estimate is not None]
+    judgements = iter(judge_family(estimates, [MARGIN] * len(estimates)))
+    return [paired if paired.estimate is None else _with_judgement(paired, next(judgements)) for paired in family]
+
+
+def _with_judgement(paired: Paired, judgement: Judgement) -> Paired:
+    return replace(paired, verdict=judgement.verdict, p_holm=judgement.p_holm, p_equal_holm=judgement.p_equal_holm)

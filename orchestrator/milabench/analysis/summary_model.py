@@ -1,0 +1,188 @@
+"""What a run came to, as frozen values; the JSON form is docs/protocol.md, section 6, and follows from the fields.
+
+Keys are written in the order of the fields: adding a field adds a key, and `json_key` says where the two differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from milabench.analysis.intervals import Interval
+from milabench.analysis.json_codec import encode, json_key
+from milabench.analysis.measure import Direction, Throughput
+from milabench.analysis.paired_comparison import AB
+from milabench.analysis.score import Score
+from milabench.analysis.step_results import SupersededAttempt
+from milabench.analysis.variance import least_difference, share_of_processes
+from milabench.events.model import OutcomeName
+from milabench.events.numbers import strict
+
+SCHEMA = 1
+Validity = Literal["valid", "suspect", "invalid"]
+COUNTED_OUTCOMES = ("passed", "failed", "skipped", "missing", "cancelled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicateResult:
+    """One replicate that passed: its steps, where it ran (`node/tag`, empty for a job that spans devices), its rate."""
+
+    steps: tuple[str, ...]
+    slot: str
+    repeat: int
+    throughput: Throughput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A step that failed, was cancelled or never ended, and the file in which to look."""
+
+    step: str
+    why: str
+    detail: str
+    log: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """A step, or a whole benchmark (`step` is None), that was not run on purpose, and the reason."""
+
+    step: str | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flaky:
+    """A step that passed although another attempt at it failed, and all those attempts."""
+
+    step: str
+    attempt: int
+    others: tuple[SupersededAttempt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchSummary:
+    """What one benchmark came to.
+
+    `perf` is the rate of one instance, the geometric mean over `processes`: one device for `per_gpu`, one of the n for
+    `njobs`, the whole job for `multigpu` and `multinode`. `score` is perf times the `instances` that ran side by side:
+    what the system did; None unless everything planned passed. `counts` are steps. Spreads are relative: `within` a
+    process (between its observations), between `devices` (the means of the slots), between `processes` on the same
+    slot; `spread` between all processes; `ci95` stands on `replicates` launches, the
+    instances of each averaged. `overlap` is the share of the time in which all
+    instances of a group measured, of that in which any did, 0 to 1. `validations` are the verdicts of checks, step by step.
+    `ratio` is to a reference run, where there is one: above 1 is better.
+    """
+
+    bench: str
+    outcome: OutcomeName
+    counts: Mapping[str, int]
+    ngpu: int = 0
+    nodes: int = 0
+    instances: int = 0
+    replicates: int = 0
+    processes: tuple[ReplicateResult, ...] = field(default=(), metadata=json_key(write=len, is_read=False))
+    perf: float | None = None
+    units: str = ""
+    direction: Direction = field(default="higher", metadata=json_key(fallback="none"))
+    ci95: Interval | None = None
+    spread: float | None = None
+    spread_within: float | None = None
+    spread_devices: float | None = None
+    spread_processes: float | None = None
+    spread_replicates: float | None = field(default=None, metadata=json_key(followed_by=("mde", "icc")))
+    memory_peak_mib: float | None = field(default=None, metadata=json_key("memory_peak_MiB"))
+    energy_j: float | None = field(default=None, metadata=json_key("energy_J"))
+    first_step_s: float | None = None
+    overlap: float | None = None
+    weight: float | None = None
+    score: float | None = None
+    validity: Validity | None = None
+    reasons: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    skipped: tuple[Skip, ...] = ()
+    flaky: tuple[Flaky, ...] = ()
+    validations: tuple[Mapping[str, Any], ...] = ()
+    messages: tuple[str, ...] = ()
+    ratio: float | None = field(
+        default=None, metadata=json_key(is_read=False, is_omitted=lambda bench: bench.ratio is None)
+    )
+    ratio_ci95: Interval | None = field(
+        default=None, metadata=json_key(is_read=False, is_omitted=lambda bench: bench.ratio is None)
+    )
+    metrics: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def sem(self) -> float | None:
+        """Relative standard error of the mean over replicates; None below three of them.
+
+        The instances of one launch are no replicates: they share whatever that launch had.
+        """
+        n, spread = self.replicates, self.spread_replicates
+        return spread / math.sqrt(n) if spread is not None and n >= 3 else None
+
+    @property
+    def mde(self) -> float | None:
+        """The relative difference that two such runs would find in 80 of 100 cases; None below three replicates."""
+        n, spread = self.replicates, self.spread_replicates
+        return least_difference(spread, n) if spread is not None and n >= 3 else None
+
+    @property
+    def icc(self) -> float | None:
+        """The share of processes in the variation of single observations, 0 to 1; None where one of its parts is not known."""
+        counts = [process.throughput.observations for process in self.processes]
+        if self.spread is None or self.spread_within is None or not all(counts):
+            return None
+        return share_of_processes(self.spread_within, self.spread, len(counts) / math.fsum(1 / n for n in counts))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the benchmark as docs/protocol.md, section 6, spells it."""
+        encoded: dict[str, Any] = encode(self)
+        return encoded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a run came to; everything that a report shows.
+
+    `argv` is the command line that made the run, `options` what its options came to, `software` versions by name, as far
+    as recorded; `accelerators` what drivers said of each device at the start. `verdict` is passed
+    when every planned step passed or was skipped. `overhead` is what control plane and agents cost: `control_cpu_s`,
+    `agent_cpu_s`, and `wall_s` of the steps. `aim` and `replicates` are how precisely was to be measured and how often that
+    was decided to be (docs/methodology.md, 1.0); `ab` what an A/B run came to, which has no score.
+    """
+
+    run: str = ""
+    system: Mapping[str, Any] = field(default_factory=dict)
+    profile: str = ""
+    verdict: Literal["passed", "failed", "interrupted"] = field(metadata=json_key(fallback="failed"))
+    is_ended: bool = field(default=True, metadata=json_key("ended"))
+    created: str = ""
+    version: str = ""
+    argv: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    software: Mapping[str, str] = field(default_factory=dict)
+    overhead: Mapping[str, float] = field(default_factory=dict)
+    accelerators: tuple[Mapping[str, Any], ...] = ()
+    benchmarks: tuple[BenchSummary, ...]
+    score: Score
+    aim: Mapping[str, Any] = field(default_factory=dict, metadata=json_key(is_omitted=lambda summary: not summary.aim))
+    replicates: Mapping[str, Any] = field(
+        default_factory=dict, metadata=json_key(is_omitted=lambda summary: not summary.aim)
+    )
+    ab: AB | None = field(
+        default=None,
+        metadata=json_key(write=AB.to_json, is_read=False, is_omitted=lambda summary: summary.ab is None),
+    )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many of the planned steps ended how."""
+        return {outcome: sum(bench.counts[outcome] for bench in self.benchmarks) for outcome in COUNTED_OUTCOMES}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as docs/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""
+        encoded: dict[str, Any] = encode(self)
+        return {"schema": SCHEMA, **{key: strict(value) for key, value in encoded.items()}}
