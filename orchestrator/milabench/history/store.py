@@ -49,15 +49,15 @@ class Store:
     def add(self, rows: RunRows) -> Literal["added", "updated", "known"]:
         """Put a run in; one that is there is left as it is, or replaced when its results are others now."""
         with self._writing():
-            row = self._execute("SELECT digest FROM runs WHERE run = ?", (rows.run,)).fetchone()
-            if row is not None and row[0] == rows.digest:
+            stored = self._execute("SELECT digest FROM runs WHERE run = ?", (rows.run,)).fetchone()
+            if stored is not None and stored[0] == rows.digest:
                 return "known"
             for table, columns in TABLES.items():
                 self._execute(f"DELETE FROM {table} WHERE run = ?", (rows.run,))
                 marks = ", ".join("?" * len(columns))
                 for row in rows.tables[table]:
                     self._execute(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", row)
-        return "added" if row is None else "updated"
+        return "added" if stored is None else "updated"
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
         """Return columns and rows of a read-only statement. Raises UsageError when the database rejects it."""
