@@ -1,1 +1,1 @@
-"""Criteria of a file, held against runs: PASS, FAIL or INCONCLUSIVE."""
+"""Criteria of a file, checked against runs: PASS, FAIL or INCONCLUSIVE."""

@@ -13,7 +13,7 @@ from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
 from milabench.analysis.two_samples import Estimate, welch
 
 Verdict = Literal["PASS", "FAIL", "INCONCLUSIVE"]
-LEAST = 3  # replicates, below which an interval says nothing; docs/methodology.md, 1.0
+LEAST = 3  # replicates, below which an interval says nothing; docs/explanation/methodology.md, 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class BoundTarget:
     to_fail: float
 
     def is_kept_by(self, value: float) -> bool:
-        """Whether one number keeps the bound; the last bits of logarithms and back decide nothing."""
+        """Return whether one number keeps the bound; the last bits of logarithms and back decide nothing."""
         if math.isclose(value, self.value, rel_tol=1e-12):
             return True
         return (value > self.value) == self.is_minimum
@@ -81,10 +81,10 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
 
 
 def _more(values: Sequence[float], base: Sequence[float], away: float, confidence: float) -> str:
-    """How many replicates would decide, if they went on as these did."""
+    """Return how many replicates would decide, if they went on as these did."""
     precision, level = math.expm1(away), 2 * confidence - 1
     if precision <= 0:
-        return "nothing that replicates could give: it is exactly what is asked"
+        return "nothing that replicates could give: it is exactly the bound"
     if base:
         spread = max(log_stdev(values) or 0.0, log_stdev(base) or 0.0)
         needed, sides = processes_for_ratio(spread, precision, level=level), " on both sides"
@@ -95,7 +95,7 @@ def _more(values: Sequence[float], base: Sequence[float], away: float, confidenc
 
 
 def _estimate(values: Sequence[float], base: Sequence[float]) -> Estimate:
-    """The mean logarithm, or its difference to the reference's, with its standard error."""
+    """Return the mean logarithm, or its difference to the reference's, with its standard error."""
     logs = [math.log(value) for value in values]
     if base:
         return welch([math.log(value) for value in base], logs)
@@ -103,5 +103,5 @@ def _estimate(values: Sequence[float], base: Sequence[float]) -> Estimate:
 
 
 def _reach(estimate: Estimate, confidence: float) -> float:
-    """How far a one-sided bound lies from the estimate."""
+    """Return how far a one-sided bound lies from the estimate."""
     return t_quantile(confidence, estimate.freedom) * estimate.error if estimate.error else 0.0

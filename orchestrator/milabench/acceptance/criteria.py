@@ -1,4 +1,4 @@
-"""What a criteria file may say (docs/acceptance.md), as values; every mistake in it is told at once, with its place."""
+"""A criteria file (docs/reference/criteria.md) -> values; all mistakes in it are reported together, each with its location."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchCriteria:
-    """What is asked of one benchmark; None where nothing is.
+    """The requirements for one benchmark; None where nothing is.
 
     `of` is what `minimum` and `maximum` speak of. `device_spread` and `failure_rate` are shares, 0 to 1. `allow` are the
-    reasons for doubt (docs/protocol.md, section 5) in spite of which a number counts.
+    reasons for doubt (docs/reference/protocol.md, section 5) in spite of which a number counts.
     """
 
     name: str
@@ -56,7 +56,7 @@ class BenchCriteria:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
-    """A criteria file: what is asked of each benchmark, and of the run as a whole."""
+    """A criteria file: the requirements for each benchmark, and of the run as a whole."""
 
     title: str
     file: str
@@ -93,7 +93,7 @@ FILE_KEYS = ("title", "defaults", "required", "failure_rate", "benchmarks")
 
 
 def criteria_schema() -> dict[str, Any]:
-    """The JSON schema of a criteria file, for editors."""
+    """Return the JSON schema of a criteria file, for editors."""
     bench = {"type": "object", "properties": {k: dict(v) for k, v in BENCH_KEYS.items()}, "additionalProperties": False}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -111,7 +111,7 @@ def criteria_schema() -> dict[str, Any]:
 
 
 def parse_criteria(content: bytes, name: str) -> Criteria:
-    """The criteria in a file's bytes. Raises ConfigError with every problem, each at `name:line:column`."""
+    """Return the criteria in a file's bytes. Raises ConfigError with every problem, each at `name:line:column`."""
     root = parse_document(decode_text(content, name), SourceLocation(name, "")).root
     reader = _Reader()
     criteria = reader.criteria(root, name)
@@ -145,7 +145,7 @@ class _Reader:
         return Criteria(title=title, file=name, benchmarks=tuple(benches.values()), failure_rate=rate)
 
     def _bench(self, node: Located, path: str, start: BenchCriteria) -> BenchCriteria:
-        """The criteria of one benchmark, over what they start from."""
+        """Return the criteria of one benchmark, over what they start from."""
         given = self._mapping(node, path, BENCH_KEYS)
         readers: Mapping[str, tuple[str, Callable[[Located, str], Any]]] = {
             "required": ("is_required", self._flag),

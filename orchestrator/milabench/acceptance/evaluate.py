@@ -1,4 +1,4 @@
-"""Criteria and a run's summary -> PASS, FAIL or INCONCLUSIVE, criterion by criterion, with what is missing (docs/acceptance.md).
+"""Criteria and a run's summary -> PASS, FAIL or INCONCLUSIVE, criterion by criterion, with what is missing (criteria.md).
 
 A run is accepted when every criterion is shown to hold at its confidence: a system that misses one of them passes no more often
 than 1 - confidence, however many there are (intersection-union test, Berger 1982). Failing one is claimed at the confidence
@@ -68,7 +68,7 @@ class Acceptance:
 
 
 def evaluate_criteria(criteria: Criteria, run: Summary, reference: Summary | None = None) -> Acceptance:
-    """Hold a run against criteria; `reference` is what `x reference` means."""
+    """Check a run against criteria; `reference` is what `x reference` means."""
     bounds = [bound for bench in criteria.benchmarks for bound in (bench.minimum, bench.maximum, bench.energy)]
     claims = sum(bound is not None for bound in bounds)
     measured = {bench.bench: bench for bench in run.benchmarks}
@@ -92,7 +92,7 @@ def evaluate_criteria(criteria: Criteria, run: Summary, reference: Summary | Non
 
 
 def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
-    """A number for each independent replicate: of the instances that were launched together the geometric mean.
+    """Return a number for each independent replicate: of the instances that were launched together the geometric mean.
 
     A launch counts only where all of its instances have a number: fast and slow devices must not weigh differently in it.
     Nothing follows from processes that measured in different units.
@@ -124,7 +124,7 @@ def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
 
 
 def units_of(bench: BenchSummary, quantity: Quantity) -> str:
-    """What the numbers of `replicate_values` are in."""
+    """Return what the numbers of `replicate_values` are in."""
     match quantity:
         case "rate" | "system":
             return bench.units
@@ -266,7 +266,7 @@ class _BenchEvaluation:
         return check if self.reference is None or not base else self._trusted(self.reference, check, "the reference's ")
 
     def _trusted(self, bench: BenchSummary, check: CriterionResult, whose: str = "") -> CriterionResult:
-        """The check, undecided when its number is in doubt for a reason that the criteria do not allow."""
+        """Return the check, undecided when its number is in doubt for a reason that the criteria do not allow."""
         reasons = [reason for reason in bench.reasons if reason not in self.criteria.allow]
         if check.verdict == "INCONCLUSIVE" or (bench.validity != "invalid" and not reasons):
             return check

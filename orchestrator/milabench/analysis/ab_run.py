@@ -14,7 +14,7 @@ from milabench.events.json_access import as_mapping
 
 
 def ab_of(manifest: Mapping[str, Any], benches: Iterable[BenchSummary]) -> AB | None:
-    """The comparison that a run was made for; None for a run of one suite."""
+    """Return the comparison that a run was made for; None for a run of one suite."""
     declared = as_mapping(manifest.get("ab"))
     if not declared:
         return None
@@ -29,7 +29,7 @@ def ab_of(manifest: Mapping[str, Any], benches: Iterable[BenchSummary]) -> AB | 
 
 
 def _of_one_family(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
-    """The pairs with the verdicts that all of them together allow; those with a remark instead have none."""
+    """Return the pairs with the verdicts that all of them together allow; those with a remark instead have none."""
     verdicts = iter(paired_verdicts([pair.result for pair in pairs if pair.result is not None and not pair.why]))
     return tuple(
         replace(pair, result=next(verdicts)) if pair.result is not None and not pair.why else pair for pair in pairs
@@ -74,7 +74,7 @@ def _pair(name: str, sides: Mapping[str, Any], bench_of: Mapping[str, BenchSumma
 
 
 def launches(bench: BenchSummary) -> dict[int, float]:
-    """What the instances of each launch reached together, by replicate; a launch without all of them is left out."""
+    """Return what the instances of each launch reached together, by replicate; a launch without all of them is left out."""
     rates: dict[int, list[float]] = {}
     for process in bench.processes:
         rates.setdefault(process.repeat, []).append(process.throughput.value)

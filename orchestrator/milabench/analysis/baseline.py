@@ -1,7 +1,7 @@
-"""What a fleet's nodes and devices do, robustly, and which of them fall out of it (docs/acceptance.md).
+"""What a fleet's nodes and devices do, robustly, and which of them are outliers (docs/reference/criteria.md).
 
 Expected is the median over places, the spread their median absolute deviation, both on logarithms: a few bad nodes among
-those that made the baseline move neither. A place falls out when it is further from the median than noise would put it, and
+those that made the baseline move neither. A place is an outlier when it is further from the median than noise would put it, and
 than anybody would care about.
 """
 
@@ -23,8 +23,8 @@ from milabench.events.numbers import finite_number
 
 SCHEMA = 1
 KIND = "milabench-baseline"
-LEVEL = 0.99  # of all good places, the share that does not fall out
-FLOOR = 0.01  # relative; no place falls out for less
+LEVEL = 0.99  # of all good places, the share that is no outlier
+FLOOR = 0.01  # relative; no place is an outlier for less
 LEAST_PLACES = 5  # below it a spread says nothing
 _MAD_EFFICIENCY = 0.37  # of the median absolute deviation as an estimate of a normal spread: its degrees of freedom
 # Besides the rate and the energy: what is reported that says something about where it was measured.
@@ -103,7 +103,7 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlier:
-    """A place that falls out of a baseline: by how much (relative, signed), what would be within, and the rule in words."""
+    """A place that is an outlier of a baseline: by how much (relative, signed), what would be within, and the rule in words."""
 
     location: MeasuredUnit
     run: str
@@ -132,7 +132,7 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What falls out, how many numbers were judged, what could not be judged with the reason, and what is suspect with its."""
+    """The outliers, how many numbers were judged, what could not be judged with the reason, and what is suspect with its."""
 
     outliers: tuple[Outlier, ...] = field(
         metadata=json_key(write=lambda outliers: [outlier.to_json() for outlier in outliers])
@@ -144,7 +144,7 @@ class Findings:
 
     @property
     def by_chance(self) -> float:
-        """How many numbers of a good fleet would fall out at this level; fewer where the floor decides."""
+        """How many numbers of a good fleet would be outliers at this level; fewer where the floor decides."""
         return self.judged * (1 - self.level)
 
     def to_json(self) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def robust(values: Sequence[float]) -> tuple[float, float]:
 def outliers(
     summaries: Iterable[Summary], reference: Baseline, *, level: float = LEVEL, floor: float = FLOOR
 ) -> Findings:
-    """Return the nodes and devices of runs that fall out of a baseline, the worst first, and what could not be judged."""
+    """Return the nodes and devices of runs that are outliers of a baseline, the worst first, and what could not be judged."""
     expected_of = {(expected.bench, expected.metric): expected for expected in reference.expected}
     fallen: list[Outlier] = []
     unjudged: dict[str, None] = {}
@@ -281,13 +281,15 @@ def baseline_from_json(value: Mapping[str, Any], where: str) -> Baseline:
     if value.get("kind") != KIND:
         raise RecordError(f"{where}: is no baseline; `milabench baseline RUN... -o {where}` makes one")
     if value.get("schema") != SCHEMA:
-        raise RecordError(f"{where}: has schema {value.get('schema')!r}, and this version reads {SCHEMA}; make it anew")
+        raise RecordError(
+            f"{where}: has schema {value.get('schema')!r}, and this version reads {SCHEMA}; create it again"
+        )
     listed, expected = value.get("expected"), []
     for index, entry in enumerate(map(as_mapping, listed if isinstance(listed, list) else ())):
         middle, spread = finite_number(entry.get("median")), finite_number(entry.get("spread"))
         values = {name: number for name, number in as_mapping(entry.get("places")).items() if finite_number(number)}
         if middle is None or middle <= 0 or spread is None or spread < 0 or not values:
-            raise RecordError(f"{where}: expected[{index}]: has no median, spread or places; make the baseline anew")
+            raise RecordError(f"{where}: expected[{index}]: has no median, spread or places; create the baseline again")
         expected.append({**entry, "places": values})
     lists = {name: value[name] for name in ("runs", "suspects") if isinstance(value.get(name), list)}
     return decode(Baseline, {**lists, "expected": expected})

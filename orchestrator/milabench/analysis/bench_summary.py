@@ -75,17 +75,16 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
     """Return what one benchmark's steps came to together."""
     processes = tuple(_processes(results))
     passed = [result for result in results if result.outcome == "passed"]
-    outcome = next(name for name in _WORST_FIRST if any(result.outcome == name for result in results))
+    outcome = _worst_outcome(results)
     rate = _rate(processes)
     together = _overlap(results, conditions.clocks)
     metrics = (*map(rate_to_json, processes), *_metrics_json(passed))
     reasons = _reasons(rate, passed, processes, together, metrics, conditions)
-    devices = {(result.step.node, device) for result in results for device in result.step.devices}
     return BenchSummary(
         bench=name,
         outcome=outcome,
         counts=_counts(results),
-        ngpu=len(devices) if conditions.has_accelerators else 0,
+        ngpu=_device_count(results) if conditions.has_accelerators else 0,
         nodes=len({result.step.node for result in results}),
         instances=rate.instances,
         replicates=rate.launches,
@@ -116,6 +115,15 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
     )
 
 
+def _worst_outcome(results: Sequence[StepResult]) -> OutcomeName:
+    outcomes = {result.outcome for result in results}
+    return next(outcome for outcome in _WORST_FIRST if outcome in outcomes)
+
+
+def _device_count(results: Sequence[StepResult]) -> int:
+    return len({(result.step.node, device) for result in results for device in result.step.devices})
+
+
 def skipped_bench(name: str, why: str, weight: float | None) -> BenchSummary:
     """Return the summary of a benchmark of the suite that the plan left out, and why."""
     return BenchSummary(
@@ -128,7 +136,7 @@ def skipped_bench(name: str, why: str, weight: float | None) -> BenchSummary:
 
 
 def _rate(processes: Sequence[ReplicateResult]) -> _Rate:
-    """Return perf with its interval and spreads on every level; docs/methodology.md, 1.0."""
+    """Return perf with its interval and spreads on every level; docs/explanation/methodology.md, 1.0."""
     if not processes:
         return _Rate()
     first = processes[0].throughput
@@ -220,7 +228,7 @@ def _failures(results: Iterable[StepResult]) -> Iterable[Failure]:
 
 
 def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
-    """The replicates in which every step passed and that have a number."""
+    """Yield the replicates in which every step passed and that have a number."""
     jobs: dict[tuple[str, int], list[StepResult]] = {}
     for result in results:
         step = result.step
@@ -235,7 +243,7 @@ def _processes(results: Sequence[StepResult]) -> Iterable[ReplicateResult]:
 
 
 def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
-    """The rate of a job: of one step its own; of several the items of all ranks over the seconds of the slowest."""
+    """Return the rate of a job: of one step its own; of several the items of all ranks over the seconds of the slowest."""
     throughputs = [member.throughput for member in members if member.throughput is not None]
     if len(throughputs) <= 1:
         return throughputs[0] if throughputs else None
@@ -263,7 +271,7 @@ def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
 
 
 def _overlap(results: Sequence[StepResult], clocks: SharedClocks) -> float | None:
-    """The worst overlap among the replicates of a benchmark whose instances run side by side; None for all others.
+    """Return the worst overlap among the replicates of a benchmark whose instances run concurrently; None for all others.
 
     Instances on several nodes, whose windows are those of unlike clocks, count together when they were released together.
     """
@@ -291,13 +299,13 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 
 def _root_mean_square(spreads: Iterable[float | None]) -> float | None:
-    """Root mean square of what is known."""
+    """Return root mean square of what is known."""
     known = _known(spreads)
     return math.sqrt(math.fsum(value * value for value in known) / len(known)) if known else None
 
 
 def _total(values: Sequence[float | None]) -> float | None:
-    """The sum, None as soon as a part of it is not known."""
+    """Return the sum, None as soon as a part of it is not known."""
     known = _known(values)
     return math.fsum(known) if known and len(known) == len(values) else None
 
@@ -340,7 +348,7 @@ def _metric_json(step: str, metric: Metric) -> dict[str, Any]:
 
 
 def _messages(results: Iterable[StepResult]) -> tuple[str, ...]:
-    """What a person should know: said by the steps, or found by checks; each once."""
+    """Return what a person should know: said by the steps, or found by checks; each once."""
     texts: dict[str, None] = {}  # a set that keeps its order
     for result in results:
         measured = result.measured

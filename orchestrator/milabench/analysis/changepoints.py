@@ -16,7 +16,7 @@ from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, medi
 
 LEAST_SEGMENT = 3  # fewer runs are outliers, not a level
 LEAST_HISTORY = 2 * LEAST_SEGMENT
-LEAST_CHANGE = 0.01  # relative; below it nobody acts, as in docs/methodology.md, 1.0, noise floor
+LEAST_CHANGE = 0.01  # relative; below it nobody acts, as in docs/explanation/methodology.md, 1.0, noise floor
 # Penalty in units of the noise's variance: _PENALTY ln n (1 + _SHORT / n). Chosen by simulation, so that at most 5 % of the
 # histories without a change, of 6 to 200 runs, are said to have one; the second factor pays for a noise known from few runs.
 _PENALTY = 3.0
@@ -35,7 +35,7 @@ class Segment:
 
 
 def segments(values: Sequence[float]) -> tuple[Segment, ...]:
-    """The levels of a history of values above zero, in order; one when nothing changes, none without a value.
+    """Return the levels of a history of values above zero, in order; one when nothing changes, none without a value.
 
     Changes below 1 % do not count, and neither does anything in a history of less than six values.
     """
@@ -56,7 +56,7 @@ def segments(values: Sequence[float]) -> tuple[Segment, ...]:
 
 
 def change_points(values: Sequence[float]) -> list[int]:
-    """The places at which a new level begins; single outliers are brought in first and make none."""
+    """Return the places at which a new level begins; single outliers are brought in first and make none."""
     sigma = max(noise(values), _LEAST_NOISE)
     n = len(values)
     penalty = _PENALTY * math.log(n) * (1 + _SHORT / n) if n > 1 else math.inf
@@ -64,7 +64,7 @@ def change_points(values: Sequence[float]) -> list[int]:
 
 
 def noise(values: Sequence[float]) -> float:
-    """Standard deviation of the noise around levels that change seldom: from the median of the neighbours' differences."""
+    """Return standard deviation of the noise around levels that change seldom: from the median of the neighbours' differences."""
     if len(values) < 2:
         return 0.0
     return MAD_TO_SD * median([abs(later - earlier) for earlier, later in pairwise(values)]) / math.sqrt(2)

@@ -46,7 +46,7 @@ class Runs(Sequence[float]):
         return self._values[0] if len(self._values) == 1 else None
 
     def runs(self) -> Iterator[tuple[range, float]]:
-        """The places of position run, and its number; of single numbers one index position."""
+        """Yield the places of position run, and its number; of single numbers one index position."""
         if self._single is not None:
             yield from ((range(index, index + 1), value) for index, value in enumerate(self._single))
             return

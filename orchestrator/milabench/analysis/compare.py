@@ -1,6 +1,7 @@
-"""Systems side by side: per benchmark a ratio with its interval and a verdict, over all of them an index.
+"""Systems compared: per benchmark a ratio with its interval and a verdict, over all of them an index.
 
-The first system is the one that the others are compared with. Above 1 is better in every ratio, also where less is better.
+The first system is the one that the others are compared with. A ratio > 1 means better; for lower-is-better metrics it
+is inverted.
 """
 
 from __future__ import annotations
@@ -233,7 +234,7 @@ def _weight(name: str, benches: Iterable[BenchSummary | None], weights: Mapping[
 
 
 def _noise(summary: Summary, name: str) -> float:
-    """The least difference that is none but noise, where the run measured the same on both sides; else 0."""
+    """Return the least difference that is none but noise, where the run measured the same on both sides; else 0."""
     pairs = summary.ab.pairs if summary.ab is not None else ()
     return max((pair.noise or 0.0 for pair in pairs if name in (pair.bench, pair.a, pair.b)), default=0.0)
 
@@ -272,7 +273,7 @@ def _side(system: str, bench: BenchSummary | None, per: Per) -> SystemResult:
 
 
 def _by_device(bench: BenchSummary) -> tuple[float, ...]:
-    """What each accelerator reached; nothing where a job spans several, or slots share a processor."""
+    """Return what each accelerator reached; nothing where a job spans several, or slots share a processor."""
     by_slot: dict[str, list[float]] = {}
     for process in bench.processes:
         if process.slot.partition("/")[2].startswith("D"):
@@ -282,7 +283,7 @@ def _by_device(bench: BenchSummary) -> tuple[float, ...]:
 
 
 def _of_the_same_cases(sides: Sequence[SystemResult], benches: Sequence[BenchSummary | None]) -> list[SystemResult]:
-    """The sides; what is a mean over other cases than the first side's does not count."""
+    """Return the sides; what is a mean over other cases than the first side's does not count."""
     cases = [frozenset() if bench is None else cases_of(bench.metrics) for bench in benches]
     differences = [
         differing(cases[0], own) if sides[0].counts and side.counts else ""
@@ -295,7 +296,7 @@ def _of_the_same_cases(sides: Sequence[SystemResult], benches: Sequence[BenchSum
 
 
 def _one_instance(bench: BenchSummary) -> float:
-    """By what the rate of all instances together becomes that of one."""
+    """Return by what the rate of all instances together becomes that of one."""
     return 1 / max(1, bench.instances) if bench.direction == "higher" else bench.instances
 
 
@@ -519,7 +520,7 @@ def _index(column: int, system: str, rows: Sequence[ComparisonRow], margin: floa
 
 
 def _margin_of(counted: Sequence[tuple[float, float]], margin: float) -> float:
-    """By how much an index may differ where no benchmark differs by more than its own (margin, weight)."""
+    """Return by how much an index may differ where no benchmark differs by more than its own (margin, weight)."""
     if all(own <= margin for own, _ in counted):
         return margin
     return geometric_mean([1 + own for own, _ in counted], [weight for _, weight in counted]) - 1
@@ -554,7 +555,7 @@ def _with_index_verdicts(indices: Sequence[Index], rows: Sequence[ComparisonRow]
 def _job_mixes(
     systems: Sequence[System], rows: Sequence[ComparisonRow], indices: Sequence[Index], work: Mapping[str, float] | None
 ) -> tuple[JobMix, ...]:
-    """What the same work takes everywhere: of the benchmarks that count on every system and have work."""
+    """Return what the same work takes everywhere: of the benchmarks that count on every system and have work."""
     is_weighted = any(row.weight for row in rows)
     common = [row for row in rows if row.contrasts and all(contrast is not None for contrast in row.contrasts)]
     mixes = []
@@ -641,7 +642,7 @@ def _warnings(systems: Sequence[System], rows: Sequence[ComparisonRow]) -> Itera
 def _system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[str]:
     summary = system.summary
     if not summary.is_ended:
-        yield f"{system.name}: the run was cut off, or is still going: what is said of it is what is known so far"
+        yield f"{system.name}: the run is incomplete or still active: its numbers are preliminary"
     if not summary.benchmarks:
         yield f"{system.name}: has no benchmark at all"
     if summary.profile == "quick":
@@ -656,7 +657,7 @@ def _system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[
 
 
 def _sentence(comparison: Comparison) -> str:
-    """What a person may quote: with the interval, what was not decided, and what is missing."""
+    """Return what a person may quote: with the interval, what was not decided, and what is missing."""
     first = comparison.systems[0].name
     return "; ".join(_claim(index, first, comparison, column) for column, index in enumerate(comparison.indices)) + "."
 

@@ -29,7 +29,7 @@ class Span:
 
 
 def spans(run: Run) -> Iterator[Span]:
-    """What each attempt at each group took, by the journal."""
+    """Yield what each attempt at each group took, by the journal."""
     attempts_by_step = attempts(run.journal)
     for steps in groups_of(as_mapping(run.manifest.get("plan")).get("steps")):
         attempts_of = [
@@ -45,7 +45,7 @@ def spans(run: Run) -> Iterator[Span]:
 
 
 def groups_of(steps: Any) -> list[Steps]:
-    """The steps of a plan's JSON that run together, group by group; none of what is no list of steps."""
+    """Return the steps of a plan's JSON that run together, group by group; none of what is no list of steps."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for step in map(as_mapping, steps if isinstance(steps, list | tuple) else ()):
         groups.setdefault(str(step.get("group") or step.get("id")), []).append(step)
@@ -100,7 +100,7 @@ class PlanEstimate:
         return tuple(bench.bench for bench in self.benches if bench.known is None)
 
     def to_json(self) -> dict[str, Any]:
-        """`estimate` of `milabench plan run --json`; docs/protocol.md, section 6."""
+        """`estimate` of `milabench plan run --json`; docs/reference/protocol.md, section 6."""
         return {
             "seconds": self.seconds,
             "device_hours": self.device_hours,
@@ -130,7 +130,7 @@ class PlannedBenchmark:
 
 
 def estimate_durations(wanted: Sequence[PlannedBenchmark], runs: Iterable[Run]) -> PlanEstimate:
-    """What benchmarks will take by `runs`, the newest first, of which no more are read than needed.
+    """Return what benchmarks will take by `runs`, the newest first, of which no more are read than needed.
 
     The newest run in which exactly these steps passed tells; else the newest in which a benchmark of this name passed
     with this profile.
@@ -170,7 +170,7 @@ def estimate_durations(wanted: Sequence[PlannedBenchmark], runs: Iterable[Run]) 
 def _passed(
     run: Run, names: Collection[tuple[str, str]]
 ) -> tuple[dict[str, list[float]], dict[tuple[str, str], list[float]]]:
-    """The seconds of the groups that passed in a run: by their content, and by benchmark and profile."""
+    """Return the seconds of the groups that passed in a run: by their content, and by benchmark and profile."""
     contents: dict[Any, str] = {}  # the same for all replicates of a run
     same: dict[str, list[float]] = {}
     alike: dict[tuple[str, str], list[float]] = {}
@@ -185,12 +185,12 @@ def _passed(
 
 
 def _content(steps: Steps) -> str:
-    """A digest of all that decides what the steps of a group do."""
+    """Return a digest of all that decides what the steps of a group do."""
     kept = [{key: value for key, value in step.items() if key not in _NOT_THE_CONTENT} for step in steps]
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def _alike(steps: Steps) -> tuple[str, str]:
-    """The benchmark, without the side of an A/B run, and the profile: what takes about as long whatever else changed."""
+    """Return the benchmark, without the side of an A/B run, and the profile: what takes about as long whatever else changed."""
     config = as_mapping(steps[0].get("config"))
     return str(config.get("name") or steps[0].get("bench")), str(as_mapping(config.get("measure")).get("profile"))

@@ -10,7 +10,7 @@ from milabench.events.numbers import finite_number
 
 
 def energies(bench: BenchSummary) -> dict[str, float]:
-    """Joules of each step's devices in its measured window, as far as they were told; board sensors, not wall."""
+    """Return joules of each step's devices in its measured window, as far as they were told; board sensors, not wall."""
     by_step: dict[str, float] = {}
     for metric in bench.metrics:
         value = finite_number(metric.get("value"))
@@ -21,7 +21,7 @@ def energies(bench: BenchSummary) -> dict[str, float]:
 
 
 def joules_per_item(process: ReplicateResult, step_energies: Mapping[str, float]) -> float | None:
-    """The energy of a replicate's steps, by step in `told` (`energies`), over the items done meanwhile, in J.
+    """Return the energy of a replicate's steps, by step in `told` (`energies`), over the items done meanwhile, in J.
 
     Both are those of the whole window, what was warm-up still included. None unless every step told its energy and the
     items are known; a process that never left its warm-up has no window.

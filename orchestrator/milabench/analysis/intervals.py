@@ -17,7 +17,7 @@ _MOST_STEPS = 200  # of Newton's method; far fewer are taken but in the far tail
 
 
 def log_t_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
-    """The interval of the geometric mean of independent values above zero: exp(ybar +- t s / sqrt n) on logarithms.
+    """Return the interval of the geometric mean of independent values above zero: exp(ybar +- t s / sqrt n) on logarithms.
 
     None below three values: with two, t is 12.7 and the answer says nothing.
     """
@@ -30,7 +30,7 @@ def log_t_interval(values: Sequence[float], level: float = 0.95) -> Interval | N
 
 
 def median_interval(values: Sequence[float], level: float = 0.95) -> Interval | None:
-    """The exact order-statistic interval of the median; None when there are too few values (5 or fewer at 95 %)."""
+    """Return the exact order-statistic interval of the median; None when there are too few values (5 or fewer at 95 %)."""
     ranks = median_ranks(len(values), level)
     if ranks is None:
         return None
@@ -40,7 +40,7 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> Interval | 
 
 @lru_cache(maxsize=256)
 def median_ranks(n: int, level: float = 0.95) -> tuple[int, int] | None:
-    """Ranks (j, n+1-j), counted from 1, that bound the median: j = max{j: P(Bin(n, 1/2) < j) <= (1-level)/2}."""
+    """Return ranks (j, n+1-j), counted from 1, that bound the median: j = max{j: P(Bin(n, 1/2) < j) <= (1-level)/2}."""
     tail = (1 - level) / 2
     if n > _EXACT_RANKS:
         low = math.floor(n / 2 - _normal_quantile(1 - tail) * math.sqrt(n) / 2)
@@ -59,7 +59,7 @@ def median_ranks(n: int, level: float = 0.95) -> tuple[int, int] | None:
 
 @lru_cache(maxsize=1024)
 def t_quantile(p: float, freedom: float) -> float:
-    """The p-quantile of Student's t with `freedom` degrees, which need not be whole; relative error below 1e-11.
+    """Return the p-quantile of Student's t with `freedom` degrees, which need not be whole; relative error below 1e-11.
 
     Raises ValueError outside 0 < p < 1 and at no degree of freedom.
     """
@@ -88,7 +88,7 @@ def t_tail(x: float, freedom: float) -> float:
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function I_x(a, b), by its continued fraction (Lentz's method; DLMF 8.17.22)."""
+    """Return the regularised incomplete beta function I_x(a, b), by its continued fraction (Lentz's method; DLMF 8.17.22)."""
     if x <= 0:
         return 0.0
     if x >= 1:

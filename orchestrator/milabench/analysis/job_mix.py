@@ -30,7 +30,7 @@ class Costs:
 
 
 def costs_of(declared: Mapping[str, Any]) -> Costs:
-    """The costs in a manifest or a file of them; what is no number above zero is not known."""
+    """Return the costs in a manifest or a file of them; what is no number above zero is not known."""
 
     def above_zero(name: str) -> float | None:
         value = finite_number(declared.get(name))
@@ -80,7 +80,7 @@ class JobMix:
 
 
 def job_mix(system: str, tasks: Sequence[JobTask], costs: Costs) -> JobMix | None:
-    """Time, energy and cost of some work; None without a task."""
+    """Return time, energy and cost of some work; None without a task."""
     if not tasks:
         return None
     hours = [task.work / task.rate / 3600 for task in tasks]

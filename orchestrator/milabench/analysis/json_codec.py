@@ -20,6 +20,7 @@ __all__ = ["decode", "encode", "finite_number", "json_key", "strict"]
 
 T = TypeVar("T")
 _NO_FALLBACK = object()
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,8 @@ def json_key(
 
 def encode(value: Any) -> Any:
     """Return a value as JSON has it: dataclasses as objects, tuples as lists."""
+    if type(value) in _SCALARS:  # nearly all are, and the tests below are slow
+        return value
     if isinstance(value, list | tuple):
         return [encode(item) for item in value]
     if isinstance(value, Mapping):

@@ -166,7 +166,7 @@ class LogFold:
                     self._values[index].append(math.copysign(math.inf, value) if abs(value) > LARGEST else value)
 
     def series(self) -> tuple[LogSeries, ...]:
-        """What was found, a series for each metric, in their order; a last line without an end counts from now on."""
+        """Return what was found, a series for each metric, in their order; a last line without an end counts from now on."""
         while self._held:
             self._look(self._held.popitem()[1])
         columns = zip(self._metrics, self._values, self._unread, strict=True)
@@ -174,13 +174,13 @@ class LogFold:
 
 
 def number_in(text: str) -> float | None:
-    """The one number that a text holds: 1,234.5, 1_000, .5, -3.2e-05, nan, inf; None when it holds none or several."""
+    """Return the one number that a text holds: 1,234.5, 1_000, .5, -3.2e-05, nan, inf; None when it holds none or several."""
     numbers = _NUMBER.findall(text)
     return float(numbers[0].translate(_SEPARATORS)) if len(numbers) == 1 else None
 
 
 def _matched(match: re.Match[str]) -> float | None:
-    """The number around which a pattern has a group.
+    """Return the number around which a pattern has a group.
 
     A group for digits and a point cuts the rest off 1.5e-03, -3.2, .5 and 1,234.5: where the pattern asks for nothing
     after it, the number goes on as far as it does in the line.
@@ -204,7 +204,7 @@ def _matched(match: re.Match[str]) -> float | None:
 
 
 def metrics_of(config: Mapping[str, Any]) -> tuple[LogMetric, ...]:
-    """The metrics that a benchmark's recorded configuration asks for; what cannot be read in it is passed over."""
+    """Return the metrics that a benchmark's recorded configuration asks for; what cannot be read in it is passed over."""
     declared = config.get("metrics")
     metrics = []
     for name, about in declared.items() if isinstance(declared, Mapping) else ():

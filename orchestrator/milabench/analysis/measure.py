@@ -58,12 +58,12 @@ _BYTES = {
 # other programs' memory included; what the processes held on the host.
 _MEMORY = ("memory_reserved_peak", "memory_allocated_peak", "device_memory_peak", "host_memory_peak")
 
-# docs/methodology.md, 1.1: what the instruments may cost of the loop that they observe.
+# docs/explanation/methodology.md, 1.1: what the instruments may cost of the loop that they observe.
 MOST_OVERHEAD = 0.005
 
 _REASON = 40  # characters of a reason that a program gives: it is a word, no text
 
-# milabench 1.3 marked no warm-up: discard as docs/methodology.md, 1.1 has it, but never more than half of what there is.
+# milabench 1.3 marked no warm-up: discard as methodology.md, 1.1 has it, but never more than half of what there is.
 _COMPAT_WARMUP_RECORDS = 10
 _COMPAT_WARMUP_S = 5.0
 
@@ -166,7 +166,7 @@ class Measurement:
     start: Mapping[str, Any] = field(default_factory=dict)
 
     def metric(self, name: str) -> float | None:
-        """The largest value reported under this name, None when it was not."""
+        """Return the largest value reported under this name, None when it was not."""
         return max((metric.value for metric in self.metrics if metric.name == name), default=None)
 
     @property
@@ -191,7 +191,7 @@ class Measurement:
 
 
 def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
-    """Everything that one step's events say, in one pass over them."""
+    """Return everything that one step's events say, in one pass over them."""
     fold = MeasurementFold()
     for event in events:
         fold.observe(event)
@@ -199,7 +199,7 @@ def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
 
 
 def main_task(tasks: Iterable[str]) -> str:
-    """The task whose rate is the step's: train, else inference, else the first seen; empty when there is none."""
+    """Return the task whose rate is the step's: train, else inference, else the first seen; empty when there is none."""
     tasks = tuple(tasks)
     for task in ("train", "inference"):
         if task in tasks:
@@ -242,13 +242,13 @@ def _warmup_throughput(ranks: Sequence[Series]) -> Throughput | None:
 
 
 def _steadiness(parts: Sequence[Part]) -> Steadiness | None:
-    """How steady the slowest rank was in its window: seconds an item, so that a smaller last batch is not a faster one."""
+    """Return how steady the slowest rank was in its window: seconds an item, so that a smaller last batch is not a faster one."""
     durations = max(parts, key=lambda part: part.seconds()).durations()
     return None if durations is None else steadiness(durations)
 
 
 def _clocks_agree(part: Part) -> bool:
-    """Whether items over the sum of the steps' seconds is what items over the window's seconds on the host's clock is.
+    """Return whether items over the sum of the steps' seconds is what items over the window's seconds on the host's clock is.
 
     A device still works on an epoch when the host has left it, so on its clock the gap between two may be part of a step.
     """
@@ -303,7 +303,7 @@ def combined_throughput(parts: Sequence[Part], units: str, basis: Basis = "ratio
 
 
 def _seconds(series: Series) -> float:
-    """Seconds of all observations, warm-up included; none of those of milabench 1.3, which do not say."""
+    """Return seconds of all observations, warm-up included; none of those of milabench 1.3, which do not say."""
     if series.compact is not None:
         return sum(series.compact.ns) / 1e9
     return math.fsum(seconds for seconds in series.elapsed if not math.isnan(seconds))
@@ -316,7 +316,7 @@ def _totals(part: Part) -> Totals:
 
 
 def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
-    """The rate of milabench 1.3 records: of each rank the harmonic mean after warm-up, summed over ranks."""
+    """Return the rate of milabench 1.3 records: of each rank the harmonic mean after warm-up, summed over ranks."""
     rates = [kept for series in ranks if (kept := _compat_window(series))]
     if not rates:
         return None
@@ -342,7 +342,7 @@ def _compat_window(series: Series) -> list[float]:
 
 
 def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
-    """The metric flagged as main; of several (cases, ranks) the geometric mean of those in the first one's units."""
+    """Return the metric flagged as main; of several (cases, ranks) the geometric mean of those in the first one's units."""
     main = [metric for metric in metrics if metric.is_main and metric.value >= SMALLEST]
     if not main:
         return None
@@ -373,7 +373,7 @@ def _log_metric(log: LogSeries) -> Metric:
 
 
 def _main_log_metric(logs: Sequence[LogSeries]) -> Throughput | None:
-    """The first number of the log for which one direction is better, with the spread of what it was made of."""
+    """Return the first number of the log for which one direction is better, with the spread of what it was made of."""
     for log in logs:
         if log.metric.direction != "none" and log.value is not None:
             return Throughput(
@@ -389,7 +389,7 @@ def _main_log_metric(logs: Sequence[LogSeries]) -> Throughput | None:
 
 
 def _union(left: Window, right: Window) -> Window:
-    """A window that holds both: each rank of a job tells its own, and warm-up is marked on the observations anyway."""
+    """Return a window that holds both: each rank of a job tells its own, and warm-up is marked on the observations anyway."""
     first, last = min(left, right, key=lambda w: w.start_ns), max(left, right, key=lambda w: w.stop_ns)
     return replace(last, start_ns=first.start_ns, start=first.start)
 

@@ -18,7 +18,8 @@ from milabench.analysis.verdict import MARGIN, Judgement, Verdict, judge_family
 class Paired:
     """B over A of one benchmark: how many pairs, the geometric mean of their ratios, its 95 % interval, what that says.
 
-    Above 1, B is better, also where less is better. `ci95` and `estimate`, what it stands on, are None below three pairs.
+    > 1 means that B is better; for lower-is-better metrics the ratio is inverted. `ci95` and `estimate`, what it stands on,
+    are None below three pairs.
     `p_holm` and `p_equal_holm` are those of the difference being within the margin, and beyond it, corrected for all
     benchmarks that are judged together.
     """
@@ -52,13 +53,13 @@ class Pair:
 
     @property
     def noise(self) -> float | None:
-        """Of the same on both sides: the smallest relative difference that may be called one; docs/methodology.md, 1.0."""
+        """Of the same on both sides: the smallest relative difference that may be called one; methodology.md, 1.0."""
         if not self.is_same or self.result is None or self.result.ci95 is None:
             return None
         return max(MARGIN, *(math.exp(abs(math.log(bound))) - 1 for bound in self.result.ci95))
 
     def to_json(self) -> dict[str, Any]:
-        """One of `ab.pairs`; docs/protocol.md, section 6."""
+        """One of `ab.pairs`; docs/reference/protocol.md, section 6."""
         result = self.result
         return {
             "bench": self.bench,
@@ -83,14 +84,14 @@ class AB:
     pairs: tuple[Pair, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """`ab` of a summary; docs/protocol.md, section 6."""
+        """`ab` of a summary; docs/reference/protocol.md, section 6."""
         return {"suites": list(self.suites), "pairs": [pair.to_json() for pair in self.pairs]}
 
 
 def paired_ratio(
     bench: str, a: Mapping[int, float], b: Mapping[int, float], *, lower_is_better: bool = False
 ) -> Paired | None:
-    """What pairs say; the values are those of a block by its number. None when no block has both."""
+    """Return what pairs say; the values are those of a block by its number. None when no block has both."""
     blocks = sorted(a.keys() & b.keys())
     if not blocks:
         return None

@@ -10,12 +10,12 @@ from milabench.events.json_access import as_mapping
 
 
 def described_system(manifest: Mapping[str, Any], measured: Iterable[Measurement]) -> Mapping[str, Any]:
-    """The system as the manifest holds it, or as milabench 1.3 described it in its records, in the same form."""
+    """Return the system as the manifest holds it, or as milabench 1.3 described it in its records, in the same form."""
     return as_mapping(manifest.get("system")) or _system_of_1_3(measured)
 
 
 def versions(measured: Iterable[Measurement]) -> dict[str, str]:
-    """Versions by name, from the meta records: python and those packages that decide speed; several are joined."""
+    """Return versions by name, from the meta records: python and those packages that decide speed; several are joined."""
     versions_of: dict[str, dict[str, None]] = {}
     for measurement in measured:
         meta = measurement.meta
@@ -40,7 +40,7 @@ def recorded_accelerators(measured: Iterable[Measurement]) -> tuple[Mapping[str,
 
 
 def _system_of_1_3(measured: Iterable[Measurement]) -> Mapping[str, Any]:
-    """The machine as milabench 1.3 described it in its meta records, in the form of our manifests."""
+    """Return the machine as milabench 1.3 described it in its meta records, in the form of our manifests."""
     for measurement in measured:
         meta = measurement.meta
         cpu, accelerators = as_mapping(meta.get("cpu")), as_mapping(meta.get("accelerators"))

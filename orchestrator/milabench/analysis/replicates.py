@@ -1,4 +1,4 @@
-"""How many processes a precision takes, computed once from a pilot (Stein's two stages); docs/methodology.md, 1.0."""
+"""How many processes a precision takes, computed once from a pilot (Stein's two stages); docs/explanation/methodology.md, 1.0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST = 10_000  # nobody runs so many; a spread that asks for more is no spread b
 
 
 def processes_for(log_spread: float, precision: float, *, level: float = 0.95) -> int:
-    """The least n >= 2 with t_{(1+level)/2, n-1} s / sqrt n <= ln(1 + e): the mean is known to within `precision`.
+    """Return the least n >= 2 with t_{(1+level)/2, n-1} s / sqrt n <= ln(1 + e): the mean is known to within `precision`.
 
     `log_spread` s is the standard deviation of the logarithms of the rates of processes, `precision` e relative, above 0.
     """
@@ -23,7 +23,7 @@ def processes_for(log_spread: float, precision: float, *, level: float = 0.95) -
 
 
 def processes_for_ratio(log_spread: float, precision: float, *, level: float = 0.95) -> int:
-    """The least n on each side for a ratio of two means that is known to within `precision`, both with this spread."""
+    """Return the least n on each side for a ratio of two means that is known to within `precision`, both with this spread."""
     return _least(lambda n: t_quantile((1 + level) / 2, 2 * n - 2) * log_spread * math.sqrt(2 / n), precision)
 
 
@@ -59,7 +59,7 @@ class PrecisionTarget:
 class Pilot:
     """What the pilot of a benchmark showed: a rate (of a pair: a ratio) for each launch, and the seconds of one replicate.
 
-    Instances that run side by side are one launch: they share whatever that launch had.
+    Concurrent instances are one launch: they share whatever that launch had.
     """
 
     rates: Sequence[float]
@@ -87,7 +87,7 @@ class Replicates:
 def replicates(
     pilots: Mapping[str, Pilot], *, precision: float, budget_s: float | None = None, pilot: int = PILOT
 ) -> dict[str, Replicates]:
-    """The number of replicates of each benchmark, the pilot's among them, which stays fixed from here on.
+    """Return the number of replicates of each benchmark, the pilot's among them, which stays fixed from here on.
 
     `budget_s` is what is left after the pilot. A benchmark of which fewer than three launches have a rate stays at its
     pilot.
@@ -105,7 +105,7 @@ def replicates(
 def within(
     wanted: Mapping[str, int], seconds: Mapping[str, float], budget_s: float | None, *, behind: int = 0
 ) -> dict[str, int]:
-    """What a budget leaves of the replicates wanted; `behind` of each have been run, `seconds` is what one takes.
+    """Return what a budget leaves of the replicates wanted; `behind` of each have been run, `seconds` is what one takes.
 
     It is spent block by block, as the run will: a block in which every benchmark that still wants one has a replicate is
     either paid for as a whole, or is the first that is not run.

@@ -12,13 +12,13 @@ from milabench.analysis.summary_model import Summary
 
 
 def reweighted(summary: Summary, weights: Mapping[str, float]) -> Summary:
-    """The summary with these weights, zero for what they do not name, and the score that follows."""
+    """Return the summary with these weights, zero for what they do not name, and the score that follows."""
     benches = tuple(replace(bench, weight=weights.get(bench.bench, 0.0)) for bench in summary.benchmarks)
     return replace(summary, benchmarks=benches, score=scored(benches))
 
 
 def relative_to(summary: Summary, reference: Summary) -> Summary:
-    """The summary with each benchmark's ratio to the reference's, and as its score their weighted geometric mean.
+    """Return the summary with each benchmark's ratio to the reference's, and as its score their weighted geometric mean.
 
     Weights are the run's own. The score is incomplete by what either of the two lacks.
     """
@@ -46,7 +46,7 @@ def relative_to(summary: Summary, reference: Summary) -> Summary:
 
 
 def reference_name(reference: Summary) -> str:
-    """What a score is relative to: the run, when it was made, and by which version of the suite's program."""
+    """Return what a score is relative to: the run, when it was made, and by which version of the suite's program."""
     about = ", ".join(
         part
         for part in (
@@ -59,7 +59,7 @@ def reference_name(reference: Summary) -> str:
 
 
 def milabench13_summary(summary: Summary) -> Summary:
-    """The summary with the score of milabench 1.3; see `compat_score`."""
+    """Return the summary with the score of milabench 1.3; see `compat_score`."""
     entries = []
     for bench in summary.benchmarks:
         ran = bench.counts["planned"] - bench.counts["skipped"]

@@ -43,7 +43,7 @@ class RunStatus:
 
 
 def run_status(run: Run) -> RunStatus:
-    """How far a run is."""
+    """Return how far a run is."""
     attempts_of = attempts(run.journal)
     # An attempt that is under way matters more than one that has ended: the run is not done with this step.
     steps = {step: _current(attempts_of.get(step, ())) for step in run.files}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 def mean(values: Sequence[float]) -> float:
-    """Arithmetic mean; raises ValueError when there is no value."""
+    """Return arithmetic mean; raises ValueError when there is no value."""
     if not values:
         raise ValueError("the mean of nothing")
     return math.fsum(values) / len(values)
@@ -24,7 +24,7 @@ def geometric_mean(values: Sequence[float], weights: Sequence[float] | None = No
 
 
 def stdev(values: Sequence[float]) -> float:
-    """Sample standard deviation (n-1), in two passes: the naive sum of squares fails NIST's NumAcc3 and 4."""
+    """Return sample standard deviation (n-1), in two passes: the naive sum of squares fails NIST's NumAcc3 and 4."""
     if len(values) < 2:
         raise ValueError("the spread of fewer than two values")
     centre = mean(values)
@@ -32,7 +32,7 @@ def stdev(values: Sequence[float]) -> float:
 
 
 def variation(values: Sequence[float]) -> float | None:
-    """Coefficient of variation, stdev / |mean|; None below two values or around zero."""
+    """Return coefficient of variation, stdev / |mean|; None below two values or around zero."""
     if len(values) < 2:
         return None
     centre = mean(values)
@@ -40,7 +40,7 @@ def variation(values: Sequence[float]) -> float | None:
 
 
 def log_stdev(values: Sequence[float]) -> float | None:
-    """Standard deviation of the natural logarithms: a relative spread that is the same for a rate and its inverse.
+    """Return standard deviation of the natural logarithms: a relative spread that is the same for a rate and its inverse.
 
     None below two values.
     """
@@ -48,7 +48,7 @@ def log_stdev(values: Sequence[float]) -> float | None:
 
 
 def pooled_log_stdev(groups: Iterable[Sequence[float]]) -> float | None:
-    """Spread of logarithms within groups, pooled by degrees of freedom; None when no group has two values."""
+    """Return spread of logarithms within groups, pooled by degrees of freedom; None when no group has two values."""
     squares, freedom = 0.0, 0
     for group in groups:
         if len(group) >= 2:
@@ -59,7 +59,7 @@ def pooled_log_stdev(groups: Iterable[Sequence[float]]) -> float | None:
 
 
 def lag1(values: Sequence[float]) -> float | None:
-    """Autocorrelation of neighbours; None below three values or when they are all equal."""
+    """Return autocorrelation of neighbours; None below three values or when they are all equal."""
     return variation_and_lag1(values, mean(values))[1] if len(values) >= 3 else None
 
 
@@ -91,12 +91,12 @@ def variation_and_lag1(values: Iterable[float], near: float) -> tuple[float | No
 
 
 def effective_n(n: int, correlation: float) -> float:
-    """How many independent values `n` neighbours of an AR(1) series are worth: n(1-r)/(1+r)."""
+    """Return how many independent values `n` neighbours of an AR(1) series are worth: n(1-r)/(1+r)."""
     return n * (1 - correlation) / (1 + correlation)
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """The q-quantile by linear interpolation (R7, numpy's default); raises ValueError when there is no value."""
+    """Return the q-quantile by linear interpolation (R7, numpy's default); raises ValueError when there is no value."""
     if not values:
         raise ValueError("a quantile of nothing")
     ordered = sorted(values)
@@ -107,7 +107,7 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The 0.5-quantile."""
+    """Return the 0.5-quantile."""
     return quantile(values, 0.5)
 
 

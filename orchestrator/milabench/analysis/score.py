@@ -61,7 +61,7 @@ class Score:
 
 
 def score(entries: Sequence[Entry]) -> Score:
-    """The score of a suite's benchmarks, all of them given, also those that did not run.
+    """Return the score of a suite's benchmarks, all of them given, also those that did not run.
 
     A suite whose weights are all zero is scored unweighted. A benchmark of unknown weight is counted as wanted.
     """
@@ -89,7 +89,7 @@ def counted_entries(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, float]]
 
 
 def log_index_estimate(counted: Sequence[tuple[Entry, float]]) -> Estimate | None:
-    """The logarithm of the index with its error, after Satterthwaite (docs/methodology.md, 1.4).
+    """Return the logarithm of the index with its error, after Satterthwaite (docs/explanation/methodology.md, 1.4).
 
     V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. None unless there is a benchmark and all have three values a side.
     """
@@ -132,7 +132,7 @@ def weights_that_turn(logs: Sequence[float], weights: Sequence[float]) -> float 
 
 
 def compat_score(entries: Sequence[tuple[float | None, float, float]]) -> float | None:
-    """The score of milabench 1.3 from (rate of the system, weight, share of steps that passed) of each benchmark.
+    """Return the score of milabench 1.3 from (rate of the system, weight, share of steps that passed) of each benchmark.
 
     exp of the weighted mean of ln(rate x share + 1), what has no rate counting 0: it changes with the units of a benchmark and
     hides failures, and is only for looking up old figures. The rates are ours: after warm-up, ratio of totals.

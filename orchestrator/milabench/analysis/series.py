@@ -85,19 +85,19 @@ class Compact:
         self.epoch_end.extend(batch.epoch_end)
 
     def host(self, index: int) -> int:
-        """Nanoseconds that an entry took on the host's clock."""
+        """Return nanoseconds that an entry took on the host's clock."""
         return (self.ns if self.host_ns is None else self.host_ns)[index]
 
     def middle(self, index: int) -> int:
-        """The middle of an entry, monotonic nanoseconds."""
+        """Return the middle of an entry, monotonic nanoseconds."""
         return self.t0_ns[index] + self.host(index) // 2
 
     def end(self, index: int) -> float:
-        """The end of an entry in unix seconds, on the host's clock."""
+        """Return the end of an entry in unix seconds, on the host's clock."""
         return self.offset + (self.t0_ns[index] + self.host(index)) / 1e9
 
     def series(self, task: str, rank: int) -> Series:
-        """The same as a series."""
+        """Return the same as a series."""
         length = len(self.ns)
         return Series(
             task=task,
@@ -210,7 +210,7 @@ class Growing:
         return self._waited, self._worked
 
     def series(self, task: str, rank: int) -> Series | None:
-        """What was read; None when nothing of it can be used."""
+        """Return what was read; None when nothing of it can be used."""
         if self._compact is not None:
             return self._compact.series(task, rank)
         series = self._columns.series(task, rank) if self._columns is not None else None

@@ -1,4 +1,4 @@
-"""A series of step durations -> whether and from where on it is steady (docs/measuring: warm-up, drift, dependence).
+"""A series of step durations -> whether and from where on it is steady (methodology.md, 1.1: warm-up, drift, dependence).
 
 The change-point is Pettitt's idea with the maximum taken over standardised rank sums (Miller and Siegmund 1982; p-value after
 Lausen and Schumacher 1992): no distribution is assumed, no outlier counts for more than its rank, nothing is drawn at random.
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from milabench.analysis.sample_statistics import effective_n, lag1, median, median_absolute_deviation
 
-# A change or a drift below this says nothing about a rate that anybody would act on; docs/methodology.md, 1.1.
+# A change or a drift below this says nothing about a rate that anybody would act on; docs/explanation/methodology.md, 1.1.
 DRIFT_LIMIT = 0.01
 _CHANGE_LEVEL = 0.03  # both tests together stay below 5 % on noise
 _DRIFT_LEVEL = 0.01
@@ -60,7 +60,7 @@ def steadiness(durations: Sequence[float]) -> Steadiness:
 
 
 def change_point(values: Sequence[float], level: float = _CHANGE_LEVEL) -> int | None:
-    """The place at which the level of a series changes, by at least 1 %; None when it does not. O(n log n).
+    """Return the place at which the level of a series changes, by at least 1 %; None when it does not. O(n log n).
 
     The test allows for dependence between neighbours, as far as their lag-1 correlation tells of it.
     """
@@ -107,7 +107,7 @@ def drift(values: Sequence[float]) -> tuple[float, bool]:
 
 
 def _last_change(values: Sequence[float]) -> int:
-    """The place of the last change, found by looking again at what follows each; 0 when there is none."""
+    """Return the place of the last change, found by looking again at what follows each; 0 when there is none."""
     last = 0
     while (change := change_point(values[last:])) is not None:
         last += change
@@ -128,7 +128,7 @@ def _split(centred: Sequence[float], edge: int) -> tuple[int, float]:
 
 
 def _clipped(values: Sequence[float]) -> list[float]:
-    """The values less their mean, what is far out brought in, so that one slow step does not say where a change is."""
+    """Return the values less their mean, what is far out brought in, so that one slow step does not say where a change is."""
     centre = median(values)
     reach = 7.5 * median_absolute_deviation(values)
     clipped = [min(max(value, centre - reach), centre + reach) for value in values] if reach else list(values)
@@ -145,7 +145,7 @@ def _blocks(values: Sequence[float], most: int) -> tuple[Sequence[float], int]:
 
 
 def _centred_ranks(values: Sequence[float]) -> list[float]:
-    """The rank of each value, equal ones sharing theirs, less the mean rank."""
+    """Return the rank of each value, equal ones sharing theirs, less the mean rank."""
     order = sorted(range(len(values)), key=values.__getitem__)
     ranks = [0.0] * len(values)
     start = 0
@@ -160,7 +160,7 @@ def _centred_ranks(values: Sequence[float]) -> list[float]:
 
 
 def _centre(values: Sequence[float]) -> float:
-    """The mean without the tenth at both ends: unlike the median it moves when the share of slow steps does."""
+    """Return the mean without the tenth at both ends: unlike the median it moves when the share of slow steps does."""
     ordered = sorted(values)
     cut = len(ordered) // 10
     kept = ordered[cut : len(ordered) - cut]
@@ -168,7 +168,7 @@ def _centre(values: Sequence[float]) -> float:
 
 
 def _independence(residuals: Sequence[float]) -> float:
-    """By how much neighbours that resemble each other weaken a test: (1-r)/(1+r) of their ranks, 1 when they do not."""
+    """Return by how much neighbours that resemble each other weaken a test: (1-r)/(1+r) of their ranks, 1 when they do not."""
     correlation = lag1(_centred_ranks(residuals)) or 0.0
     # What a series of this length shows by chance is not held against it.
     correlation -= 1 / math.sqrt(len(residuals))
@@ -184,12 +184,12 @@ def _maximum_tail(z: float, edge: float) -> float:
 
 
 def agree(left: float, right: float, limit: float = 0.005) -> bool:
-    """Whether two rates of the same thing are within `limit` of each other."""
+    """Return whether two rates of the same thing are within `limit` of each other."""
     return abs(left - right) <= limit * max(abs(left), abs(right))
 
 
 def busy_s(begin_ns: Sequence[int], host_ns: Sequence[int], is_epoch_end: Sequence[int]) -> float | None:
-    """Seconds from the first step's begin to the last one's end on the host, without the gaps that follow epoch ends.
+    """Return seconds from the first step's begin to the last one's end on the host, without the gaps that follow epoch ends.
 
     What lies between two other steps counts: it is part of the loop. None when a step has no place on the clock.
     """

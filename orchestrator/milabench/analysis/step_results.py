@@ -75,7 +75,7 @@ class StepResult:
 
 
 def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
-    """The steps that should have run: those of the plan, or those that left a file where there is no plan."""
+    """Return the steps that should have run: those of the plan, or those that left a file where there is no plan."""
     steps = as_mapping(run.manifest.get("plan")).get("steps")
     if isinstance(steps, list):
         return tuple(_planned(as_mapping(step)) for step in steps)
@@ -108,7 +108,7 @@ def step_result(
     checks: ChecksOf = unchecked,
     course: CourseOf | None = None,
 ) -> StepResult:
-    """How a step ended, what it measured and what checks say of it. `tried` is what the journal says of it.
+    """Return how a step ended, what it measured and what checks say of it. `attempts` is what the journal says of it.
 
     Raises RecordError when its records cannot be read.
     """
@@ -124,10 +124,8 @@ def step_result(
     measured = replace(measured, series=())
     if not run.manifest:
         planned = _with_config(planned, measured.config)
-    outcome, why, detail, reasons = _ending(
-        run, attempt_that_counts.entry if attempt_that_counts is not None else None, measured
-    )
-    log = run.log(planned.id, number)
+    entry = None if attempt_that_counts is None else attempt_that_counts.entry
+    outcome, why, detail, reasons = _ending(run, entry, measured)
     has_records = bool(measured.start or measured.end)
     verdicts = [(check, check.verdict()) for check in step_checks] if has_records else []
     return StepResult(
@@ -135,12 +133,9 @@ def step_result(
         outcome=outcome,
         why=why,
         detail=one_line(detail or _first_error(measured.errors)),
-        log=None if log is None else str(log),
-        reasons=(
-            *(str(reason) for reason in (reasons if isinstance(reasons, list | tuple) else ())),
-            # The journal knows that it passed; of its records, observations may be missing as well as the end.
-            *(("cut-off",) if outcome == "passed" and measured.end is None else ()),
-        ),
+        log=_log(run, planned.id, number),
+        # The journal knows that it passed; of its records, observations may be missing as well as the end.
+        reasons=(*reasons, "cut-off") if outcome == "passed" and measured.end is None else reasons,
         measured=measured,
         verdicts=tuple(verdict for _, verdict in verdicts),
         check_reasons=tuple(reason for check, verdict in verdicts if (reason := check.reason_for(verdict))),
@@ -150,27 +145,37 @@ def step_result(
 
 
 def _try(run: Run, attempt: Attempt) -> SupersededAttempt:
-    log = run.log(attempt.step, attempt.number)
     return SupersededAttempt(
         number=attempt.number,
         outcome=attempt.outcome or "missing",
         why=attempt.why,
         detail=one_line(attempt.detail),
-        log=None if log is None else str(log),
+        log=_log(run, attempt.step, attempt.number),
     )
 
 
-def _ending(run: Run, ended: Mapping[str, Any] | None, measured: Measurement) -> tuple[OutcomeName, str, str, Any]:
-    """Outcome, why, detail, reasons for doubt: from the journal, else from the last record, else there was no end."""
-    if ended is not None and ended.get("outcome") in _OUTCOMES:
-        outcome = cast(OutcomeName, ended["outcome"])
-        return outcome, str(ended.get("why") or ""), str(ended.get("detail") or ""), ended.get("reasons")
+def _log(run: Run, step: str, attempt: int) -> str | None:
+    log = run.log(step, attempt)
+    return None if log is None else str(log)
+
+
+def _ending(
+    run: Run, entry: Mapping[str, Any] | None, measured: Measurement
+) -> tuple[OutcomeName, str, str, tuple[str, ...]]:
+    """Return outcome, why, detail, reasons for doubt: from the journal, else from the last record, else there was no end."""
+    if entry is not None and entry.get("outcome") in _OUTCOMES:
+        outcome = cast(OutcomeName, entry["outcome"])
+        return outcome, str(entry.get("why") or ""), str(entry.get("detail") or ""), _words(entry.get("reasons"))
     end = measured.end
     if end is None:
-        return "missing", "", "did not end" if measured.start else "did not start", None
+        return "missing", "", "did not end" if measured.start else "did not start", ()
     if not run.journal and end.outcome == "passed" and _first_error(measured.errors):
-        return "failed", "exit", "", None  # milabench 1.3 recorded errors beside a return code of 0
-    return end.outcome, end.why or "", end.detail, as_mapping(end.extra.get("data")).get("reasons")
+        return "failed", "exit", "", ()  # milabench 1.3 recorded errors beside a return code of 0
+    return end.outcome, end.why or "", end.detail, _words(as_mapping(end.extra.get("data")).get("reasons"))
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
 
 
 def _first_error(errors: Sequence[Error]) -> str:
@@ -193,7 +198,7 @@ def _planned(step: Mapping[str, Any]) -> PlannedStep:
 
 
 def _with_config(planned: PlannedStep, config: Mapping[str, Any]) -> PlannedStep:
-    """The step with what its benchmark's configuration says of it."""
+    """Return the step with what its benchmark's configuration says of it."""
     weight, name = finite_number(config.get("weight")), config.get("name")
     return replace(
         planned,

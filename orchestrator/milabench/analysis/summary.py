@@ -19,7 +19,7 @@ from milabench.events.rundir import Run
 
 
 def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = None) -> Summary:
-    """What a run came to, from its records, wherever they stop; `checks` and `course` see every step's records on the way.
+    """Return what a run came to, from its records, wherever they stop; `checks` and `course` see every step's records on the way.
 
     Raises RecordError when they cannot be read.
     """
@@ -69,14 +69,14 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
 
 
 def _numbers(values: Any) -> dict[str, float | None]:
-    """The numbers of a mapping, whole ones as such; what is none is not known."""
+    """Return the numbers of a mapping, whole ones as such; what is none is not known."""
     return {
         str(name): value if finite_number(value) is not None else None for name, value in as_mapping(values).items()
     }
 
 
 def _overhead(ends: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """What the harness cost, all the times that the run was gone on with together; a share cannot be added up."""
+    """Return what the harness cost, all the times that the run was resumed together; a share cannot be added up."""
     total: dict[str, float] = {}
     for entry in ends:
         for name, cost in as_mapping(entry.get("overhead")).items():
@@ -105,7 +105,7 @@ def _shared_clocks(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str,
 
 
 def scored(benches: Iterable[BenchSummary]) -> Score:
-    """The score of some benchmarks by their own rates and weights."""
+    """Return the score of some benchmarks by their own rates and weights."""
     return score([_entry(bench) for bench in benches])
 
 
@@ -127,5 +127,5 @@ def _skipped_benches(run: Run) -> Iterable[tuple[str, str]]:
 
 
 def _weight_in_suite(run: Run, bench: str) -> float | None:
-    """The weight of a benchmark that has no step, from the resolved suite in the manifest."""
+    """Return the weight of a benchmark that has no step, from the resolved suite in the manifest."""
     return finite_number(as_mapping(as_mapping(run.manifest.get("suite")).get(bench)).get("weight"))

@@ -72,7 +72,7 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
 
 
 def _steadiness_to_json(steady: Steadiness) -> dict[str, Any]:
-    """Observations that were warm-up still, the drift over the others, and how many independent ones they are worth."""
+    """Return observations that were warm-up still, the drift over the others, and how many independent ones they are worth."""
     return {
         "warmup_left": steady.settled_at,
         "drift": steady.drift,

@@ -1,4 +1,4 @@
-"""What a run came to, as frozen values; the JSON form is docs/protocol.md, section 6, and follows from the fields.
+"""What a run came to, as frozen values; the JSON form is docs/reference/protocol.md, section 6, and follows from the fields.
 
 Keys are written in the order of the fields: adding a field adds a key, and `json_key` says where the two differ.
 """
@@ -67,13 +67,13 @@ class BenchSummary:
     """What one benchmark came to.
 
     `perf` is the rate of one instance, the geometric mean over `processes`: one device for `per_gpu`, one of the n for
-    `njobs`, the whole job for `multigpu` and `multinode`. `score` is perf times the `instances` that ran side by side:
+    `njobs`, the whole job for `multigpu` and `multinode`. `score` is perf times the `instances` that ran concurrently:
     what the system did; None unless everything planned passed. `counts` are steps. Spreads are relative: `within` a
     process (between its observations), between `devices` (the means of the slots), between `processes` on the same
     slot; `spread` between all processes; `ci95` stands on `replicates` launches, the
     instances of each averaged. `overlap` is the share of the time in which all
     instances of a group measured, of that in which any did, 0 to 1. `validations` are the verdicts of checks, step by step.
-    `ratio` is to a reference run, where there is one: above 1 is better.
+    `ratio` is to a reference run, where there is one: > 1 means better.
     """
 
     bench: str
@@ -138,7 +138,7 @@ class BenchSummary:
         return share_of_processes(self.spread_within, self.spread, len(counts) / math.fsum(1 / n for n in counts))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the benchmark as docs/protocol.md, section 6, spells it."""
+        """Return the benchmark as docs/reference/protocol.md, section 6, spells it."""
         encoded: dict[str, Any] = encode(self)
         return encoded
 
@@ -151,7 +151,7 @@ class Summary:
     as recorded; `accelerators` what drivers said of each device at the start. `verdict` is passed
     when every planned step passed or was skipped. `overhead` is what control plane and agents cost: `control_cpu_s`,
     `agent_cpu_s`, and `wall_s` of the steps. `aim` and `replicates` are how precisely was to be measured and how often that
-    was decided to be (docs/methodology.md, 1.0); `ab` what an A/B run came to, which has no score.
+    was decided to be (docs/explanation/methodology.md, 1.0); `ab` what an A/B run came to, which has no score.
     """
 
     run: str = ""
@@ -183,6 +183,6 @@ class Summary:
         return {outcome: sum(bench.counts[outcome] for bench in self.benchmarks) for outcome in COUNTED_OUTCOMES}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the summary as docs/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""
+        """Return the summary as docs/reference/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""
         encoded: dict[str, Any] = encode(self)
         return {"schema": SCHEMA, **{key: strict(value) for key, value in encoded.items()}}

@@ -53,7 +53,7 @@ class Difference:
 
 
 def system_differences(systems: Sequence[System], comparison: Comparison) -> tuple[Difference, ...]:
-    """Everything known that differs, those first that concern a benchmark whose speed changed."""
+    """Return everything known that differs, those first that concern a benchmark whose speed changed."""
     changed = {
         row.bench: max(
             (abs(contrast.ratio - 1) for contrast in row.contrasts if contrast and contrast.verdict in _CHANGED),
@@ -109,7 +109,7 @@ def _unequal(tables: Sequence[Mapping[str, str]]) -> Iterable[tuple[str, tuple[s
 
 
 def _arguments(system: System, bench: str) -> dict[str, str]:
-    """The resolved benchmark as the manifest has it, and what its steps were given."""
+    """Return the resolved benchmark as the manifest has it, and what its steps were given."""
     table = _flat(as_mapping(as_mapping(system.manifest.get("suite")).get(bench)))
     step = _first_step(system, bench)
     for name, value in as_mapping(step.get("env")).items():
@@ -120,7 +120,7 @@ def _arguments(system: System, bench: str) -> dict[str, str]:
 
 
 def _environment(system: System, bench: str) -> dict[str, str]:
-    """The digest of the lock and of the program, of the group whose environment the benchmark ran in."""
+    """Return the digest of the lock and of the program, of the group whose environment the benchmark ran in."""
     group = str(as_mapping(as_mapping(system.manifest.get("suite")).get(bench)).get("install_group") or "")
     lock = as_mapping(system.manifest.get("locks")).get(group)
     program = as_mapping(system.manifest.get("programs")).get(bench)
@@ -191,7 +191,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """The leaves of nested mappings by dotted name, as short text; nothing that is empty."""
+    """Return the leaves of nested mappings by dotted name, as short text; nothing that is empty."""
     leaves: dict[str, str] = {}
     for name, item in value.items():
         if name in _NO_PROPERTY or item in (None, "", [], {}):

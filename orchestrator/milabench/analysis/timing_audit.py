@@ -1,7 +1,7 @@
 """What a timing audit found: what each way to time a call reads, what the ways change, and what is only noise.
 
 The processes of one block share its time, so every effect is a ratio inside a block; blocks are the replicates
-(docs/methodology.md, 1.0; docs/timing-audit.md).
+(docs/explanation/methodology.md, 1.0; docs/explanation/timing-audit.md).
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def _batch(
 
 
 def _bound(enqueue: float | None, device: float | None) -> Bound:
-    """Whether the host's asking takes as long as the device's doing: then the device waits for the host."""
+    """Return whether the host's asking takes as long as the device's doing: then the device waits for the host."""
     if enqueue is None or device is None:
         return "unknown"
     share = enqueue / device
@@ -230,13 +230,13 @@ def _floor(
 
 
 def _ratios(first_runs: Sequence[TimedProcess], second_runs: Sequence[TimedProcess]) -> list[float]:
-    """Block by block, what `other` reads on the host's clock over what `one` does."""
+    """Return block by block, what `other` reads on the host's clock over what `one` does."""
     first = {process.block: process.wall for process in first_runs}
     return [process.wall / first[process.block] for process in second_runs if first.get(process.block)]
 
 
 def _effects(batch: int, cells: Mapping[CellKey, Sequence[TimedProcess]], floor: float) -> Iterable[FactorEffect]:
-    """Main effects of warm-up, waiting and clock against their first level, then the interactions of each two."""
+    """Yield main effects of warm-up, waiting and clock against their first level, then the interactions of each two."""
     clocks: dict[str, Callable[[TimedProcess], float | None]] = {
         "wall": lambda process: process.wall,
         "event": lambda process: process.event,
@@ -273,7 +273,7 @@ def _change_text(change: Change) -> str:
 
 
 def _contrast(table: Table, change: Change, fixed: tuple[int, Any] | None = None) -> list[float]:
-    """Block by block, the ratio that a change makes, averaged over the levels of the other factors."""
+    """Return block by block, the ratio that a change makes, averaged over the levels of the other factors."""
     factor, first, level = change
     by_block: dict[int, list[float]] = {}
     for key, values in table.items():
@@ -286,7 +286,7 @@ def _contrast(table: Table, change: Change, fixed: tuple[int, Any] | None = None
 
 
 def _interaction(table: Table, change: Change, condition: Change) -> list[float]:
-    """Block by block, how much more `one` changes at the other's level than at its first."""
+    """Return block by block, how much more `one` changes at the other's level than at its first."""
     factor, first, level = condition
     at_first, at_level = _contrast(table, change, (factor, first)), _contrast(table, change, (factor, level))
     if len(at_first) != len(at_level):

@@ -107,7 +107,7 @@ class Tracing:
         self._drawn: dict[Path, dict[str, Trace]] = {}
 
     def course(self, run: Run) -> CourseOf:
-        """Who is to see the records of a run when they are read."""
+        """Return who is to see the records of a run when they are read."""
         drawn = self._drawn[run.path] = {}
         return lambda step: _Drawn(step, drawn)
 
@@ -126,12 +126,12 @@ class Tracing:
 
 
 def traces(run: Run) -> tuple[Trace, ...]:
-    """What each step of a run did over time; each step's records are read once. Raises RecordError when they cannot be."""
+    """Return what each step of a run did over time; each step's records are read once. Raises RecordError when they cannot be."""
     return Tracing().of(run)
 
 
 def trace(step: str, bench: str, events: Iterable[StepEvent]) -> Trace:
-    """What one step's events say of its course, in one pass over them."""
+    """Return what one step's events say of its course, in one pass over them."""
     fold, measurement = _Fold(), MeasurementFold()
     for event in events:
         if not isinstance(event, Line):
@@ -203,7 +203,7 @@ class _Fold:
 
 
 def curve(time: Sequence[float], values: Sequence[float], begin: float, buckets: int = BUCKETS) -> Curve:
-    """Readings in buckets of equally many; nan among them is no reading."""
+    """Return readings in buckets of equally many; nan among them is no reading."""
     kept = [index for index, value in enumerate(values) if not math.isnan(value)]
     ends, low, high = [], [], []
     for bucket in _buckets(len(kept), buckets):
@@ -251,7 +251,7 @@ def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:
 
 
 def _least_and_most(series: Series, indices: range) -> tuple[float, float]:
-    """The least and the most rate of some entries; of plain observations without looking at each of them."""
+    """Return the least and the most rate of some entries; of plain observations without looking at each of them."""
     compact = series.compact
     constant = compact.n.constant if compact is not None else None
     if compact is not None and constant is not None:
@@ -263,7 +263,7 @@ def _least_and_most(series: Series, indices: range) -> tuple[float, float]:
 
 
 def _warmup(series: Series) -> int | None:
-    """The place of the last entry of the warm-up at the beginning; None where there is none."""
+    """Return the place of the last entry of the warm-up at the beginning; None where there is none."""
     if series.compact is not None:
         run, is_warmup = next(iter(series.compact.warmup.runs()))
         return run.stop - 1 if is_warmup else None
@@ -309,7 +309,7 @@ def _device(device: DeviceReadings, begin: float) -> DeviceTrace:
 
 
 def _throttled(device: DeviceReadings, begin: float) -> Iterable[Throttled]:
-    """The stretches of samples in a row in which a device was held back for the same reasons."""
+    """Yield the stretches of samples in a row in which a device was held back for the same reasons."""
     start, last, current = math.nan, math.nan, frozenset[str]()
     for time, sampled in zip(device.time, device.throttle, strict=True):
         reasons = THROTTLED & set(sampled or ())

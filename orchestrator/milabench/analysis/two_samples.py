@@ -1,4 +1,4 @@
-"""Two sets of independent numbers: how far apart they are and how sure that is; docs/methodology.md, 1.4."""
+"""Two sets of independent numbers: how far apart they are and how sure that is; docs/explanation/methodology.md, 1.4."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Estimate:
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Estimate:
-    """Mean of b less mean of a, each with a spread of its own, degrees of freedom after Satterthwaite.
+    """Return mean of b less mean of a, each with a spread of its own, degrees of freedom after Satterthwaite.
 
     Raises ValueError when a side has fewer than two values.
     """
@@ -41,7 +41,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Estimate:
 
 
 def paired_difference(a: Sequence[float], b: Sequence[float]) -> Estimate:
-    """The mean of the differences b - a of pairs. Raises ValueError below two pairs."""
+    """Return the mean of the differences b - a of pairs. Raises ValueError below two pairs."""
     differences = [after - before for before, after in zip(a, b, strict=True)]
     return Estimate(
         d=mean(differences), error=stdev(differences) / math.sqrt(len(differences)), freedom=len(differences) - 1
@@ -49,7 +49,7 @@ def paired_difference(a: Sequence[float], b: Sequence[float]) -> Estimate:
 
 
 def fieller(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Interval | None:
-    """The interval of mean(b) / mean(a) after Fieller (Kalibera and Jones 2013); None when a's mean may be zero.
+    """Return the interval of mean(b) / mean(a) after Fieller (Kalibera and Jones 2013); None when a's mean may be zero.
 
     Degrees of freedom are those of the smaller side, which makes it conservative.
     """
@@ -88,13 +88,13 @@ def mann_whitney_p(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def least_p(n: int, m: int) -> float:
-    """The lowest two-sided p-value that the Mann-Whitney test can give: 2 / C(n + m, n)."""
+    """Return the lowest two-sided p-value that the Mann-Whitney test can give: 2 / C(n + m, n)."""
     return min(1.0, 2 / math.comb(n + m, n))
 
 
 @lru_cache(maxsize=64)
 def _u_counts(n: int, m: int) -> tuple[int, ...]:
-    """How many of the C(n+m, n) orders give each U from 0 to n m."""
+    """Return how many of the C(n+m, n) orders give each U from 0 to n m."""
     # The number of partitions of u into at most n parts of at most m: a Gaussian binomial, one factor at a time.
     counts = [1] + [0] * (n * m)
     for part in range(1, n + 1):
@@ -106,5 +106,5 @@ def _u_counts(n: int, m: int) -> tuple[int, ...]:
 
 
 def hodges_lehmann(a: Sequence[float], b: Sequence[float]) -> float:
-    """The median of all differences b - a: how far b is shifted, whatever the shape of the distributions."""
+    """Return the median of all differences b - a: how far b is shifted, whatever the shape of the distributions."""
     return median([after - before for before in a for after in b])

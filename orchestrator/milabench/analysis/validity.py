@@ -1,4 +1,4 @@
-"""What makes a number doubtful: what checks found, and instances that did not measure at the same time."""
+"""What makes a number doubtful: what checks found, and instances that did not overlap."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def unchecked(_: str) -> Sequence[StepCheck]:
 
 
 def tee(events: Iterable[StepEvent], observers: Sequence[EventObserver]) -> Iterator[StepEvent]:
-    """The same events, each shown to the observers: a step's records are read once, whoever wants to see them.
+    """Yield the same events, each shown to the observers: a step's records are read once, whoever wants to see them.
 
     Lines of output are not shown: there may be millions, and a check looks at what was measured.
     """
@@ -50,7 +50,7 @@ def tee(events: Iterable[StepEvent], observers: Sequence[EventObserver]) -> Iter
 
 
 def overlap(windows: Sequence[Window | None]) -> float | None:
-    """The time in which all instances of a group measured over that in which any did, 0 to 1; None for unknown windows."""
+    """Return the time in which all instances of a group measured over that in which any did, 0 to 1; None for unknown windows."""
     starts = [window.start for window in windows if window is not None and window.start is not None]
     stops = [window.stop for window in windows if window is not None and window.stop is not None]
     if len(windows) < 2 or len(starts) < len(windows) or len(stops) < len(windows):

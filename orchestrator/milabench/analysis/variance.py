@@ -1,4 +1,4 @@
-"""Variation on two levels, within processes and between them (Kalibera and Jones 2013); docs/methodology.md, 1.0."""
+"""Variation on two levels, within processes and between them (Kalibera and Jones 2013); docs/explanation/methodology.md, 1.0."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from milabench.analysis.intervals import t_quantile
 
 
 def share_of_processes(within: float, between: float, iterations: float) -> float:
-    """The intraclass correlation, 0 to 1, from standard deviations: of iterations in a process, and of processes' means.
+    """Return the intraclass correlation, 0 to 1, from standard deviations: of iterations in a process, and of processes' means.
 
     T2^2 / (T2^2 + S1^2) with T2^2 = S2^2 - S1^2 / r: r iterations stand for a process (the harmonic mean of their numbers).
     """
@@ -17,7 +17,7 @@ def share_of_processes(within: float, between: float, iterations: float) -> floa
 
 
 def least_difference(log_spread: float, n: int) -> float | None:
-    """The relative difference that n processes a side would find in 80 of 100 cases, at 5 %; None below two processes.
+    """Return the relative difference that n processes a side would find in 80 of 100 cases, at 5 %; None below two processes.
 
     (t_{.975,2n-2} + t_{.80,2n-2}) s sqrt(2/n), with s the standard deviation of the logarithms.
     """
@@ -27,6 +27,6 @@ def least_difference(log_spread: float, n: int) -> float | None:
 
 
 def most_bounds(q: float, level: float = 0.95) -> int:
-    """How many values it takes until their largest one bounds the q-quantile with this confidence: 1 - q^n >= level."""
+    """Return how many values it takes until their largest one bounds the q-quantile with this confidence: 1 - q^n >= level."""
     n = math.ceil(math.log(1 - level) / math.log(q))
     return n if 1 - q**n >= level else n + 1

@@ -11,7 +11,7 @@ from milabench.analysis.intervals import t_tail
 from milabench.analysis.two_samples import Estimate
 
 Verdict = Literal["FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE"]
-MARGIN = 0.01  # differences below one per cent are never called faster or slower; docs/methodology.md, 1.0
+MARGIN = 0.01  # differences below one per cent are never called faster or slower; docs/explanation/methodology.md, 1.0
 LEVEL = 0.05
 
 

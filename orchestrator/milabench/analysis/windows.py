@@ -41,22 +41,22 @@ class Part(Protocol):
     def rank(self) -> int: ...
     def __len__(self) -> int: ...
     def items(self) -> float:
-        """Items in all of them."""
+        """Return items in all of them."""
 
     def seconds(self) -> float:
-        """Seconds that they took, added up."""
+        """Return seconds that they took, added up."""
 
     def steps(self) -> int:
         """Steps that they stand for."""
 
     def durations(self) -> Sequence[float] | None:
-        """What an item took, in any unit, entry by entry; None where an entry has no items."""
+        """Return what an item took, in any unit, entry by entry; None where an entry has no items."""
 
     def rates(self) -> Iterable[float]:
-        """The rate of each entry, items a second."""
+        """Return the rate of each entry, items a second."""
 
     def step_seconds(self) -> tuple[Sequence[float], float]:
-        """What a step took, entry by entry, and by what that is to be multiplied to be seconds."""
+        """Return what a step took, entry by entry, and by what that is to be multiplied to be seconds."""
 
     def wall_s(self, *, has_gaps: bool = False) -> float | None:
         """Seconds on the host's clock from the first to the last, with or without what follows epochs; see `steady.busy_s`."""
@@ -65,11 +65,11 @@ class Part(Protocol):
         """When the first began, monotonic nanoseconds; -1 where that is not known."""
 
     def after(self, count: int) -> Part:
-        """All but the first so many; all of them where nothing would be left."""
+        """Return all but the first so many; all of them where nothing would be left."""
 
 
 def part_of(series: Series, window: Bounds | None) -> Part:
-    """The observations after warm-up and, where a window was declared, inside it.
+    """Return the observations after warm-up and, where a window was declared, inside it.
 
     One belongs to the window that holds its middle, so that a bound which is off by a clock reading cuts nothing.
     """
@@ -79,14 +79,14 @@ def part_of(series: Series, window: Bounds | None) -> Part:
 
 
 def later_half(series: Series) -> Part:
-    """The later half of a series that never left its warm-up: shown, as a number that is not steady."""
+    """Return the later half of a series that never left its warm-up: shown, as a number that is not steady."""
     length = len(series.warmup)
     half = range((length + 1) // 2, length)
     return CompactPart(series.rank, series.compact, [half]) if series.compact is not None else GeneralPart(series, half)
 
 
 def in_window(series: Series, window: Bounds | None) -> list[int]:
-    """The places of what `part_of` keeps."""
+    """Return the places of what `part_of` keeps."""
     kept = [index for index, is_warmup in enumerate(series.warmup) if not is_warmup]
     if window is None:
         return kept
@@ -169,7 +169,7 @@ class CompactPart:
         return sum(map(len, self._ranges))
 
     def _ns(self) -> Sequence[int]:
-        """The nanoseconds: a view where they lie together, as they nearly always do."""
+        """Return the nanoseconds: a view where they lie together, as they nearly always do."""
         whole = memoryview(self._series.ns)
         if len(self._ranges) == 1:
             return whole[self._ranges[0].start : self._ranges[0].stop]
@@ -232,7 +232,7 @@ class CompactPart:
         return self._series.t0_ns[self._ranges[0].start] if self._ranges else -1
 
     def _gaps(self, last: int) -> Iterable[int]:
-        """Nanoseconds between each end of an epoch and what counts next."""
+        """Yield nanoseconds between each end of an epoch and what counts next."""
         series = self._series
         after = {earlier.stop - 1: later.start for earlier, later in pairwise(self._ranges)}
         for run, is_end in series.epoch_end.runs():
@@ -251,7 +251,7 @@ class CompactPart:
 
 
 def latency(part: Part) -> dict[str, float]:
-    """Seconds a step: least, most, and those quantiles (R7) that the largest of so many bounds with 95 % confidence."""
+    """Return seconds a step: least, most, and those quantiles (R7) that the largest of so many bounds with 95 % confidence."""
     values, scale = part.step_seconds()
     if not len(values):
         return {}
@@ -261,7 +261,7 @@ def latency(part: Part) -> dict[str, float]:
 
 
 def quantiles(values: Sequence[float], qs: Sequence[float]) -> list[float]:
-    """The quantiles (R7) of numbers; those of very many whole ones without a sorted copy of all of them."""
+    """Return the quantiles (R7) of numbers; those of very many whole ones without a sorted copy of all of them."""
     if len(values) <= _SORTED or not isinstance(values[0], int):
         ordered = sorted(values)
         return [quantile(ordered, q) for q in qs]

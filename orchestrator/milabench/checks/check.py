@@ -32,7 +32,7 @@ class Check(ABC):
     """Observes every event of one step, in order; its verdict may be asked for at any time.
 
     `name` is what `--validations` calls it, `doc` what it looks at (a line of docs/reference/checks.md), `severities` what its
-    verdict may be besides `pass`. `reason` is the word with which it marks a number as suspect (docs/protocol.md, section 5).
+    verdict may be besides `pass`. `reason` is the word with which it marks a number as suspect (protocol.md, section 5).
     """
 
     name: ClassVar[str]

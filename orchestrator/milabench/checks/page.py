@@ -1,4 +1,4 @@
-"""docs/reference/checks.md, from the registry: `python -m milabench.checks.page`."""
+"""docs/reference/checks.md, from the registry; `make docs` writes it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from milabench.checks.check import Check
 from milabench.events.model import Verdict
 from milabench.events.readings import THROTTLED, share_of
 
-# docs/methodology.md, 1.1: any of THROTTLED in more than one sample of a hundred is throttling; a power cap in software is not.
+# methodology.md, 1.1: any of THROTTLED in more than one sample of a hundred is throttling; a power cap in software is not.
 MAX_SHARE = 0.01
 
 

@@ -28,7 +28,7 @@ class Attempt:
 
     @property
     def why(self) -> str:
-        """Why it failed, in the vocabulary of docs/protocol.md, section 5; empty when it did not."""
+        """Why it failed, in the vocabulary of docs/reference/protocol.md, section 5; empty when it did not."""
         return str(self.entry.get("why") or "")
 
     @property
@@ -38,7 +38,7 @@ class Attempt:
 
 
 def attempts(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Attempt, ...]]:
-    """The attempts that were begun, or decided without a beginning, by step and in order; a planned step has none yet."""
+    """Return the attempts that were begun, or decided without a beginning, by step and in order; a planned step has none yet."""
     entries: dict[str, dict[int, dict[str, Any]]] = {}
     for entry in journal:
         step, state = entry.get("step"), entry.get("state")
@@ -56,7 +56,7 @@ def attempts(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Attempt, .
 
 
 def last_word(step_attempts: tuple[Attempt, ...]) -> Attempt | None:
-    """The attempt that counts: the last one that passed, else the last one; None without any."""
+    """Return the attempt that counts: the last one that passed, else the last one; None without any."""
     passed = [attempt for attempt in step_attempts if attempt.outcome == "passed"]
     return next(reversed(passed or step_attempts), None)
 

@@ -1,6 +1,6 @@
 """Lines of records, many at a time -> events: the two kinds of which a run has millions are decoded in bulk.
 
-Plain observations, those with the keys that docs/protocol.md, section 4, lists and nothing else, become batches; plain lines
+Plain observations, those with the keys that protocol.md, section 4, lists and nothing else, become batches; plain lines
 of output one event each. Any other line is decoded by itself (`wire.decode`). Order is kept within a task and rank, and
 between all other events, but not between observations of different ranks.
 

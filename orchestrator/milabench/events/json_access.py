@@ -7,5 +7,5 @@ from typing import Any
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
-    """The value when it is a mapping, else an empty one."""
+    """Return the value when it is a mapping, else an empty one."""
     return value if isinstance(value, Mapping) else {}

@@ -1,4 +1,4 @@
-"""What can happen in a step, as frozen values; the names of docs/protocol.md, section 4."""
+"""What can happen in a step, as frozen values; the names of docs/reference/protocol.md, section 4."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Line(Recorded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data(Recorded):
-    """One measurement, in the keys of docs/protocol.md, section 4."""
+    """One measurement, in the keys of docs/reference/protocol.md, section 4."""
 
     data: Mapping[str, Any]
 

@@ -12,25 +12,25 @@ SMALLEST = 1e-50
 
 
 def finite_number(value: Any) -> float | None:
-    """A finite number up to `LARGEST`, of either sign, as a float; None for everything else that JSON can hold."""
+    """Return a finite number up to `LARGEST`, of either sign, as a float; None for everything else that JSON can hold."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if -LARGEST <= value <= LARGEST else None
 
 
 def positive(value: Any) -> float | None:
-    """A number above zero that can be divided by, as `number`; None for everything else."""
+    """Return a number above zero that can be divided by, as `number`; None for everything else."""
     number = finite_number(value)
     return number if number is not None and number >= SMALLEST else None
 
 
 def whole(value: Any, otherwise: int) -> int:
-    """A whole number, 0 or more, as it is; `otherwise` for everything else that JSON can hold."""
+    """Return a whole number, 0 or more, as it is; `otherwise` for everything else that JSON can hold."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else otherwise
 
 
 def strict(value: Any) -> Any:
-    """The value with None for every number in it that is not finite, for which strict JSON has no word."""
+    """Return the value with None for every number in it that is not finite, for which strict JSON has no word."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

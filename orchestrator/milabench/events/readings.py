@@ -81,7 +81,7 @@ class DeviceReadings:
                 self.foreign.append((time, process["pid"], _number(process.get("memory_MiB"))))
 
     def within(self, window: tuple[float, float] | None) -> range:
-        """The places of the samples inside a window of unix seconds; all of them without one."""
+        """Return the places of the samples inside a window of unix seconds; all of them without one."""
         if window is None:
             return range(len(self.time))
         start, stop = window
@@ -147,7 +147,7 @@ class Energy:
 
 
 def energy_of(device: DeviceReadings, window: tuple[float, float] | None) -> Energy:
-    """The energy of a device within a window (docs/methodology.md, 1.1): counter difference, and trapezoids under its power.
+    """The energy of a device within a window (methodology.md, 1.1): counter difference, and trapezoids under its power.
 
     A value at an end of the window is interpolated between the samples around it; where the samples do not reach that
     far, by more than they are apart, there is none.
@@ -164,7 +164,7 @@ def _pairs(time: Sequence[float], values: Sequence[float]) -> tuple[list[float],
 
 
 def _ends(time: Sequence[float], window: tuple[float, float] | None) -> tuple[float, float] | None:
-    """The part of the window that samples cover; None when they leave out more than twice the time between them."""
+    """Return the part of the window that samples cover; None when they leave out more than twice the time between them."""
     if len(time) < 2:
         return None
     if window is None:
@@ -177,7 +177,7 @@ def _ends(time: Sequence[float], window: tuple[float, float] | None) -> tuple[fl
 
 
 def _at(time: Sequence[float], values: Sequence[float], moment: float) -> float:
-    """The value at a moment between the first and the last sample, on the line between its neighbours."""
+    """Return the value at a moment between the first and the last sample, on the line between its neighbours."""
     after = next(index for index, t in enumerate(time) if t >= moment)
     if after == 0 or time[after] == moment:
         return values[after]
@@ -212,7 +212,7 @@ def _whole_window(joules: float, covered: tuple[float, float], window: tuple[flo
 
 
 def share_of(reasons: Iterable[tuple[str, ...] | None], wanted: frozenset[str]) -> tuple[float | None, int]:
-    """The share of samples in which one of the wanted reasons holds, and how many samples told their reasons."""
+    """Return the share of samples in which one of the wanted reasons holds, and how many samples told their reasons."""
     is_wanted = [bool(wanted & set(sample)) for sample in reasons if sample is not None]
     return (sum(is_wanted) / len(is_wanted) if is_wanted else None), len(is_wanted)
 

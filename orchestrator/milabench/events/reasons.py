@@ -1,4 +1,4 @@
-"""The words for why a number is suspect or invalid, besides those of checks; docs/protocol.md, section 5."""
+"""The words for why a number is suspect or invalid, besides those of checks; docs/reference/protocol.md, section 5."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from milabench.events.rundir import Run
 
 
 def replay(run: Run) -> Iterator[Event]:
-    """All events of all attempts at all steps of a run, merged by the time at which the agent received them.
+    """Return all events of all attempts at all steps of a run, merged by the time at which the agent received them.
 
     Holds one event, and one open file, per step. Within a step the order is the one on disk, also where a clock jumped
     back; records without a time (milabench 1.3) keep their place beside the record before them.
@@ -29,7 +29,7 @@ def _all_attempts(run: Run, step: str, numbers: Iterable[int]) -> Iterator[Event
 
 
 def merge_events(streams: Iterable[Iterable[Event]]) -> Iterator[Event]:
-    """Several steps' events as one stream; see `replay`."""
+    """Yield several steps' events as one stream; see `replay`."""
     timed = (_timed(number, stream) for number, stream in enumerate(streams))
     for *_, event in heapq.merge(*timed, key=itemgetter(0, 1)):
         yield event

@@ -57,12 +57,12 @@ class StepIdentity(Protocol):
 
 
 def encoded(name: str) -> str:
-    """The name with every byte percent-encoded that is not one of `A-Za-z0-9_.+-`."""
+    """Return the name with every byte percent-encoded that is not one of `A-Za-z0-9_.+-`."""
     return "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode()) for c in name)
 
 
 def stem_of(bench: str, *, tag: str = "", repeat: int | None = None, node: int | None = None) -> str:
-    """The name, less its ending, of the files of one step; `repeat` and `node` are None when the run has only one."""
+    """Return the name, less its ending, of the files of one step; `repeat` and `node` are None when the run has only one."""
     parts = [encoded(bench)]
     if tag:
         parts.append(encoded(tag))
@@ -93,7 +93,7 @@ def stems(steps: Iterable[StepIdentity]) -> dict[str, str]:
 
 
 def attempt_stem(stem: str, attempt: int) -> str:
-    """The name, less its ending, of the files of one attempt at a step: `digits.D0`, the second one `digits.D0~2`."""
+    """Return the name, less its ending, of the files of one attempt at a step: `digits.D0`, the second one `digits.D0~2`."""
     return stem if attempt <= 1 else f"{stem}~{attempt}"
 
 
@@ -101,7 +101,7 @@ def attempt_stem(stem: str, attempt: int) -> str:
 
 
 def create_run(base: Path, name: str, now: datetime, clock: Callable[[], float] = time.time) -> RunWriter:
-    """The writer of a new, empty run directory `{base}/runs/{name}.{time}`; a second one of that second gets a suffix.
+    """Return the writer of a new, empty run directory `{base}/runs/{name}.{time}`; a second one of that second gets a suffix.
 
     Raises RecordError when it cannot be made.
     """
@@ -261,7 +261,7 @@ def _replace(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _bytes_of(text: str) -> bytes:
-    """The bytes that the process wrote: surrogates stand for the ones that were no UTF-8."""
+    """Return the bytes that the process wrote: surrogates stand for the ones that were no UTF-8."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -303,7 +303,7 @@ def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
 class Run:
     """A run directory as it stands; its records are read when asked for.
 
-    `manifest` is empty for a run of milabench 1.3, and for one that was cut off before it was written. `files` maps
+    `manifest` is empty for a run of milabench 1.3, and for one that a crash left without it. `files` maps
     step ids to file stems; without a manifest the stems themselves are the ids.
     """
 
@@ -333,23 +333,23 @@ class Run:
         return not self.journal or states[-1:] == ["ended"]
 
     def events(self, step: str, attempt: int = 1) -> Iterator[Event]:
-        """The events of one attempt at a step as they were written; none when it never started.
+        """Return the events of one attempt at a step as they were written; none when it never started.
 
-        What cannot be read becomes an `Other` of the kind `format_error`, but for a last line that was cut off. Raises
+        What cannot be read becomes an `Other` of the kind `format_error`, but for a last line that is incomplete. Raises
         RecordError when the file cannot be opened.
         """
         return read_events(self.path / f"{self.stem(step, attempt)}.data", step)
 
     def batches(self, step: str, attempt: int = 1) -> Iterator[StepEvent]:
-        """The same events, plain observations many at a time: what to read a run of millions by."""
+        """Return the same events, plain observations many at a time: what to read a run of millions by."""
         return read_batches(self.path / f"{self.stem(step, attempt)}.data", step)
 
     def stem(self, step: str, attempt: int = 1) -> str:
-        """The name, less its ending, of the files of one attempt at a step."""
+        """Return the name, less its ending, of the files of one attempt at a step."""
         return attempt_stem(self.files.get(step, step), attempt)
 
     def log(self, step: str, attempt: int = 1) -> Path | None:
-        """The file in which to look first: what the step said on stderr, else on stdout, else its records."""
+        """Return the file in which to look first: its stderr, else its stdout, else its records."""
         stem = self.stem(step, attempt)
         for ending in ("stderr", "stdout", "data"):
             path = self.path / f"{stem}.{ending}"
@@ -372,7 +372,7 @@ class StemParts:
 
 
 def parse_stem(stem: str) -> StemParts:
-    """The parts of a stem; everything that is not a known suffix belongs to the benchmark's name."""
+    """Return the parts of a stem; everything that is not a known suffix belongs to the benchmark's name."""
     match = _STEM_PARTS.search(stem)
     assert match is not None  # every part is optional
     bench = unquote(stem[: match.start()]) or stem
@@ -380,7 +380,7 @@ def parse_stem(stem: str) -> StemParts:
 
 
 def open_run(path: Path) -> Run:
-    """The run at `path`; raises RecordError when it is none, is of a version that we do not know, or cannot be read."""
+    """Return the run at `path`; raises RecordError when it is none, is of a version that we do not know, or cannot be read."""
     try:
         names = sorted(entry.name for entry in path.iterdir())
     except NotADirectoryError:
@@ -402,14 +402,14 @@ def open_run(path: Path) -> Run:
 
 
 def _files_without_manifest(journal: Iterable[Mapping[str, Any]], data: Iterable[str]) -> dict[str, str]:
-    """The steps that the journal names, then those that only left files; a stem is its step's id, encoded."""
+    """Return the steps that the journal names, then those that only left files; a stem is its step's id, encoded."""
     files = {entry["step"]: encoded(entry["step"]) for entry in journal if isinstance(entry.get("step"), str)}
     known = set(files.values())
     return files | {stem: stem for file_stem in data if (stem := _ATTEMPT.sub("", file_stem)) not in known}
 
 
 def latest_run(base: Path, phase: str = "run") -> Run:
-    """The newest run of one phase below `base`; raises NothingSelected when there is none."""
+    """Return the newest run of one phase below `base`; raises NothingSelected when there is none."""
     for run in recent_runs(base, phase):
         return run
     raise NothingSelected(
@@ -418,7 +418,7 @@ def latest_run(base: Path, phase: str = "run") -> Run:
 
 
 def recent_runs(base: Path, phase: str = "run") -> Iterator[Run]:
-    """The runs of one phase below `base`, the newest first; each is read when it is asked for."""
+    """Yield the runs of one phase below `base`, the newest first; each is read when it is asked for."""
     for path in reversed(_run_folders(base)):
         run = _open_or_none(path)
         if run is not None and run.phase == phase:
@@ -426,7 +426,7 @@ def recent_runs(base: Path, phase: str = "run") -> Iterator[Run]:
 
 
 def find_run(base: Path, name: str | Path) -> Run:
-    """The run at a path, or the newest below `base` with this name or directory name.
+    """Return the run at a path, or the newest below `base` with this name or directory name.
 
     Raises NothingSelected when there is none, RecordError when there is one that cannot be read.
     """
@@ -453,7 +453,7 @@ def find_run(base: Path, name: str | Path) -> Run:
 
 
 def read_events(path: Path, step: str) -> Iterator[Event]:
-    """The events of one `.data` file; see `Run.events`."""
+    """Yield the events of one `.data` file; see `Run.events`."""
     for line, is_whole in _lines(path):
         try:
             yield decode(line, step)
@@ -463,7 +463,7 @@ def read_events(path: Path, step: str) -> Iterator[Event]:
 
 
 def read_batches(path: Path, step: str) -> Iterator[StepEvent]:
-    """The events of one `.data` file, plain observations in batches; see `Run.batches`."""
+    """Yield the events of one `.data` file, plain observations in batches; see `Run.batches`."""
     from milabench.events.batch_decoder import decode_lines
 
     rest = b""
@@ -472,7 +472,7 @@ def read_batches(path: Path, step: str) -> Iterator[StepEvent]:
         rest = after
         yield from decode_lines(whole + end, step)
     if rest:
-        with contextlib.suppress(ValueError):  # a last line that was cut off
+        with contextlib.suppress(ValueError):  # a last line that is incomplete
             yield decode(rest, step)
 
 
@@ -488,13 +488,13 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 def os_reason(error: OSError) -> str:
-    """What the system says, as a clause: lower case, no number."""
+    """Return what the system says, as a clause: lower case, no number."""
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, bool]]:
-    """The lines of a file, and whether each is whole; nothing when the file is not there."""
+    """Yield the lines of a file, and whether each is whole; nothing when the file is not there."""
     try:
         with path.open("rb") as file:
             for line in file:
@@ -514,7 +514,7 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _read_manifest(path: Path, *, may_be_torn: bool) -> Mapping[str, Any]:
-    """The manifest; empty where a power cut left only the beginning of it beside records that tell most of the same."""
+    """Return the manifest; empty where a power cut left only the beginning of it beside records that tell most of the same."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -534,7 +534,7 @@ def _read_manifest(path: Path, *, may_be_torn: bool) -> Mapping[str, Any]:
 
 
 def _run_folders(base: Path) -> list[Path]:
-    """The folders below `base/runs`, oldest first by the time in their names."""
+    """Return the folders below `base/runs`, oldest first by the time in their names."""
     try:
         folders = [path for path in (base / "runs").iterdir() if path.is_dir()]
     except FileNotFoundError:

@@ -17,7 +17,7 @@ class Appended:
         self._rest = b""
 
     def lines(self) -> list[bytes]:
-        """What came since the last time, without line ends; nothing while there is no file.
+        """Return what came since the last time, without line ends; nothing while there is no file.
 
         Raises RecordError when it cannot be read.
         """

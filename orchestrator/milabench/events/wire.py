@@ -1,4 +1,4 @@
-"""One line of a `.data` file <-> one Event; docs/protocol.md, section 4, and the lines that milabench 1.3 wrote.
+"""One line of a `.data` file <-> one Event; docs/reference/protocol.md, section 4, and the lines that milabench 1.3 wrote.
 
 `_KINDS` says once how each kind of record looks; decoding and encoding both follow it. The standard library's parser is
 used because records may hold what strict parsers refuse (NaN, lone surrogates) and because it needs no import at start-up;

@@ -106,7 +106,7 @@ def test_check_finds_what_only_planning_would(milabench: Milabench, tmp_path: Pa
     said = milabench("config", "check", str(suite))
     assert said.code == 2
     assert [line.split(": ")[2] for line in said.err.splitlines()[:-1]] == [
-        "system.options.sizer.mutl",
+        "system.options.sizer",
         "a.dirs.venv",
         "a.env.A",
         "a.requires_capabilities",

@@ -281,4 +281,4 @@ def test_what_two_suites_must_have_in_common_is_said(milabench: Callable[..., Sa
     other.write_text(text)
     said = milabench("plan", "run", *options, "--select", "only_a or only_b")
     assert said.code == 3
-    assert "unknown benchmark" in said.err
+    assert "unknown benchmark, group or tag" in said.err

@@ -281,7 +281,7 @@ def test_what_a_reader_must_know_first_is_told() -> None:
         [system("a", bench(), is_ended=False, profile="quick"), system("b", bench(), version="3.0.0")]
     )
     told = "\n".join(found.warnings)
-    for said in ("a: the run was cut off, or is still going", "a: measured with the quick profile", "one device"):
+    for said in ("a: the run is incomplete or still active", "a: measured with the quick profile", "one device"):
         assert said in told
     assert "profiles differ: a quick, b default" in told
     assert "versions of milabench differ: a 2.0.0, b 3.0.0" in told

@@ -93,7 +93,7 @@ def test_a_run_still_going_is_compared_as_far_as_it_is(tmp_path: Path, invoke: I
     made(tmp_path, "a")
     record(tmp_path, Recorded(events=rates(5.0)), Recorded(bench="y", outcome=None), name="b", is_ended=False)
     warnings = told(invoke, compare.command, "a", "b")["comparison"]["warnings"]
-    assert any(warning.startswith("b: the run was cut off, or is still going") for warning in warnings)
+    assert any(warning.startswith("b: the run is incomplete or still active") for warning in warnings)
 
 
 def test_a_json_report_stands_in_for_its_run(tmp_path: Path, invoke: Invoke) -> None:
