@@ -160,21 +160,22 @@ def compare(
 
     Source: docs/explanation/methodology.md gives the estimators and tests with their papers.
     """
-    from milabench.workflow.compare_runs import ComparisonOptions, compare_runs
+    from milabench.workflow.compare_runs import compare_runs
 
     if len(runs) < 2:
         raise UsageError("compare needs two or more runs, the baseline first")
     if not 0 < margin <= 1:
         raise UsageError(f"margin: expected more than 0 and at most 1, got {margin}")
-    options = ComparisonOptions(
+    compared = compare_runs(
+        [fspath(run) for run in runs],
+        Session(reporter or CollectingReporter()),
         base=_path(base),
         margin=margin,
         per=per,
         weights=weights if isinstance(weights, Mapping) else _path(weights),
         costs=_path(costs),
     )
-    names = [fspath(run) for run in runs]
-    return ComparisonResult(compare_runs(names, options, Session(reporter or CollectingReporter())).comparison)
+    return ComparisonResult(compared.comparison)
 
 
 def accept(

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from milabench.cli.options import base_option, file_option, json_option
-from milabench.errors import DONE
 
 
 @click.command("bundle")
@@ -17,7 +16,7 @@ from milabench.errors import DONE
 @file_option("-o", "--output", required=True, help="The zip file to write.")
 @file_option("--sign", "key", metavar="KEY", help="Sign with this SSH key.")
 @json_option
-def command(runs: tuple[str, ...], base: Path | None, output: Path, key: Path | None, as_json: bool) -> int:
+def command(runs: tuple[str, ...], base: Path | None, output: Path, key: Path | None, as_json: bool) -> None:
     """Create a tamper-evident archive of runs, which `milabench verify` can check. Default: the latest run."""
     from milabench.workflow.bundle_runs import bundle_runs
 
@@ -33,8 +32,7 @@ def command(runs: tuple[str, ...], base: Path | None, output: Path, key: Path | 
             "signed": key is not None,
         }
         click.echo(json.dumps(value))
-        return DONE
+        return
     for note in manifest.notes:
         click.echo(f"note: {note}", err=True)
     click.echo(f"written to {output}: {len(manifest.runs)} runs, {len(manifest.files)} files, chain {manifest.chain}")
-    return DONE

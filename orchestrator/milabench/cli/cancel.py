@@ -8,16 +8,14 @@ import click
 
 from milabench.cli.options import base_option
 from milabench.cli.terminal import terminal_session
-from milabench.errors import DONE
 
 
 @click.command("cancel")
 @click.argument("run", required=False)
 @base_option
 @click.option("--now", is_flag=True, help="Kill the running steps immediately.")
-def command(run: str | None, base: Path | None, now: bool) -> int:
+def command(run: str | None, base: Path | None, now: bool) -> None:
     """End an active run: its running steps first, then the rest is cancelled. Default: the only active run."""
     from milabench.workflow.cancel_run import cancel_run
 
     cancel_run(run, base, terminal_session(), now=now)
-    return DONE

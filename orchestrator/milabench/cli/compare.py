@@ -74,12 +74,20 @@ def command(
     validations: str | None,
 ) -> int:
     """Compare runs, or JSON reports of runs, with the first of them."""
-    from milabench.workflow.compare_runs import ComparisonOptions, compare_runs, comparison_exit_code
+    from milabench.workflow.compare_runs import compare_runs, comparison_exit_code
 
-    options = ComparisonOptions(
-        base=base, margin=margin, per=per, weights=weights, costs=costs, validations=validations, why=why
-    )
     form = pick_format(form, as_json, output)
-    compared = compare_runs(runs, options, terminal_session(), format_name=form)
+    compared = compare_runs(
+        runs,
+        terminal_session(),
+        format_name=form,
+        base=base,
+        margin=margin,
+        per=per,
+        weights=weights,
+        costs=costs,
+        validations=validations,
+        why=why,
+    )
     write_output(compared.render(form), output)
     return comparison_exit_code(compared.comparison)

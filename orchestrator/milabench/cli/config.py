@@ -10,7 +10,6 @@ import click
 from milabench.cli.completion_hooks import benchmark_names
 from milabench.cli.options import suite_options
 from milabench.cli.terminal import terminal_session
-from milabench.errors import DONE
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import SuiteOptions
 
@@ -23,7 +22,7 @@ def command() -> None:
 @command.command("show")
 @suite_options(selection=False)
 @click.argument("benches", nargs=-1, shell_complete=benchmark_names)
-def show_suite(options: SuiteOptions, benches: tuple[str, ...]) -> int:
+def show_suite(options: SuiteOptions, benches: tuple[str, ...]) -> None:
     """Show the suite, or some of its benchmarks, as YAML in which everything is resolved."""
     from milabench.config.select import select
     from milabench.config.show import to_yaml
@@ -31,13 +30,12 @@ def show_suite(options: SuiteOptions, benches: tuple[str, ...]) -> int:
     suite, _ = read_suite_only(options)
     names = [bench.name for word in benches for bench in select(suite, word)]
     click.echo(to_yaml(suite, names or None), nl=False)
-    return DONE
 
 
 @command.command("explain")
 @suite_options(selection=False)
 @click.argument("keys", nargs=-1, required=True, metavar="BENCH.KEY...", shell_complete=benchmark_names)
-def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> int:
+def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> None:
     """Show a value, where it comes from, what it replaced, and what it becomes in a command line."""
     from milabench.workflow.config_check import explain_key
 
@@ -45,27 +43,24 @@ def explain_keys(options: SuiteOptions, keys: tuple[str, ...]) -> int:
     for key in keys:
         for line in explain_key(options, key, session):
             click.echo(line)
-    return DONE
 
 
 @command.command("check")
 @suite_options(selection=False)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-def check_config(options: SuiteOptions, files: tuple[Path, ...]) -> int:
+def check_config(options: SuiteOptions, files: tuple[Path, ...]) -> None:
     """Report everything that is wrong with suite and system files, or with those in folders. Default: the suite."""
     from milabench.workflow.config_check import check_files
 
     session = terminal_session()
     count = check_files(files, options, session)
     session.info(f"{count} files are valid")
-    return DONE
 
 
 @command.command("schema")
 @click.option("--markdown", is_flag=True, help="Print the reference page of all keys instead.")
-def print_schema(markdown: bool) -> int:
+def print_schema(markdown: bool) -> None:
     """Print the JSON Schema (draft 2020-12) of suite and system files, for editors."""
     from milabench.config.schema_docs import json_schema, reference_page
 
     click.echo(reference_page() if markdown else json.dumps(json_schema(), indent=1) + "\n", nl=False)
-    return DONE

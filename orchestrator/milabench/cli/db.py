@@ -10,20 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from milabench.cli.options import base_option, json_option
-from milabench.errors import DONE
-from milabench.workflow.results_store import STORE, add_runs, query_store, store_location
+from milabench.cli.options import base_option, db_option, json_option
 
 if TYPE_CHECKING:
     from milabench.history.rows import Row
 
-db_option = click.option(
-    "--db",
-    "location",
-    metavar="PATH|postgresql://...",
-    envvar="MILABENCH_DB",
-    help=f"The results store. Default: {STORE} in the base.",
-)
 _ADDED = {"added": "added", "updated": "changed: replaced", "known": "already in the store"}
 
 
@@ -37,17 +28,18 @@ def command() -> None:
 @base_option
 @db_option
 @json_option
-def add(runs: tuple[str, ...], base: Path | None, location: str | None, as_json: bool) -> int:
+def add(runs: tuple[str, ...], base: Path | None, location: str | None, as_json: bool) -> None:
     """Add runs to the store; adding a run again is a no-op. Default: the latest run."""
+    from milabench.workflow.results_store import add_runs, store_location
+
     added, count = add_runs(store_location(base, location), base, runs)
     if as_json:
         results = [{"run": run, "what": what} for run, what in added]
         click.echo(json.dumps({"schema": 1, "runs": results, "count": count}))
-        return DONE
+        return
     for run, what in added:
         click.echo(f"{run}: {_ADDED[what]}")
     click.echo(f"{count} runs in the store", err=True)
-    return DONE
 
 
 @command.command("query")
@@ -56,8 +48,10 @@ def add(runs: tuple[str, ...], base: Path | None, location: str | None, as_json:
 @db_option
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
-def query(sql: str, base: Path | None, location: str | None, as_json: bool, as_csv: bool) -> int:
+def query(sql: str, base: Path | None, location: str | None, as_json: bool, as_csv: bool) -> None:
     """Query the store in SQL; its tables are runs, results and metrics (docs/history.md)."""
+    from milabench.workflow.results_store import query_store, store_location
+
     columns, rows = query_store(store_location(base, location), sql)
     if as_json:
         click.echo(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], indent=1, default=str))
@@ -67,7 +61,6 @@ def query(sql: str, base: Path | None, location: str | None, as_json: bool, as_c
         click.echo(text.getvalue(), nl=False)
     else:
         click.echo(table_of_rows(columns, rows))
-    return DONE
 
 
 def table_of_rows(columns: list[str], rows: list[Row]) -> str:

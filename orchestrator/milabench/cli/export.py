@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from milabench.cli.options import base_option, file_option
-from milabench.errors import DONE, UsageError
+from milabench.errors import UsageError
 
 
 @click.command("export")
 @click.argument("runs", nargs=-1)
 @base_option
 @file_option("-o", "--output", required=True, help="The file: NAME.parquet.")
-def command(runs: tuple[str, ...], base: Path | None, output: Path) -> int:
+def command(runs: tuple[str, ...], base: Path | None, output: Path) -> None:
     """Write the results of runs to a Parquet file. Default: the latest run."""
     from milabench.history.parquet import write
     from milabench.workflow.results import resolve_runs, run_rows
@@ -26,4 +26,3 @@ def command(runs: tuple[str, ...], base: Path | None, output: Path) -> int:
     rows = [run_rows(run) for run in resolve_runs(base, runs)]
     count = write(output, rows)
     click.echo(f"written to {output}: {count} rows of {len(rows)} runs", err=True)
-    return DONE

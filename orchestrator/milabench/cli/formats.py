@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from milabench.cli.options import file_option
+from milabench.cli.options import Verb, file_option
 from milabench.errors import RecordError, UsageError
 from milabench.report.registry import FORMATS, format_of_file
 
 
-def format_options(function: Callable[..., int]) -> Callable[..., int]:
+def format_options(function: Verb) -> Verb:
     """Give a verb the options on format and destination: `form`, `as_json`, `output`."""
     decorators = (
         click.option(

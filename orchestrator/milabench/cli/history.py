@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from milabench.cli.db import db_option
-from milabench.cli.options import base_option, json_option
-from milabench.errors import DONE
+from milabench.cli.options import base_option, db_option, json_option
 from milabench.workflow.results_store import COLUMNS, benchmark_trends, store_location
 
 if TYPE_CHECKING:
@@ -26,14 +24,13 @@ if TYPE_CHECKING:
 )
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N runs of each system.")
 @json_option
-def command(bench: str, base: Path | None, location: str | None, metric: str, last: int | None, as_json: bool) -> int:
+def command(bench: str, base: Path | None, location: str | None, metric: str, last: int | None, as_json: bool) -> None:
     """Show a benchmark's runs in the order of time, and where their level changed."""
     trends = benchmark_trends(store_location(base, location), bench, metric, last=last)
     if as_json:
         click.echo(json.dumps({"schema": 1, "trends": [trend.to_json() for trend in trends]}, indent=1))
     else:
         click.echo("\n\n".join(trend_text(trend) for trend in trends))
-    return DONE
 
 
 def trend_text(trend: Trend) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from milabench.cli.options import base_option, json_option
-from milabench.errors import DONE, NothingSelected
+from milabench.errors import NothingSelected
 
 
 @click.command("import")
@@ -16,7 +16,7 @@ from milabench.errors import DONE, NothingSelected
 @base_option
 @click.option("--run-name", help="Name of the runs. Default: from the source.")
 @json_option
-def command(sources: tuple[str, ...], base: Path | None, run_name: str | None, as_json: bool) -> int:
+def command(sources: tuple[str, ...], base: Path | None, run_name: str | None, as_json: bool) -> None:
     """Convert results of other programs into runs: run directories of milabench 1.3 (also zipped, also many at once), and
     the JSON of nccl-tests.
     """
@@ -41,8 +41,7 @@ def command(sources: tuple[str, ...], base: Path | None, run_name: str | None, a
             for run in runs
         ]
         click.echo(json.dumps({"schema": 1, "runs": values, "left_out": notes}, indent=1))
-        return DONE
+        return
     for run in runs:
         masked = f"; {run.masked} secrets masked" if run.masked else ""
         click.echo(f"{run.path}: {f'{run.benchmarks} benchmarks{masked}' if run.is_new else 'was imported before'}")
-    return DONE

@@ -8,7 +8,6 @@ import click
 
 from milabench.cli.options import suite_options
 from milabench.cli.terminal import terminal_session
-from milabench.errors import DONE
 from milabench.workflow.options import SuiteOptions
 
 
@@ -17,9 +16,8 @@ from milabench.workflow.options import SuiteOptions
 @click.option("--force", is_flag=True, help="Recreate existing environments.")
 @click.option("--update", is_flag=True, help="Recreate unpinned environments with the newest packages.")
 @click.option("--jobs", type=click.IntRange(1), default=min(4, os.cpu_count() or 1), help="Installations at a time.")
-def command(options: SuiteOptions, force: bool, update: bool, jobs: int) -> int:
+def command(options: SuiteOptions, force: bool, update: bool, jobs: int) -> None:
     """Install the environments and programs of the selected benchmarks."""
     from milabench.workflow.install import install
 
     install(options, terminal_session(), force=force, update=update, jobs=jobs)
-    return DONE

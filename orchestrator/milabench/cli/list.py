@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milabench.cli.options import json_option, suite_options
-from milabench.errors import DONE
 from milabench.workflow.context import read_suite_only
 from milabench.workflow.options import SuiteOptions
 
@@ -19,13 +18,13 @@ if TYPE_CHECKING:
 @click.command("list")
 @suite_options()
 @json_option
-def command(options: SuiteOptions, as_json: bool) -> int:
+def command(options: SuiteOptions, as_json: bool) -> None:
     """List the benchmarks of the suite."""
     _, benches = read_suite_only(options)
     rows = [bench_json(bench) for bench in benches]
     if as_json:
         click.echo(json.dumps({"schema": 1, "benchmarks": rows}, indent=1))
-        return DONE
+        return
     table = [("name", "enabled", "plan", "weight", "environment", "tags")]
     table += [
         (
@@ -41,7 +40,6 @@ def command(options: SuiteOptions, as_json: bool) -> int:
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
     for line in table:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    return DONE
 
 
 def bench_json(bench: BenchmarkConfig) -> dict[str, Any]:

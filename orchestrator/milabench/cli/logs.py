@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from milabench.cli.options import base_option
-from milabench.errors import DONE
 
 
 @click.command("logs")
@@ -17,11 +16,10 @@ from milabench.errors import DONE
 @base_option
 @click.option("--attempt", type=click.IntRange(1), help="Default: the last one.")
 @click.option("-f", "--follow", is_flag=True, help="Continue until the step ends.")
-def command(step: str, run_name: str | None, base: Path | None, attempt: int | None, follow: bool) -> int:
+def command(step: str, run_name: str | None, base: Path | None, attempt: int | None, follow: bool) -> None:
     """Show the output of STEP: its id, or its benchmark's name where that has one step."""
     from milabench.workflow.step_output import step_output
 
     for text in step_output(step, run_name, base, attempt=attempt, follow=follow):
         sys.stdout.buffer.write(text)
         sys.stdout.flush()
-    return DONE

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import click
 
-from milabench.errors import DONE
-
 
 @click.command("new")
 @click.argument("name")
@@ -18,7 +16,7 @@ from milabench.errors import DONE
     show_default=True,
     help="Parent of the benchmark's folder.",
 )
-def command(name: str, into: Path) -> int:
+def command(name: str, into: Path) -> None:
     """Create a benchmark from a template; it passes as it is, and is yours to change."""
     from milabench.workflow.new_benchmark import create_benchmark
 
@@ -27,4 +25,3 @@ def command(name: str, into: Path) -> int:
     for verb in ("install", "prepare", "run"):
         click.echo(f"  milabench {verb} --config {folder / 'suite.yaml'}")
     click.echo("  milabench report")
-    return DONE

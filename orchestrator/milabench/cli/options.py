@@ -16,9 +16,11 @@ from milabench.cli.completion_hooks import selections
 from milabench.devices.registry import ARCHS
 from milabench.errors import UsageError
 from milabench.plan.profile import PROFILES
-from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
+from milabench.workflow.options import STORE, Extent, RetryPolicy, SuiteOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
+Verb = Callable[..., int | None]
+"""The function behind a verb: it returns the exit code, None for 0."""
 
 LEAST_PRECISION = 1e-4
 _DURATION_PART = r"(\d+(?:\.\d+)?)\s*([smhd])"
@@ -58,6 +60,13 @@ base_option = click.option(
     type=click.Path(path_type=Path),
     envvar="MILABENCH_BASE",
     help="Folder for environments, data and runs. Default: ./results.",
+)
+db_option = click.option(
+    "--db",
+    "location",
+    metavar="PATH|postgresql://...",
+    envvar="MILABENCH_DB",
+    help=f"The results store. Default: {STORE} in the base.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 wait_option = click.option(
@@ -154,16 +163,16 @@ _ASK = (
 
 def suite_options(
     *, selection: bool = True, environment: bool = False, reach: bool = False, ask: bool = False, nodes: bool = False
-) -> Callable[[Callable[..., int]], Callable[..., int]]:
+) -> Callable[[Verb], Verb]:
     """Give a verb the options of a suite; its function receives them as one `options: SuiteOptions`.
 
     `reach` is for a verb that does something on nodes, which are queried first; `ask` for one that may query them, `nodes`
     for one that is about them.
     """
 
-    def decorate(function: Callable[..., int]) -> Callable[..., int]:
+    def decorate(function: Verb) -> Verb:
         @functools.wraps(function)
-        def collected(**values: Any) -> int:
+        def collected(**values: Any) -> int | None:
             given = {field.name: values.pop(field.name) for field in fields(SuiteOptions) if field.name in values}
             return function(options=SuiteOptions(**{"ask_nodes": reach, **given}), **values)
 
@@ -193,14 +202,14 @@ detach_option = click.option(
 )
 
 
-def plan_options(function: Callable[..., int]) -> Callable[..., int]:
+def plan_options(function: Verb) -> Verb:
     """Give a verb the options that decide how much is measured; its function receives them as one `extent: Extent`.
 
     Raises UsageError for --ab beside --config: it names both suites.
     """
 
     @functools.wraps(function)
-    def collected(**values: Any) -> int:
+    def collected(**values: Any) -> int | None:
         extent = Extent(**{field.name: values.pop(field.name) for field in fields(Extent)})
         if extent.ab is not None and is_on_command_line("config_file"):
             raise UsageError("--ab names both suites; leave out --config")
@@ -246,11 +255,11 @@ validations_option = click.option(
 )
 
 
-def retry_options(function: Callable[..., int]) -> Callable[..., int]:
+def retry_options(function: Verb) -> Verb:
     """Give a verb the options on failures and held devices; its function receives them as one `retry: RetryPolicy`."""
 
     @functools.wraps(function)
-    def collected(**values: Any) -> int:
+    def collected(**values: Any) -> int | None:
         retry = RetryPolicy(
             wait=values.pop("wait"), max_retries=values.pop("max_retries"), max_failures=values.pop("maxfail")
         )

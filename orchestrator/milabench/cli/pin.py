@@ -8,7 +8,6 @@ import click
 
 from milabench.cli.options import suite_options
 from milabench.cli.terminal import terminal_session
-from milabench.errors import DONE
 from milabench.workflow.options import SuiteOptions
 
 VARIANTS = ("cpu", "cuda", "rocm", "xpu")
@@ -30,9 +29,8 @@ VARIANTS = ("cpu", "cuda", "rocm", "xpu")
     show_default=True,
     help="Python version of the locks.",
 )
-def command(options: SuiteOptions, variants: tuple[str, ...], all_variants: bool, python: str) -> int:
+def command(options: SuiteOptions, variants: tuple[str, ...], all_variants: bool, python: str) -> None:
     """Write the lock files of the selected benchmarks from their requirements.in."""
     from milabench.workflow.pin_locks import pin_benchmarks
 
     pin_benchmarks(options, VARIANTS if all_variants else variants, python, terminal_session())
-    return DONE

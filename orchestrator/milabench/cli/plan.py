@@ -9,7 +9,6 @@ import click
 from milabench.cli.options import json_option, plan_options, suite_options
 from milabench.cli.plan_output import PlanOutput, print_plans, print_requests
 from milabench.cli.terminal import terminal_session
-from milabench.errors import DONE
 from milabench.workflow.options import Extent, SuiteOptions
 
 
@@ -35,7 +34,7 @@ def command(
     seed: int,
     as_json: bool,
     other: Path | None,
-) -> int:
+) -> None:
     """Show what install, prepare or run would do."""
     from milabench.plan.show import plan_text
     from milabench.workflow.context import read_context
@@ -43,7 +42,7 @@ def command(
     session = terminal_session()
     if phase == "run":
         print_requests(options, extent, session, run_name=run_name, seed=seed, as_json=as_json, other=other)
-        return DONE
+        return
     if extent.ab is not None:
         raise click.UsageError(f"--ab goes with `plan run`; give each suite to `plan {phase}` with --config")
     context = read_context(options, session, extent, run_name=run_name, seed=seed)
@@ -59,4 +58,3 @@ def command(
         install = decide_install(context)
         output = PlanOutput(value=install.to_json(), text=install_text(install))
     print_plans([output], as_json=as_json, other=other)
-    return DONE

@@ -8,7 +8,6 @@ import click
 
 from milabench.cli.options import base_option, display_option
 from milabench.cli.terminal import TerminalReporter
-from milabench.errors import DONE
 
 
 @click.command("replay")
@@ -19,10 +18,9 @@ from milabench.errors import DONE
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show the output of the steps, too.")
 @display_option
-def command(run: str | None, base: Path | None, speed: float, verbose: bool, display: str) -> int:
+def command(run: str | None, base: Path | None, speed: float, verbose: bool, display: str) -> None:
     """Replay a recorded run. Default: the latest run."""
     from milabench.workflow.replay import replay_run
     from milabench.workflow.run_lookup import resolve_run
 
     replay_run(resolve_run(base, run).run, TerminalReporter(display), speed=speed, is_verbose=verbose)
-    return DONE

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import click
 
-from milabench.cli.db import db_option
 from milabench.cli.formats import format_options, pick_format, write_output
-from milabench.cli.options import base_option, file_option, validations_option
+from milabench.cli.options import base_option, db_option, file_option, validations_option
 from milabench.cli.terminal import terminal_session
-from milabench.errors import DONE
 
 
 @click.command("report")
@@ -45,19 +43,24 @@ def command(
     validations: str | None,
     from_db: bool,
     location: str | None,
-) -> int:
+) -> None:
     """Report on runs: folders, or names below the base. Default: the latest run."""
-    from milabench.workflow.report_runs import ReportOptions, render_report
-    from milabench.workflow.results_store import store_location
+    from milabench.workflow.report_runs import render_report
 
-    options = ReportOptions(
+    store = None
+    if from_db:
+        from milabench.workflow.results_store import store_location
+
+        store = store_location(base, location)
+    text = render_report(
+        runs,
+        pick_format(form, as_json, output),
+        terminal_session(),
         base=base,
         reference=reference,
         weights=weights,
         score=score,
         validations=validations,
-        store=store_location(base, location) if from_db else None,
+        store=store,
     )
-    text = render_report(runs, pick_format(form, as_json, output), options, terminal_session())
     write_output(text, output)
-    return DONE

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from milabench.cli.options import base_option, json_option
-from milabench.errors import DONE
 
 if TYPE_CHECKING:
     from milabench.workflow.run_lookup import RunHandle
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 @base_option
 @click.option("--all", "with_others", is_flag=True, help="Also the records of prepare and size.")
 @json_option
-def command(base: Path | None, with_others: bool, as_json: bool) -> int:
+def command(base: Path | None, with_others: bool, as_json: bool) -> None:
     """List the runs below the base with their verdicts."""
     from milabench.analysis.run_status import status_json
     from milabench.workflow.context import base_folder
@@ -38,7 +37,6 @@ def command(base: Path | None, with_others: bool, as_json: bool) -> int:
         click.echo(f"{base_folder(base) / 'runs'}: no runs", err=True)
     else:
         click.echo(runs_table(handles))
-    return DONE
 
 
 def runs_table(handles: Sequence[RunHandle]) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from milabench.cli.options import base_option, json_option
-from milabench.errors import DONE
 
 if TYPE_CHECKING:
     from milabench.workflow.run_lookup import RunHandle
@@ -22,13 +21,12 @@ SHOWN = 10
 @click.argument("run", required=False)
 @base_option
 @json_option
-def command(run: str | None, base: Path | None, as_json: bool) -> int:
+def command(run: str | None, base: Path | None, as_json: bool) -> None:
     """Show a run's progress. Default: the latest run."""
     from milabench.workflow.run_lookup import resolve_run
 
     handle, now = resolve_run(base, run), time.time()
     click.echo(json.dumps(handle_json(handle, now), indent=1) if as_json else "\n".join(status_lines(handle, now)))
-    return DONE
 
 
 def handle_json(handle: RunHandle, now: float) -> dict[str, Any]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import click
 
-from milabench.display.selection import Display, choose_display
 from milabench.workflow.session import Level, Session
+
+if TYPE_CHECKING:
+    from milabench.display.selection import Display
 
 
 class TerminalReporter:
@@ -24,6 +27,8 @@ class TerminalReporter:
 
     def open_display(self, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic) -> Display:
         """Return a new view of a run's progress."""
+        from milabench.display.selection import choose_display
+
         return choose_display(self._display, sys.stderr, is_verbose=is_verbose, clock=clock)
 
 

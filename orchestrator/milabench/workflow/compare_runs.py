@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from milabench.analysis.compare import Comparison, Per, System, compare_systems
 from milabench.analysis.job_mix import costs_of
 from milabench.analysis.system_diff import Difference, system_differences
-from milabench.analysis.traces import Tracing
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, UsageError
 from milabench.report.registry import FORMATS
 from milabench.workflow.context import base_folder
@@ -24,23 +24,8 @@ from milabench.workflow.report_inputs import (
 from milabench.workflow.report_runs import tracing_for
 from milabench.workflow.session import Session
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonOptions:
-    """How systems are compared.
-
-    `margin` is the relative difference below which nothing is called faster or slower. `per` is `system`, all instances
-    together, or `instance`. `weights` and `costs` are YAML files that replace the suite's and the system files'. `why`:
-    list what differs between the systems.
-    """
-
-    base: Path | None = None
-    margin: float = 0.01
-    per: Per = "system"
-    weights: Path | Mapping[str, float] | None = None
-    costs: Path | None = None
-    validations: str | None = None
-    why: bool = False
+if TYPE_CHECKING:
+    from milabench.analysis.traces import Tracing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,38 +47,48 @@ class RunComparison:
 
 
 def compare_runs(
-    names: Sequence[str], options: ComparisonOptions, session: Session, *, format_name: str = "text"
+    names: Sequence[str],
+    session: Session,
+    *,
+    format_name: str = "text",
+    base: Path | None = None,
+    margin: float = 0.01,
+    per: Per = "system",
+    weights: Path | Mapping[str, float] | None = None,
+    costs: Path | None = None,
+    validations: str | None = None,
+    why: bool = False,
 ) -> RunComparison:
     """Compare runs, or JSON reports of runs, by name or path; `format_name` is what it will be rendered in.
 
-    Raises UsageError for fewer than two, NothingSelected, RecordError, and ConfigError for bad weights or costs.
+    `margin` is the relative difference below which nothing is called faster or slower. `per` is `system`, all instances
+    together, or `instance`. `weights` and `costs` are YAML files that replace the suite's and the system files'. `why`:
+    list what differs between the systems. Raises UsageError for fewer than two, NothingSelected, RecordError, and
+    ConfigError for bad weights or costs.
     """
     if len(names) < 2:
         raise UsageError(f"one run, '{names[0]}', cannot be compared; name two or more, the baseline first")
-    weights = options.weights
     profile = WeightProfile(weights=weights) if isinstance(weights, Mapping) else read_profile(weights)
     tracing = tracing_for(format_name, compared=len(names))
-    base = base_folder(options.base)
-    sources = tuple(find_report_source(base, name, options.validations, tracing) for name in names)
+    folder = base_folder(base)
+    sources = tuple(find_report_source(folder, name, validations, tracing) for name in names)
     paths = [source.run.path.resolve() for source in sources if source.run is not None]
     for path in sorted({path for path in paths if paths.count(path) > 1}):
         session.warn(f"{path}: is given more than once: it is compared with itself, which says nothing")
     system_names = unique_names(sources)
-    costs = read_costs(options.costs, system_names)
+    costs_by_name = read_costs(costs, system_names)
     systems = [
         System(
             name=name,
             summary=source.summary,
-            costs=costs_of(costs.get(name, source.manifest.get("costs") or {})),
+            costs=costs_of(costs_by_name.get(name, source.manifest.get("costs") or {})),
             manifest=source.manifest,
         )
         for name, source in zip(system_names, sources, strict=True)
     ]
     require_known_names(profile, [source.summary for source in sources])
-    comparison = compare_systems(
-        systems, margin=options.margin, per=options.per, weights=profile.weights, work=profile.work
-    )
-    differences = system_differences(systems, comparison) if options.why else None
+    comparison = compare_systems(systems, margin=margin, per=per, weights=profile.weights, work=profile.work)
+    differences = system_differences(systems, comparison) if why else None
     return RunComparison(comparison=comparison, sources=sources, differences=differences, tracing=tracing)
 
 

@@ -6,19 +6,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
-from milabench.analysis.traces import Tracing
-from milabench.config.source_map import SourceLocation, plain
-from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.errors import ConfigError, RecordError, UsageError
 from milabench.events.rundir import Run, find_run
 from milabench.events.wire import parse_object
 from milabench.workflow.files import read_file
 from milabench.workflow.results import require_measured
 from milabench.workflow.summaries import summary_of
+
+if TYPE_CHECKING:
+    from milabench.analysis.traces import Tracing
 
 _COSTS = ("price", "currency", "years", "power_W", "pue", "electricity")
 
@@ -108,6 +108,10 @@ def _json_report(path: Path) -> ReportSource:
 
 
 def _mapping(path: Path) -> dict[str, Any]:
+    # Few reports have weights or costs: the others do not pay for a YAML reader.
+    from milabench.config.source_map import SourceLocation, plain
+    from milabench.config.yaml_reader import decode_text, parse_document
+
     text = decode_text(read_file(path), str(path))
     values = plain(parse_document(text, SourceLocation(str(path), str(path.parent))).root)
     if not isinstance(values, dict) or not values:

@@ -3,64 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from milabench.analysis.rescoring import milabench13_summary, relative_to, reweighted
 from milabench.analysis.summary_model import Summary
-from milabench.analysis.traces import Tracing
 from milabench.errors import NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS
 from milabench.workflow.context import base_folder
 from milabench.workflow.report_inputs import find_report_source, read_profile, require_known_names
-from milabench.workflow.results_store import stored_summaries
 from milabench.workflow.session import Session
 from milabench.workflow.summaries import summary_of
 
+if TYPE_CHECKING:
+    from milabench.analysis.traces import Tracing
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
-    """What a report says of its runs, and relative to what.
+
+def render_report(
+    names: Sequence[str],
+    format_name: str,
+    session: Session,
+    *,
+    base: Path | None = None,
+    reference: str | None = None,
+    weights: Path | None = None,
+    score: str = "index",
+    validations: str | None = None,
+    store: str | None = None,
+) -> str:
+    """Return the report on the runs of these names or paths, by default on the latest, in a format.
 
     `reference` is a run or the JSON report of one, by default what each run's system file names. `score` is `index` or
     `compat`, the score of milabench 1.3. `store` is a results store that summaries are read from instead of records.
-    """
-
-    base: Path | None = None
-    reference: str | None = None
-    weights: Path | None = None
-    score: str = "index"
-    validations: str | None = None
-    store: str | None = None
-
-
-def render_report(names: Sequence[str], format_name: str, options: ReportOptions, session: Session) -> str:
-    """Return the report on the runs of these names or paths, by default on the latest, in a format.
-
     Raises NothingSelected, RecordError, ConfigError for a bad weights file, UsageError for options that contradict one
     another.
     """
-    if options.reference is not None and options.score == "compat":
+    if reference is not None and score == "compat":
         raise UsageError("--score compat is relative to no reference; leave out one of the two")
-    profile = read_profile(options.weights)
-    base = base_folder(options.base)
+    profile = read_profile(weights)
+    folder = base_folder(base)
     tracing = tracing_for(format_name)
     runs: list[Run] = []
-    if options.store is not None:
-        require_no_records(format_name, options)
-        summaries = stored_summaries(options.store, names)
+    if store is not None:
+        require_no_records(format_name, reference, validations)
+        from milabench.workflow.results_store import stored_summaries  # few reports need a store
+
+        summaries = stored_summaries(store, names)
     else:
-        runs = [find_run(base, name) for name in names] if names else [latest_run(base)]
+        runs = [find_run(folder, name) for name in names] if names else [latest_run(folder)]
         courses = [None if tracing is None else tracing.course(run) for run in runs]
-        summaries = [summary_of(run, options.validations, course) for run, course in zip(runs, courses, strict=True)]
+        summaries = [summary_of(run, validations, course) for run, course in zip(runs, courses, strict=True)]
     require_known_names(profile, summaries)
     if profile.weights is not None:
         summaries = [reweighted(summary, profile.weights) for summary in summaries]
-    if options.score == "compat":
+    if score == "compat":
         summaries = [milabench13_summary(summary) for summary in summaries]
     elif runs:
-        references = References(base, options.reference, session)
+        references = References(folder, reference, session)
         summaries = [references.applied(run, summary) for run, summary in zip(runs, summaries, strict=True)]
     traces = None if tracing is None else [tracing.of(run) for run in runs]
     return FORMATS[format_name].renderer.render(summaries, traces)
@@ -75,15 +75,17 @@ def tracing_for(format_name: str, compared: int = 0) -> Tracing | None:
     if not form.draws or compared > form.most_drawn:
         return None
 
+    from milabench.analysis.traces import Tracing
+
     return Tracing()
 
 
-def require_no_records(format_name: str, options: ReportOptions) -> None:
+def require_no_records(format_name: str, reference: str | None, validations: str | None) -> None:
     """Raise UsageError for what needs a run's records, which a results store does not have."""
     needs_records = {
         "--format html": FORMATS[format_name].draws,
-        "--reference": options.reference is not None,
-        "--validations": options.validations is not None,
+        "--reference": reference is not None,
+        "--validations": validations is not None,
     }
     given = [option for option, is_given in needs_records.items() if is_given]
     if given:

@@ -14,9 +14,9 @@ from milabench.history.rows import Row
 from milabench.history.store import Store, open_store
 from milabench.history.trend import Trend, trends
 from milabench.workflow.context import base_folder
+from milabench.workflow.options import STORE
 from milabench.workflow.results import resolve_runs, run_rows
 
-STORE = "history.sqlite"
 # The numbers of a benchmark that have a trend, and their columns; all others are in the table of metrics.
 COLUMNS = {"rate": "perf", "memory_peak": "memory_peak_mib", "first_step": "first_step_s", "score": "score"}
 _UNITS = {"memory_peak": "MiB", "first_step": "s"}

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from milabench.display.selection import Display, Silent
-
 if TYPE_CHECKING:
+    from milabench.display.selection import Display
     from milabench.execute.host_pool import HostPool
 
 Level = Literal["info", "note", "warning", "error"]
@@ -41,6 +40,8 @@ class CollectingReporter:
 
     def open_display(self, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic) -> Display:
         """Return a display that shows nothing."""
+        from milabench.display.selection import Silent
+
         return Silent()
 
     def texts(self, level: Level) -> list[str]:
