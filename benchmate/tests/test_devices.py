@@ -261,7 +261,7 @@ def read(reading: Reading) -> tuple[int, str, str, Sample, Survey]:
 
 
 def test_gaudi_is_read_from_the_table_of_hl_smi() -> None:
-    (reading,) = habana.parse_readings("0, 01P0-HL2080A0-15, HL-225, 32768, 98304, 87, 412, 55\n")
+    (reading,) = habana.parse_hl_smi_readings("0, 01P0-HL2080A0-15, HL-225, 32768, 98304, 87, 412, 55\n")
     sample = Sample(memory_used_mib=32768, memory_total_mib=98304, load=0.87, power_w=412)
     assert read(reading) == (0, "01P0-HL2080A0-15", "HL-225", sample, Survey(temperature_c=55))
 
@@ -273,7 +273,7 @@ def test_intel_is_read_from_the_table_of_xpu_smi() -> None:
         "06:14:46.000,    1, 98.50, 301.25, 1550, 54.00, 9021.50, 1024.00\n"
         "06:14:46.000,    2, N/A, 110.00, 0,  , N/A, 26.00\n"
     )
-    first, second = intel.parse_readings(
+    first, second = intel.parse_xpu_smi_readings(
         table, {1: {"uuid": "u", "device_name": "Max 1550", "memory_physical_size_byte": "1048576"}}
     )
     sample = Sample(

@@ -20,7 +20,7 @@ import pytest
 
 from benchmate.devices.api import DeviceLostError, DeviceProcess, Sample, Survey
 from benchmate.monitors import monitor as monitor_module
-from benchmate.monitors.cpu import Cpu
+from benchmate.monitors.cpu import CpuSampler
 from benchmate.monitors.device_sampler import DeviceSampler
 from benchmate.monitors.disks import Disks
 from benchmate.monitors.installed_packages import installed_versions
@@ -331,14 +331,14 @@ def test_a_rapl_counter_may_wrap_around(tmp_path: Path) -> None:
     (tmp_path / "intel-rapl:0:0").mkdir()
     (package / "max_energy_range_uj").write_text("10000000\n")
     (package / "energy_uj").write_text("9000000\n")
-    cpu = Cpu(powercap=str(tmp_path))
+    cpu = CpuSampler(powercap=str(tmp_path))
     (package / "energy_uj").write_text("1000000\n")
     assert cpu.data()["energy_J"] == 2.0
 
 
 def test_an_unreadable_rapl_counter_is_absent_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "intel-rapl:0").mkdir()
-    cpu = Cpu(powercap=str(tmp_path))
+    cpu = CpuSampler(powercap=str(tmp_path))
     assert "energy_J" not in cpu.data()
     assert "may not be read" in cpu.absent
 

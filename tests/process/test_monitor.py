@@ -52,7 +52,7 @@ def test_a_monitor_that_dies_is_a_message_not_a_failure(agent: Any) -> None:
     agent.start("sleep", "600", **watched("die"))
     (said,) = agent.read_until(lambda: agent.data("message"))
     assert said["message"] == (
-        "the monitor ended with exit code 1; from here on nobody reads devices and host: no library"
+        "the monitor ended with exit code 1; devices and host are not read any more: no library"
     )
     agent.ask("signal", step="s", signal="KILL")
     assert agent.end_of()["why"] == "signal"

@@ -19,7 +19,7 @@ from tests.pages import ROOT, Page, pages
 from tests.structure import CONTROL_PLANE, INSTRUMENTS, Module, modules, repeated_names
 
 # Set to True once help texts, messages and names in the sources have been rewritten; then remove it.
-SOURCES_ARE_RENAMED = False
+SOURCES_ARE_RENAMED = True
 in_sources = pytest.mark.skipif(not SOURCES_ARE_RENAMED, reason="the sources are being renamed")
 
 # Phrases of texts -> what to write instead. Matched in lower case, with any white space between words.

@@ -260,7 +260,7 @@ class Session:
                 self.metric(f"memory_{kind}_peak", value, "B", "lower", part=part)
 
     def forked(self) -> None:
-        """Start anew in a forked child: what the parent measures stays the parent's."""
+        """Reset in a forked child: what the parent measures stays with the parent."""
         self.is_forked_child = True
         self._pid = os.getpid()
         self._is_finished = False

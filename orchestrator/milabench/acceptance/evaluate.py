@@ -15,7 +15,7 @@ from milabench.acceptance.bounds import BoundTarget, Verdict, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
 from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
-from milabench.analysis.json_codec import encode, finite_number, json_key
+from milabench.analysis.json_codec import finite_number, json_key, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary, Summary
 
@@ -40,7 +40,7 @@ class CriterionResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return one of `checks` as `accept --format json` has it."""
-        encoded: dict[str, Any] = encode(self)
+        encoded: dict[str, Any] = to_json_value(self)
         return encoded
 
 
@@ -64,7 +64,7 @@ class Acceptance:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `accept --format json` prints."""
-        return {"schema": 1, **encode(self)}
+        return {"schema": 1, **to_json_value(self)}
 
 
 def evaluate_criteria(criteria: Criteria, run: Summary, reference: Summary | None = None) -> Acceptance:

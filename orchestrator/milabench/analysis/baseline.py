@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
 from milabench.analysis.intervals import t_quantile
-from milabench.analysis.json_codec import decode, encode, json_key
+from milabench.analysis.json_codec import from_json_value, json_key, to_json_value
 from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, median, median_absolute_deviation
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult, Summary
 from milabench.errors import RecordError
@@ -98,7 +98,7 @@ class Baseline:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `baseline` writes."""
-        return {"schema": SCHEMA, "kind": KIND, **encode(self)}
+        return {"schema": SCHEMA, "kind": KIND, **to_json_value(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class Outlier:
 
     def to_json(self) -> dict[str, Any]:
         """Return one of `outliers` as `outliers --json` has it."""
-        encoded = encode(self)
+        encoded = to_json_value(self)
         del encoded["location"]
         location = self.location
         return {
@@ -149,7 +149,7 @@ class Findings:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `outliers --json` prints."""
-        return {"schema": SCHEMA, **encode(self)}
+        return {"schema": SCHEMA, **to_json_value(self)}
 
 
 @dataclass(slots=True)
@@ -292,7 +292,7 @@ def baseline_from_json(value: Mapping[str, Any], where: str) -> Baseline:
             raise RecordError(f"{where}: expected[{index}]: has no median, spread or places; create the baseline again")
         expected.append({**entry, "places": values})
     lists = {name: value[name] for name in ("runs", "suspects") if isinstance(value.get(name), list)}
-    return decode(Baseline, {**lists, "expected": expected})
+    return from_json_value(Baseline, {**lists, "expected": expected})
 
 
 def _not_comparable(sample: Sample, expected: Expected | None) -> str:

@@ -19,7 +19,7 @@ from milabench.analysis.job_mix import Costs, JobMix, JobTask, job_mix
 from milabench.analysis.measure import Direction
 from milabench.analysis.replicates import MOST, processes_for_ratio
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
-from milabench.analysis.score import Entry, counted_entries, log_index_estimate, score, weights_that_turn
+from milabench.analysis.score import ScoreEntry, counted_entries, log_index_estimate, score, weights_that_turn
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
 from milabench.analysis.two_samples import Estimate, fieller, hodges_lehmann, least_p, mann_whitney_p, welch
 from milabench.analysis.verdict import MARGIN, Judgement, Verdict, judge_family
@@ -474,13 +474,13 @@ def _undecided(contrast: Contrast, row: ComparisonRow, column: int, family: int)
     return replace(contrast, needed=needed)
 
 
-def _entries(rows: Iterable[ComparisonRow], column: int) -> list[Entry]:
+def _entries(rows: Iterable[ComparisonRow], column: int) -> list[ScoreEntry]:
     entries = []
     for row in rows:
         contrast = row.contrasts[column]
         first, other = row.sides[0], row.sides[column + 1]
         entries.append(
-            Entry(
+            ScoreEntry(
                 value=None if contrast is None else contrast.ratio,
                 weight=row.weight,
                 log_spread=other.spread,

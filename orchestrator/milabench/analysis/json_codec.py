@@ -16,7 +16,7 @@ from milabench.events.json_access import as_mapping
 from milabench.events.numbers import finite_number, strict
 
 # The layers above reach the numbers of JSON through this module.
-__all__ = ["decode", "encode", "finite_number", "json_key", "strict"]
+__all__ = ["finite_number", "from_json_value", "json_key", "strict", "to_json_value"]
 
 T = TypeVar("T")
 _NO_FALLBACK = object()
@@ -56,12 +56,12 @@ def json_key(
     return {"json": key}
 
 
-def encode(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """Return a value as JSON has it: dataclasses as objects, tuples as lists."""
     if type(value) in _SCALARS:  # nearly all are, and the tests below are slow
         return value
     if isinstance(value, list | tuple):
-        return [encode(item) for item in value]
+        return [to_json_value(item) for item in value]
     if isinstance(value, Mapping):
         return dict(value)
     if not dataclasses.is_dataclass(value):
@@ -71,8 +71,8 @@ def encode(value: Any) -> Any:
     for attribute, key in _keys(kind):
         if key.is_omitted is None or not key.is_omitted(value):
             own = getattr(value, attribute)
-            encoded[key.name or attribute] = encode(own) if key.write is None else key.write(own)
-        encoded |= {name: encode(getattr(value, name)) for name in key.followed_by}
+            encoded[key.name or attribute] = to_json_value(own) if key.write is None else key.write(own)
+        encoded |= {name: to_json_value(getattr(value, name)) for name in key.followed_by}
     return encoded
 
 
@@ -81,7 +81,7 @@ def _keys(kind: Any) -> tuple[tuple[str, _JsonKey], ...]:
     return tuple((spec.name, spec.metadata.get("json") or _JsonKey()) for spec in dataclasses.fields(kind))
 
 
-def decode(kind: type[T], value: Any) -> T:
+def from_json_value(kind: type[T], value: Any) -> T:
     """Return the dataclass whose JSON this is. Raises KeyError, TypeError or ValueError when it is not."""
     encoded, values = as_mapping(value), dict[str, Any]()
     for attribute, name, fallback, read in _readers(cast("Any", kind)):
@@ -102,7 +102,7 @@ class _FromNothing:
     kind: type
 
     def __call__(self) -> Any:
-        return decode(self.kind, {})
+        return from_json_value(self.kind, {})
 
 
 @cache
@@ -139,7 +139,7 @@ def _reader(hint: Any, fallback: Any = _NO_FALLBACK) -> Callable[[Any], Any]:
             return as_mapping
         return lambda value: {str(name): item(own) for name, own in as_mapping(value).items()}
     if dataclasses.is_dataclass(hint):
-        return lambda value: decode(hint, value)  # type: ignore[arg-type]
+        return lambda value: from_json_value(hint, value)  # type: ignore[arg-type]
     return hint if hint in (str, int, float, bool) else lambda value: value
 
 

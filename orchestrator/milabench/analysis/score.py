@@ -16,7 +16,7 @@ from milabench.analysis.two_samples import Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ScoreEntry:
     """What one benchmark brings to a score.
 
     `value` is None when it has no number that may count: it did not pass, or is invalid. `weight` is None when not
@@ -60,7 +60,7 @@ class Score:
     suspects: int = 0
 
 
-def score(entries: Sequence[Entry]) -> Score:
+def score(entries: Sequence[ScoreEntry]) -> Score:
     """Return the score of a suite's benchmarks, all of them given, also those that did not run.
 
     A suite whose weights are all zero is scored unweighted. A benchmark of unknown weight is counted as wanted.
@@ -76,7 +76,7 @@ def score(entries: Sequence[Entry]) -> Score:
     )
 
 
-def counted_entries(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, float]], int, bool]:
+def counted_entries(entries: Sequence[ScoreEntry]) -> tuple[list[tuple[ScoreEntry, float]], int, bool]:
     """(the entries that count with their weights, how many should, whether there are weights)."""
     is_weighted = any(entry.weight for entry in entries)
     wanted = [entry for entry in entries if not is_weighted or entry.weight is None or entry.weight > 0]
@@ -88,7 +88,7 @@ def counted_entries(entries: Sequence[Entry]) -> tuple[list[tuple[Entry, float]]
     return counted, len(wanted), is_weighted
 
 
-def log_index_estimate(counted: Sequence[tuple[Entry, float]]) -> Estimate | None:
+def log_index_estimate(counted: Sequence[tuple[ScoreEntry, float]]) -> Estimate | None:
     """Return the logarithm of the index with its error, after Satterthwaite (docs/explanation/methodology.md, 1.4).
 
     V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. None unless there is a benchmark and all have three values a side.
@@ -112,7 +112,7 @@ def log_index_estimate(counted: Sequence[tuple[Entry, float]]) -> Estimate | Non
     return Estimate(d=centre, error=math.sqrt(variance), freedom=freedom)
 
 
-def _interval(counted: Sequence[tuple[Entry, float]]) -> Interval | None:
+def _interval(counted: Sequence[tuple[ScoreEntry, float]]) -> Interval | None:
     estimate = log_index_estimate(counted)
     if estimate is None:
         return None

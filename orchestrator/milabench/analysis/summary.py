@@ -8,7 +8,7 @@ from typing import Any, Literal
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.bench_summary import RunConditions, bench_summary, skipped_bench
 from milabench.analysis.recorded_system import described_system, recorded_accelerators, versions
-from milabench.analysis.score import Entry, Score, score
+from milabench.analysis.score import Score, ScoreEntry, score
 from milabench.analysis.step_results import CourseOf, StepResult, planned_steps, step_result
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.validity import ChecksOf, unchecked
@@ -109,9 +109,9 @@ def scored(benches: Iterable[BenchSummary]) -> Score:
     return score([_entry(bench) for bench in benches])
 
 
-def _entry(bench: BenchSummary) -> Entry:
+def _entry(bench: BenchSummary) -> ScoreEntry:
     counts = bench.validity != "invalid"
-    return Entry(
+    return ScoreEntry(
         value=bench.score if counts else None,
         weight=bench.weight,
         log_spread=bench.spread_replicates,

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from milabench.analysis.ab_run import ab_of
-from milabench.analysis.json_codec import decode
+from milabench.analysis.json_codec import from_json_value
 from milabench.analysis.measure import Throughput
 from milabench.analysis.steady_state import Steadiness
 from milabench.analysis.summary_model import SCHEMA, BenchSummary, ReplicateResult, Summary
@@ -25,7 +25,7 @@ def summary_from_json(value: Mapping[str, Any], manifest: Mapping[str, Any] | No
             f"is no summary or report of a run: schema {value.get('schema')!r}, and this version reads {SCHEMA}"
         )
     try:
-        summary = decode(Summary, value)
+        summary = from_json_value(Summary, value)
         pairs = zip(summary.benchmarks, value["benchmarks"], strict=True)
         benches = tuple(_with_processes(bench, encoded) for bench, encoded in pairs)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -82,7 +82,7 @@ def _steadiness_to_json(steady: Steadiness) -> dict[str, Any]:
 
 
 def _process_from_json(rate: Mapping[str, Any]) -> ReplicateResult:
-    throughput, window = decode(Throughput, rate), as_mapping(rate.get("window"))
+    throughput, window = from_json_value(Throughput, rate), as_mapping(rate.get("window"))
     if window:
         steady = Steadiness(
             n=int(window["n"]),

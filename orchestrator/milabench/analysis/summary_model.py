@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from milabench.analysis.intervals import Interval
-from milabench.analysis.json_codec import encode, json_key
+from milabench.analysis.json_codec import json_key, to_json_value
 from milabench.analysis.measure import Direction, Throughput
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.score import Score
@@ -139,7 +139,7 @@ class BenchSummary:
 
     def to_json(self) -> dict[str, Any]:
         """Return the benchmark as docs/reference/protocol.md, section 6, spells it."""
-        encoded: dict[str, Any] = encode(self)
+        encoded: dict[str, Any] = to_json_value(self)
         return encoded
 
 
@@ -184,5 +184,5 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as docs/reference/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""
-        encoded: dict[str, Any] = encode(self)
+        encoded: dict[str, Any] = to_json_value(self)
         return {"schema": SCHEMA, **{key: strict(value) for key, value in encoded.items()}}

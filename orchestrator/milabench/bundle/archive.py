@@ -121,7 +121,7 @@ def contents(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
         raise RecordError(f"{archive.filename}: {name}: is damaged: {_clause(error)}") from None
 
 
-def unpack(archive: zipfile.ZipFile, names: list[str], below: str, target: Path) -> None:
+def unpack_archive(archive: zipfile.ZipFile, names: list[str], below: str, target: Path) -> None:
     """Write the files below a folder of a checked archive into `target`. Raises RecordError."""
     for name in names:
         path = target / PurePosixPath(name).relative_to(below or ".")

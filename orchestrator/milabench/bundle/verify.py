@@ -109,7 +109,7 @@ def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Su
         stored_summary = json.loads(archive.read_member(file, stored))
         with tempfile.TemporaryDirectory(prefix="milabench-verify-") as scratch:
             target = Path(scratch, run)
-            archive.unpack(file, records, folder.rstrip("/"), target)
+            archive.unpack_archive(file, records, folder.rstrip("/"), target)
             recomputed = relative_logs(json.loads(json.dumps(summarised(open_run(target)))), str(target))
     except (RecordError, ValueError) as error:
         wrong.append(f"{run}: cannot be recomputed: {error}")

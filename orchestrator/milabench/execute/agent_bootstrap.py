@@ -35,7 +35,7 @@ class Channel(Protocol):
         """Return the last line on its standard error."""
 
 
-class Connection(Protocol):
+class HostConnection(Protocol):
     """A connection to another machine, over which any number of commands run."""
 
     async def start(self, command: str) -> Channel:
@@ -81,7 +81,7 @@ def boot_line(words: Sequence[str], *, marker: str = "", python: str = "") -> st
 
 
 async def start_agent(
-    name: str, connection: Connection, words: Sequence[str], *, marker: str = "", python: str = ""
+    name: str, connection: HostConnection, words: Sequence[str], *, marker: str = "", python: str = ""
 ) -> Channel:
     """Start the agent of the node `name` with these arguments. Raises Unreachable with what is missing there."""
     channel = await connection.start(boot_line(words, marker=marker, python=python))

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from milabench.errors import Unreachable
 from milabench.execute import openssh, ssh
-from milabench.execute.agent_bootstrap import Channel, Connection, start_agent
+from milabench.execute.agent_bootstrap import Channel, HostConnection, start_agent
 from milabench.execute.agent_client import NOTHING_LEFT, AgentLink, AgentNode
 from milabench.execute.ssh import Address
 
@@ -25,7 +25,7 @@ class RemoteHost:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._connection: Connection | None = None
+        self._connection: HostConnection | None = None
         self._opening = asyncio.Lock()
 
     @property
@@ -33,7 +33,7 @@ class RemoteHost:
         """The node's name in the plan."""
         return self.address.name
 
-    async def connection(self) -> Connection:
+    async def connection(self) -> HostConnection:
         """Return the connection, opened if there is none. Raises Unreachable."""
         async with self._opening:
             if self._connection is not None and self._connection.lost:

@@ -77,7 +77,7 @@ def write_foreign_run(arrival: ForeignRun, base: Path, is_secret: IsSecret) -> I
     return Imported(path=writer.path, is_new=True, benchmarks=benches, masked=masked)
 
 
-def digest_of(pieces: Iterable[tuple[str, bytes]]) -> str:
+def digest_of_pieces(pieces: Iterable[tuple[str, bytes]]) -> str:
     """Return one hash for named pieces, independent of their order."""
     lines = sorted(f"{name}\0{len(content)}\0{hashlib.sha256(content).hexdigest()}\n" for name, content in pieces)
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()

@@ -14,7 +14,7 @@ from milabench.errors import RecordError
 from milabench.events.json_access import as_mapping
 from milabench.events.numbers import finite_number
 from milabench.events.rundir import Run, encoded, open_run
-from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of
+from milabench.history.importer import ForeignRun, ForeignStep, at, digest_of_pieces
 
 FORMAT = "milabench 1.3"
 _STAMP = re.compile(r"\.\d{4}-\d\d-\d\d_\d\d[-:_]\d\d[-:_]\d\d(?:[.:]\d+)?$")
@@ -74,7 +74,7 @@ def read_milabench13_run(folder: Path, origin: str) -> tuple[ForeignRun | None, 
             version=next((v for pack in measured if (v := _version(pack.meta))), FORMAT),
             system=_system(described_system({}, measured), results),
             steps=[_step(run, result) for result in results],
-            digest=digest_of((path.name, path.read_bytes()) for path in folder.glob("*.data")),
+            digest=digest_of_pieces((path.name, path.read_bytes()) for path in folder.glob("*.data")),
         ),
         notes,
     )

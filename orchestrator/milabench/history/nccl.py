@@ -13,7 +13,7 @@ from milabench.errors import RecordError
 from milabench.events import wire
 from milabench.events.json_access import as_mapping
 from milabench.events.model import Data, End, Event, Message, Meta, Start
-from milabench.history.importer import ForeignRun, ForeignStep, digest_of
+from milabench.history.importer import ForeignRun, ForeignStep, digest_of_pieces
 
 FORMAT = "nccl-tests"
 MAX_BYTES = 256 * 2**20
@@ -78,7 +78,7 @@ def read_nccl_run(files: Sequence[tuple[str, Mapping[str, Any]]], name: str, ori
         version=FORMAT,
         system=_system([value for _, value in files]),
         steps=steps,
-        digest=digest_of(kept),
+        digest=digest_of_pieces(kept),
     )
 
 

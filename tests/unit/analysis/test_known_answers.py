@@ -14,7 +14,7 @@ import pytest
 
 from milabench.analysis import sample_statistics, two_samples, variance, verdict
 from milabench.analysis.measure import measure
-from milabench.analysis.score import Entry, compat_score, score, weights_that_turn
+from milabench.analysis.score import ScoreEntry, compat_score, score, weights_that_turn
 from milabench.events.model import Data
 from milabench.events.readings import DeviceReadings, energy_of
 
@@ -89,7 +89,8 @@ def test_13_scores_do_not_depend_on_units(known: Any) -> None:
     ratios = []
     for scale in (1, 1000, 3600):
         a, b = (
-            [Entry(value=side[0], weight=1), Entry(value=side[1] * scale, weight=1)] for side in (case["A"], case["B"])
+            [ScoreEntry(value=side[0], weight=1), ScoreEntry(value=side[1] * scale, weight=1)]
+            for side in (case["A"], case["B"])
         )
         ratios.append((score(a).value or 0) / (score(b).value or 1))
     assert ratios == pytest.approx([case["geo_ratio_A_over_B"]] * 3)

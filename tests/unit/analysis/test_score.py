@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from milabench.analysis.score import Entry, score
+from milabench.analysis.score import ScoreEntry, score
 
 
-def entry(value: float | None, weight: float | None = 1.0, **more: float) -> Entry:
-    return Entry(value=value, weight=weight, log_spread=more.get("spread"), n=int(more.get("n", 0)))
+def entry(value: float | None, weight: float | None = 1.0, **more: float) -> ScoreEntry:
+    return ScoreEntry(value=value, weight=weight, log_spread=more.get("spread"), n=int(more.get("n", 0)))
 
 
 def test_the_score_is_the_weighted_geometric_mean_of_what_passed() -> None:
@@ -24,8 +24,8 @@ def test_what_did_not_run_is_counted_as_wanted_and_adds_nothing() -> None:
 
 
 def test_a_score_says_how_many_of_its_numbers_are_suspect() -> None:
-    suspect = Entry(value=2.0, weight=1.0, is_suspect=True)
-    assert score([suspect, entry(4.0), Entry(value=None, weight=1.0, is_suspect=True)]).suspects == 1
+    suspect = ScoreEntry(value=2.0, weight=1.0, is_suspect=True)
+    assert score([suspect, entry(4.0), ScoreEntry(value=None, weight=1.0, is_suspect=True)]).suspects == 1
     assert score([suspect, entry(4.0)]).value == score([entry(2.0), entry(4.0)]).value
 
 

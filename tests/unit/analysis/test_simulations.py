@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from milabench.analysis.sample_statistics import log_stdev, mean
-from milabench.analysis.score import Entry, counted_entries, log_index_estimate
+from milabench.analysis.score import ScoreEntry, counted_entries, log_index_estimate
 from milabench.analysis.two_samples import Estimate, paired_difference, welch
 from milabench.analysis.verdict import tail
 
@@ -71,7 +71,7 @@ def test_the_interval_of_an_index_covers_as_often_as_it_claims() -> None:
             a, b = ([math.exp(draw.gauss(0, sd)) for _ in range(4)] for _ in range(2))
             ratio = math.exp(log_mean(b) - log_mean(a))
             entries.append(
-                Entry(
+                ScoreEntry(
                     value=ratio,
                     weight=1.0 + place % 2,
                     log_spread=log_stdev(b),

@@ -26,7 +26,7 @@ RESIDENCIES = {
 THROTTLERS = ((range(32), "sw_power_cap"), (range(32, 46), "hw_thermal"), (range(46, 48), "hw_slowdown"))
 
 
-def door() -> Any:
+def amdsmi_module() -> Any:
     """Return the module amdsmi; where tests put another in its place."""
     import amdsmi
 
@@ -42,7 +42,7 @@ def open_amdsmi() -> CommandVendor:
 def module_reader(clock: Callable[[], float] = time.monotonic) -> tuple[ReadAll, Callable[[], None]]:
     """Return what asks all devices, and what lets go of the library. Raise NotAvailableError without the module or the driver."""
     try:
-        smi = door()
+        smi = amdsmi_module()
     except Exception as error:  # without its shared library the module raises KeyError, OSError or one of its own
         raise NotAvailableError(f"amdsmi: cannot be imported: {type(error).__name__}: {error}") from error
     try:

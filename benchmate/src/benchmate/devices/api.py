@@ -108,7 +108,7 @@ class Device(Protocol):
         """Temperature (degrees Celsius), ECC and Xid counts, processes (MiB). Raise DeviceLostError."""
 
 
-class Vendor(Protocol):
+class SensorBackend(Protocol):
     """The devices of one maker on this machine."""
 
     @property

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from benchmate.devices.api import Device, NotAvailableError, NoVendor, Vendor
+from benchmate.devices.api import Device, NotAvailableError, NoVendor, SensorBackend
 from benchmate.devices.command import FAILURES, open_command_line
 from benchmate.devices.simulated import VARIABLE, SimulatedVendor
 from benchmate.devices.vendors.registry import VENDORS, Choice, DeviceIds, find_device, vendor_of, visible_devices
 
 
-def open_vendor(arch: str, env: Mapping[str, str], simulated: str = "") -> tuple[Vendor, str]:
+def open_vendor(arch: str, env: Mapping[str, str], simulated: str = "") -> tuple[SensorBackend, str]:
     """Return the vendor of this machine, and one line when there should be devices but they cannot be read.
 
     `arch` one of vendors/registry.py; `auto`: the first that answers; `cpu`: none. A file of simulated devices, given here
@@ -31,12 +31,12 @@ def open_vendor(arch: str, env: Mapping[str, str], simulated: str = "") -> tuple
     return NoVendor(), ""
 
 
-def _with_lost(vendor: Vendor) -> tuple[Vendor, str]:
+def _with_lost(vendor: SensorBackend) -> tuple[SensorBackend, str]:
     """Return the vendor, and one line on devices that its driver lists and that do not answer."""
     return vendor, "; ".join(f"device {index} cannot be read: {why}" for index, why in vendor.lost.items())
 
 
-def _open_first(archs: Sequence[str]) -> Vendor:
+def _open_first(archs: Sequence[str]) -> SensorBackend:
     for arch in archs:
         try:
             vendor = _open(arch)
@@ -47,7 +47,7 @@ def _open_first(archs: Sequence[str]) -> Vendor:
     return NoVendor()
 
 
-def _open(arch: str) -> Vendor:
+def _open(arch: str) -> SensorBackend:
     """Return a vendor's devices, by its Python library where there is one. Raise NotAvailableError."""
     vendor = vendor_of(arch)
     ways = [*_LIBRARIES.get(arch, ())]
@@ -62,20 +62,20 @@ def _open(arch: str) -> Vendor:
     raise NotAvailableError("; ".join(reasons) or f"{arch}: nothing reads its devices")
 
 
-def _pynvml() -> Vendor:
+def _pynvml() -> SensorBackend:
     from benchmate.devices.nvidia import NvidiaVendor
 
     return NvidiaVendor()
 
 
-def _amdsmi() -> Vendor:
+def _amdsmi() -> SensorBackend:
     from benchmate.devices.amdsmi import open_amdsmi
 
     return open_amdsmi()
 
 
 # What reads more, and more often, than a command line can.
-_LIBRARIES: Mapping[str, Sequence[Callable[[], Vendor]]] = {"cuda": (_pynvml,), "rocm": (_amdsmi,)}
+_LIBRARIES: Mapping[str, Sequence[Callable[[], SensorBackend]]] = {"cuda": (_pynvml,), "rocm": (_amdsmi,)}
 
 
 def visible(devices: Sequence[Device], env: Mapping[str, str], arch: str) -> tuple[Device, ...]:

@@ -16,7 +16,7 @@ from benchmate.devices.api import (
 )
 
 
-def door() -> Any:
+def pynvml_module() -> Any:
     """Return the module pynvml; where tests put another in its place."""
     import pynvml
 
@@ -34,7 +34,7 @@ class NvidiaVendor:
 
     def __init__(self) -> None:
         try:
-            self._nvml = nvml = door()
+            self._nvml = nvml = pynvml_module()
         except ImportError as error:
             raise NotAvailableError(f"nvidia: pynvml cannot be imported: {error}; install nvidia-ml-py") from error
         try:

@@ -59,7 +59,7 @@ class SimulatedVendor:
 
 
 class SimulatedDevice:
-    """One scripted device; `elapsed_s` says how far into the script we are."""
+    """One scripted device; `elapsed_s` is the position in the script."""
 
     def __init__(self, index: int, script: Mapping[str, Any], elapsed_s: Callable[[], float]) -> None:
         self.index = index

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmate.monitors.process_tree import read_kernel_file
 
 
-class Cpu:
+class CpuSampler:
     """`load` of all processors, 0 to 1, since the last sample; `energy_J` of the packages (RAPL) where it may be read."""
 
     def __init__(self, proc: str = "/proc", powercap: str = "/sys/class/powercap") -> None:

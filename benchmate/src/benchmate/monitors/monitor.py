@@ -6,9 +6,9 @@ import select
 import time
 from collections.abc import Mapping, Sequence
 
-from benchmate.devices.api import Device, Vendor
+from benchmate.devices.api import Device, SensorBackend
 from benchmate.devices.detect import named
-from benchmate.monitors.cpu import Cpu
+from benchmate.monitors.cpu import CpuSampler
 from benchmate.monitors.device_sampler import DeviceSampler
 from benchmate.monitors.disks import Disks
 from benchmate.monitors.memory import NodeMemory, group_peak_bytes
@@ -29,14 +29,14 @@ class Monitor:
     """
 
     def __init__(
-        self, steps: Sequence[WatchedStep], vendor: Vendor, trouble: str = "", host_period_s: float = HOST_S
+        self, steps: Sequence[WatchedStep], vendor: SensorBackend, trouble: str = "", host_period_s: float = HOST_S
     ) -> None:
         self._host_period_s = host_period_s
         self._sinks = [sink for sink in map(StepSink, steps) if sink.is_open]
         live = [sink.step for sink in self._sinks]
         self._processes = ProcessTrees(step.pid for step in live)
         self._peaks: dict[int, int] = {}
-        self._cpu, self._memory, self._disks, self._network = Cpu(), NodeMemory(), Disks(), Network()
+        self._cpu, self._memory, self._disks, self._network = CpuSampler(), NodeMemory(), Disks(), Network()
         devices = _devices_by_step(live, vendor.devices)
         self._samplers = {
             sink: DeviceSampler(devices[sink.step.name], self._processes.is_ours, sink.message) for sink in self._sinks

@@ -78,7 +78,7 @@ class FileServer:
         return {}
 
     def do_link(self, request: Dict[str, Any]) -> Dict[str, Any]:
-        """Make a symbolic link, in one step in the place of an older one."""
+        """Make a symbolic link; an older one is replaced in one step."""
         new = "%s.%d" % (request["path"], os.getpid())
         os.symlink(request["target"], new)
         os.replace(new, request["path"])

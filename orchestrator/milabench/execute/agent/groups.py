@@ -13,7 +13,7 @@ from .event_loop import EventLoop, Timer
 from .outcome import StepOutcome
 from .procfs import read_process, signal_name
 from .protocol import RUN_MARKER, TAIL_CHARACTERS
-from .step import Step, describe_start_failure
+from .step import RunningStep, describe_start_failure
 
 MONITOR_S = 2.0  # a monitor may take so long to end after its last step
 
@@ -26,7 +26,13 @@ class Monitor:
     """
 
     def __init__(
-        self, group: str, argv: List[str], steps: List[Step], run_id: str, folder: str, before_exec: Callable[[], None]
+        self,
+        group: str,
+        argv: List[str],
+        steps: List[RunningStep],
+        run_id: str,
+        folder: str,
+        before_exec: Callable[[], None],
     ) -> None:
         self.group = group
         self.is_over = False
@@ -78,9 +84,9 @@ class Groups:
 
     def __init__(
         self,
-        steps: Mapping[str, Step],
+        steps: Mapping[str, RunningStep],
         loop: EventLoop,
-        start_monitor: Callable[[str, List[str], List[Step]], Monitor],
+        start_monitor: Callable[[str, List[str], List[RunningStep]], Monitor],
     ) -> None:
         self._steps = steps
         self._timers = loop.timers
@@ -90,7 +96,7 @@ class Groups:
         self._released: Set[str] = set()  # groups with members on other nodes that may measure
         self.monitors: Dict[int, Monitor] = {}
 
-    def members(self, group: str) -> List[Step]:
+    def members(self, group: str) -> List[RunningStep]:
         """Return the steps of a group that are not over."""
         return [step for step in self._steps.values() if step.group == group]
 
@@ -125,7 +131,7 @@ class Groups:
                     connection.was_released = True
                     connection.send(message)
 
-    def stragglers(self, step: Step) -> List[str]:
+    def stragglers(self, step: RunningStep) -> List[str]:
         """Return whom a step waits for at the start barrier; nobody when it does not wait."""
         connections = step.connections
         if not any(
@@ -135,7 +141,7 @@ class Groups:
         late = [other.id for other in self.members(step.group) if not other.is_at_barrier]
         return late or (["steps on other nodes"] if step.is_spread else [])
 
-    def _limit_barrier(self, group: str, members: List[Step]) -> None:
+    def _limit_barrier(self, group: str, members: List[RunningStep]) -> None:
         """Let nobody wait longer at the barrier than is allowed, counted from the first who is there."""
         allowed = [step.barrier_s for step in members if step.barrier_s is not None]
         if allowed and group not in self._barriers and any(step.is_at_barrier for step in members):
@@ -192,10 +198,10 @@ class Groups:
         if live and not monitor.is_over:
             end = "was ended by %s" % signal_name(-code) if code < 0 else "ended with exit code %d" % code
             live[0].frames.message(
-                "the monitor %s; from here on nobody reads devices and host%s" % (end, last_line and ": " + last_line)
+                "the monitor %s; devices and host are not read any more%s" % (end, last_line and ": " + last_line)
             )
 
-    def forget(self, step: Step) -> bool:
+    def forget(self, step: RunningStep) -> bool:
         """Take note that a step is over and out of the table; return whether it was the last that its group will have."""
         group = step.group
         is_last = True

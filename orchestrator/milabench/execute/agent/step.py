@@ -19,7 +19,7 @@ from .procfs import UNKILLABLE_S, Process, describe_processes, holders_of, own_c
 from .protocol import RUN_MARKER, STEP_MARKER, Outbox, StepFrames, format_oserror
 from .ring import StepRings
 from .service import Service
-from .streams import Connection, Listener, Output, Source
+from .streams import Listener, ObservationConnection, Output, Source
 
 LEFTOVER_S = 0.5  # what outlives its leader may end by itself for so long (resource trackers, loader workers)
 END_OF_FILE_S = 1.0  # wait for the pipes to close when nobody of the step is left
@@ -41,7 +41,7 @@ class StepHost(Protocol):
     def before_exec(self) -> None:
         """Prepare the child, after fork."""
 
-    def members(self, step: "Step") -> List[Process]:
+    def members(self, step: "RunningStep") -> List[Process]:
         """Return the live processes of a step."""
 
     def schedule_gathering(self) -> None:
@@ -50,7 +50,7 @@ class StepHost(Protocol):
     def schedule_drain(self) -> None:
         """Call `drain` of all steps within a second."""
 
-    def forget(self, step: "Step") -> None:
+    def forget(self, step: "RunningStep") -> None:
         """Let go of a step that is over."""
 
     def release(self, group: str) -> None:
@@ -59,11 +59,11 @@ class StepHost(Protocol):
     def settle(self, group: str) -> None:
         """Stop the group's loops if each has its observations."""
 
-    def stragglers(self, step: "Step") -> List[str]:
+    def stragglers(self, step: "RunningStep") -> List[str]:
         """Return whom a step waits for at the start barrier."""
 
 
-class Step:
+class RunningStep:
     """One command, everything that it started, and what is read from them."""
 
     def __init__(self, host: StepHost, request: Dict[str, Any], folder: str) -> None:
@@ -78,7 +78,7 @@ class Step:
         self.grace_s = float(request.get("grace_s") or host.grace_s)
         self.pid: Optional[int] = None
         self.command: List[str] = []
-        self.connections: List[Connection] = []
+        self.connections: List[ObservationConnection] = []
         self.is_over = False
         self.usage = {"user_s": 0.0, "system_s": 0.0, "max_rss_kib": 0, "processes": 0}
         self.frames = StepFrames(host.outbox, self.id, host.schedule_gathering)

@@ -30,7 +30,7 @@ class StreamOwner(Protocol):
 
     frames: StepFrames
     ledger: StepLedger
-    connections: "List[Connection]"
+    connections: "List[ObservationConnection]"
 
     @property
     def loop(self) -> EventLoop:
@@ -190,14 +190,14 @@ class Listener(Source):
             connection, _ = self._socket.accept()
         except OSError:  # nobody there, or no descriptor left: the process waits in the queue
             return 0
-        self.owner.connections.append(Connection(self.owner, connection))
+        self.owner.connections.append(ObservationConnection(self.owner, connection))
         return 1
 
     def _close(self) -> None:
         self._socket.close()
 
 
-class Connection(Source):
+class ObservationConnection(Source):
     """One process on the sink."""
 
     def __init__(self, owner: StreamOwner, connection: socket.socket) -> None:

@@ -24,7 +24,7 @@ from .outcome import StepOutcome
 from .procfs import Process, descendants, environment_has, own_cpu_s, processes, signal_name
 from .protocol import STEP_MARKER, VERSION, Outbox, format_oserror
 from .runtime_dir import make_runtime_dir, remove_dead_runtime_dirs
-from .step import Step
+from .step import RunningStep
 
 DRAIN_S = 1.0  # rings
 BACKLOG_BYTES = 1 << 24  # unsent frames beyond which nothing more is read
@@ -51,7 +51,7 @@ class Agent:
         self.loop = EventLoop()
         self.outbox = Outbox(1)
         self.locks = DeviceLocks(lock_folder, run_id)
-        self.steps: Dict[str, Step] = {}
+        self.steps: Dict[str, RunningStep] = {}
         self.groups = Groups(self.steps, self.loop, self._start_monitor)
         self.helpers = HelperProcesses(self.loop, self.before_exec)
         remove_dead_runtime_dirs()
@@ -189,7 +189,7 @@ class Agent:
         for step in list(self.steps.values()):
             step.check()
 
-    def _owner_of_dead(self, pid: int) -> Optional[Step]:
+    def _owner_of_dead(self, pid: int) -> Optional[RunningStep]:
         """Return whose process has died: the dead still show their group and session, but no environment."""
         for step in self.steps.values():
             if step.pid == pid:
@@ -206,7 +206,7 @@ class Agent:
                 return step
         return next(iter(self.steps.values())) if len(self.steps) == 1 else None
 
-    def members(self, step: Step) -> List[Process]:
+    def members(self, step: RunningStep) -> List[Process]:
         """Return the live processes of a step: leader, group, session, what carries its marker, and all their descendants.
 
         One that shed all of that (own session, empty environment, orphaned) belongs to the step when there is no other.
@@ -322,7 +322,7 @@ class Agent:
             raise ValueError("step %s is already running" % request["step"])
         if not request["argv"]:
             raise ValueError("step %s has no command" % request["step"])
-        step = Step(self, request, os.path.join(self.folder, str(next(self._numbers))))
+        step = RunningStep(self, request, os.path.join(self.folder, str(next(self._numbers))))
         self.steps[step.id] = step
         reply = step.start()
         self.groups.watch(step.group)
@@ -393,7 +393,7 @@ class Agent:
     ) -> None:
         self.helpers.start([sys.executable, "-I", "-S", PROGRAM, *argv], done, descriptors)
 
-    def _start_monitor(self, group: str, argv: List[str], steps: List[Step]) -> Monitor:
+    def _start_monitor(self, group: str, argv: List[str], steps: List[RunningStep]) -> Monitor:
         return Monitor(group, argv, steps, self.run_id, self.folder, self.before_exec)
 
     # -- what steps need of us
@@ -422,7 +422,7 @@ class Agent:
         """Stop the group's loops if each has its observations."""
         self.groups.settle(group)
 
-    def stragglers(self, step: Step) -> List[str]:
+    def stragglers(self, step: RunningStep) -> List[str]:
         """Return whom a step waits for at the start barrier."""
         return self.groups.stragglers(step)
 
@@ -451,7 +451,7 @@ class Agent:
         if any(more):
             self.schedule_drain()
 
-    def forget(self, step: Step) -> None:
+    def forget(self, step: RunningStep) -> None:
         """Let go of a step that is over."""
         self.steps.pop(step.id, None)
         shutil.rmtree(step.folder, ignore_errors=True)

@@ -47,7 +47,7 @@ def left(argv: List[str]) -> int:
     return print_json(list_orphans(split_options(argv)[0]))
 
 
-def files(argv: List[str]) -> int:
+def serve_files(argv: List[str]) -> int:
     """Answer requests about files on stdin."""
     from .file_server import FileServer
 
@@ -76,7 +76,15 @@ def flock(argv: List[str]) -> int:
     return wait_for_locks([int(fd) for fd in argv])
 
 
-VERBS = {"serve": serve, "facts": facts, "sweep": sweep, "left": left, "files": files, "link": link, "flock": flock}
+VERBS = {
+    "serve": serve,
+    "facts": facts,
+    "sweep": sweep,
+    "left": left,
+    "files": serve_files,
+    "link": link,
+    "flock": flock,
+}
 
 
 def split_options(argv: List[str], *names: str) -> Tuple[List[str], Dict[str, str]]:

@@ -41,7 +41,7 @@ class Amd(Vendor):
 
     def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
         """Ask rocm-smi, which all versions have."""
-        return (("amd by command", by_command),)
+        return (("amd by command", inventory_by_amd_smi),)
 
     def readers(self) -> Sequence[Callable[[], ReadAll]]:
         """Ask amd-smi, else rocm-smi."""
@@ -51,7 +51,7 @@ class Amd(Vendor):
 VENDOR = Amd()
 
 
-def by_command() -> Inventory:
+def inventory_by_amd_smi() -> Inventory:
     """Return the devices as rocm-smi tells them."""
     answer = json.loads(command_output("rocm-smi", *STATIC, "--showdriverversion", "--showbus", "--json"))
     driver = (answer.get("system") or {}).get("Driver version")

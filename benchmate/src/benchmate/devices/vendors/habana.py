@@ -25,13 +25,15 @@ class Habana(Vendor):
 
     def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
         """Ask hl-smi."""
-        return (("habana by command", by_command),)
+        return (("habana by command", inventory_by_hl_smi),)
 
     def readers(self) -> Sequence[Callable[[], ReadAll]]:
         """Ask hl-smi."""
         return (
             lambda: (
-                lambda: parse_readings(command_output("hl-smi", "-Q", READINGS, *FORMAT, timeout_s=READING_TIMEOUT_S))
+                lambda: parse_hl_smi_readings(
+                    command_output("hl-smi", "-Q", READINGS, *FORMAT, timeout_s=READING_TIMEOUT_S)
+                )
             ),
         )
 
@@ -39,7 +41,7 @@ class Habana(Vendor):
 VENDOR = Habana()
 
 
-def by_command() -> Inventory:
+def inventory_by_hl_smi() -> Inventory:
     """Return the devices as hl-smi tells them."""
     devices = []
     for line in command_output("hl-smi", "-Q", "index,uuid,name,memory.total,driver_version", *FORMAT).splitlines():
@@ -57,7 +59,7 @@ def by_command() -> Inventory:
     return devices, {"driver": devices[0]["driver"] if devices else None}
 
 
-def parse_readings(table: str) -> List[Reading]:
+def parse_hl_smi_readings(table: str) -> List[Reading]:
     """Return the rows of `hl-smi -Q`: MiB, per cent, watts, degrees Celsius."""
     readings = []
     for line in table.strip().splitlines():

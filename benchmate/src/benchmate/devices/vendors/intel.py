@@ -36,7 +36,7 @@ class Intel(Vendor):
 
     def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
         """Ask xpu-smi."""
-        return (("intel by command", by_command),)
+        return (("intel by command", inventory_by_xpu_smi),)
 
     def readers(self) -> Sequence[Callable[[], ReadAll]]:
         """Ask xpu-smi; names and ids once."""
@@ -56,7 +56,7 @@ def discovery(timeout_s: float = 20.0) -> Dict[int, Mapping[str, Any]]:
     return devices
 
 
-def by_command() -> Inventory:
+def inventory_by_xpu_smi() -> Inventory:
     """Return the devices as xpu-smi tells them."""
     devices = [
         {
@@ -77,10 +77,10 @@ def open_xpu_smi() -> ReadAll:
     """Return what asks xpu-smi for all devices."""
     static = discovery(READING_TIMEOUT_S)
     dump = ("xpu-smi", "dump", "-d", "-1", "-m", METRICS, "-n", "1")
-    return lambda: parse_readings(command_output(*dump, timeout_s=READING_TIMEOUT_S), static)
+    return lambda: parse_xpu_smi_readings(command_output(*dump, timeout_s=READING_TIMEOUT_S), static)
 
 
-def parse_readings(table: str, static: Mapping[int, Mapping[str, Any]]) -> List[Reading]:
+def parse_xpu_smi_readings(table: str, static: Mapping[int, Mapping[str, Any]]) -> List[Reading]:
     """Return the rows of `xpu-smi dump`: per cent, watts, MHz, degrees Celsius, joules, MiB."""
     import csv
 

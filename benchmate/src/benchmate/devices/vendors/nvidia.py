@@ -38,7 +38,7 @@ class Nvidia(Vendor):
 
     def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
         """The driver's library, else nvidia-smi."""
-        return (("nvidia by library", by_library), ("nvidia by command", by_command))
+        return (("nvidia by library", by_library), ("nvidia by command", inventory_by_nvidia_smi))
 
 
 VENDOR = Nvidia()
@@ -51,7 +51,7 @@ def by_library() -> Inventory:
     return nvml_inventory()
 
 
-def by_command() -> Inventory:
+def inventory_by_nvidia_smi() -> Inventory:
     """Return the devices as nvidia-smi tells them."""
     fields = "index,uuid,name,memory.total,driver_version,power.limit,power.default_limit,pci.bus_id,ecc.mode.current"
     devices = []
