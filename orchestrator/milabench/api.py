@@ -189,7 +189,7 @@ def accept(
 
     Args:
         run: A run directory, or the name of a run below the base.
-        criteria: A YAML file; docs/how-to/acceptance.md shows one.
+        criteria: A YAML file; docs/how-to/accept-a-system.md shows one.
         reference: The run, as `load` takes it, that `x reference` in the criteria means.
         base: As in `load`.
 

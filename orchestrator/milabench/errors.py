@@ -1,4 +1,4 @@
-"""The errors that end a command: the text that a person reads and the exit code (docs/protocol.md, section 5)."""
+"""The errors that end a command: the text that a person reads and the exit code (protocol.md, section 5)."""
 
 from __future__ import annotations
 

@@ -51,9 +51,7 @@ def test_what_the_monitor_says_at_the_end_is_recorded_before_the_end(agent: Any)
 def test_a_monitor_that_dies_is_a_message_not_a_failure(agent: Any) -> None:
     agent.start("sleep", "600", **watched("die"))
     (said,) = agent.read_until(lambda: agent.data("message"))
-    assert said["message"] == (
-        "the monitor ended with exit code 1; devices and host are not read any more: no library"
-    )
+    assert said["message"] == ("the monitor ended with exit code 1; devices and host are not read any more: no library")
     agent.ask("signal", step="s", signal="KILL")
     assert agent.end_of()["why"] == "signal"
 

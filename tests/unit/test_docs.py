@@ -26,9 +26,6 @@ PATH = re.compile(r"(?:[\w.*{},-]+/)+[\w.*{},-]*")
 SYMBOL = re.compile(r"((?:milabench|benchmate)(?:\.[A-Za-z_]\w*)+)(?:\(.*\))?")
 # What the tutorials create, and what is a file on a node or in a run and only looks like a path of the repository.
 ELSEWHERE = re.compile(r"benchmarks/(mine\b|nnx_simple_training)|config/scaling/|cache/|data/|docs/measuring")
-# Named by docs/contributing.md before they are there; to be emptied.
-PLANNED = {"plan/method.py", "devices/"}
-PLANNED_SYMBOLS = {"milabench.Benchmark"}
 OPTION = re.compile(r"--[a-z][a-z0-9-]*(=.*)?")  # those of other programs often have an underscore
 # Of programs that `milabench driver` starts, an example of the suite language, and options that are made from a list of names.
 OF_OTHER_PROGRAMS = {"--kv-store", "--num-epochs", "--key", "--no-key", "--ncu", "--nsys"}
@@ -78,7 +75,7 @@ def test_links_and_anchors_exist(page: Page) -> None:
 def test_paths_in_backticks_exist(page: Page) -> None:
     missing = []
     for path in paths_in(page):
-        if ELSEWHERE.match(path) or path in PLANNED:
+        if ELSEWHERE.match(path):
             continue
         if not any(exists(base, path) for base in (*BASES, page.path.parent)):
             missing.append(path)
@@ -267,7 +264,7 @@ def test_blocks_of_data_and_code_can_be_read(page: Page) -> None:
                 yaml.compose(block.text, Loader=yaml.SafeLoader)
             case "python":
                 missing = [name for name in imported_by(ast.parse(block.text)) if not is_symbol(name)]
-                assert set(missing) <= PLANNED_SYMBOLS
+                assert missing == []
 
 
 def imported_by(tree: ast.Module) -> Iterator[str]:

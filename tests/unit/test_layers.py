@@ -1,4 +1,4 @@
-"""The arrows of docs/architecture.md, held against the imports that the code really has."""
+"""The arrows of architecture.md, held against the imports that the code really has."""
 
 from __future__ import annotations
 

@@ -18,10 +18,6 @@ from tests.figures import SHARED_NAMES
 from tests.pages import ROOT, Page, pages
 from tests.structure import CONTROL_PLANE, INSTRUMENTS, Module, modules, repeated_names
 
-# Set to True once help texts, messages and names in the sources have been rewritten; then remove it.
-SOURCES_ARE_RENAMED = True
-in_sources = pytest.mark.skipif(not SOURCES_ARE_RENAMED, reason="the sources are being renamed")
-
 # Phrases of texts -> what to write instead. Matched in lower case, with any white space between words.
 PHRASES: Mapping[str, str] = {
     r"(what|processes that) (dead|killed|a dead|a killed) (runs?|ones?) left": "leftover processes of crashed runs",
@@ -236,34 +232,28 @@ def test_a_page_uses_no_retired_word(page: Page) -> None:
     assert retired_in(page.prose) == []
 
 
-@in_sources
 def test_no_help_text_uses_a_retired_word() -> None:
     assert {name: words for name, text in help_texts() if (words := retired_in(text))} == {}
 
 
-@in_sources
 @pytest.mark.parametrize("tree", [CONTROL_PLANE, INSTRUMENTS], ids=["milabench", "benchmate"])
 def test_no_message_or_docstring_uses_a_retired_word(tree: Path) -> None:
     within = {path: module for path, module in sources().items() if path.startswith(_relative(tree))}
     assert dict(retired_texts(within)) == {}
 
 
-@in_sources
 def test_no_module_has_a_retired_name() -> None:
     assert retired_modules() == []
 
 
-@in_sources
 def test_no_class_or_function_has_a_retired_name() -> None:
     assert dict(retired_definitions(sources())) == {}
 
 
-@in_sources
 def test_no_variable_says_nothing() -> None:
     assert dict(retired_identifiers(sources())) == {}
 
 
-@in_sources
 def test_a_page_that_the_sources_name_exists() -> None:
     names = {page.path.name for page in pages()}
     # A page by its name alone, or by its path.
@@ -272,7 +262,6 @@ def test_a_page_that_the_sources_name_exists() -> None:
     assert {path for path in named if not ((ROOT / path).exists() if "/" in path else path in names)} == set()
 
 
-@in_sources
 @pytest.mark.parametrize("tree", [CONTROL_PLANE, INSTRUMENTS], ids=["milabench", "benchmate"])
 def test_a_public_name_is_defined_once_in_a_distribution(tree: Path) -> None:
     repeated = repeated_names(modules(tree))

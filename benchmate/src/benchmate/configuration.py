@@ -13,7 +13,7 @@ from benchmate.errors import BenchmateError
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """How much to observe; the defaults are those of the profile `quick` (docs/protocol.md, 8).
+    """How much to observe; the defaults are those of the profile `quick` (protocol.md, 8).
 
     Warm-up ends when both its numbers are reached, the window when both of its are.
     """

@@ -1,4 +1,4 @@
-"""Records as JSON: the keys of an observation (docs/protocol.md, 4), and strict encoding."""
+"""Records as JSON: the keys of an observation (protocol.md, 4), and strict encoding."""
 
 from __future__ import annotations
 

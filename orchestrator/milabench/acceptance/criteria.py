@@ -72,7 +72,7 @@ class Criteria:
         return any(bound is not None and bound.is_relative for bound in bounds)
 
 
-# key -> what it may be; the JSON schema (docs/acceptance.schema.json) is made from this too
+# key -> what it may be; the JSON schema (acceptance.schema.json) is made from this too
 BOUND = {"type": "string", "pattern": r"^[-+]?[0-9.eE+-]+ *((x|\*|×) *reference|[^0-9].*)?$"}
 SHARE = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": r"^[0-9.]+ *%$"}]}
 BENCH_KEYS: Mapping[str, Mapping[str, Any]] = {

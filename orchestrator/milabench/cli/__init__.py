@@ -77,7 +77,7 @@ def _output_error(error: Exception) -> str:
 
 
 def main() -> NoReturn:
-    """Run the command line and end with its exit code (docs/protocol.md, section 5)."""
+    """Run the command line and end with its exit code (docs/reference/protocol.md, section 5)."""
     interrupts = Interrupts()
     sys.stderr = cast(TextIO, UnbreakableStream(sys.stderr))
     try:

@@ -18,7 +18,7 @@ EXIT_CODES = {"PASS": 0, "FAIL": 7, "INCONCLUSIVE": 8}
 @click.command("accept")
 @click.argument("run", required=False)
 @base_option
-@file_option("--criteria", help="Acceptance criteria (YAML); docs/acceptance.md.")
+@file_option("--criteria", help="Acceptance criteria (YAML); docs/reference/criteria.md.")
 @click.option("--reference", metavar="RUN|FILE", help="The run, or JSON report of one, that `x reference` means.")
 @format_options
 @click.option("--schema", "print_schema", is_flag=True, help="Print the JSON schema of a criteria file, and exit.")
@@ -41,7 +41,7 @@ def command(
     from milabench.workflow.accept_run import accept_run
 
     if criteria is None:
-        raise UsageError("missing option --criteria FILE; docs/acceptance.md shows such a file")
+        raise UsageError("missing option --criteria FILE; docs/reference/criteria.md shows such a file")
     form = pick_format(form, as_json, output)
     acceptance = accept_run(run, base, criteria, reference)
     write_output(FORMATS[form].renderer.render_acceptance(acceptance), output)

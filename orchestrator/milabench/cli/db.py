@@ -49,7 +49,7 @@ def add(runs: tuple[str, ...], base: Path | None, location: str | None, as_json:
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV instead of a table.")
 def query(sql: str, base: Path | None, location: str | None, as_json: bool, as_csv: bool) -> None:
-    """Query the store in SQL; its tables are runs, results and metrics (docs/history.md)."""
+    """Query the store in SQL; its tables are runs, results and metrics (docs/reference/results-store.md)."""
     from milabench.workflow.results_store import query_store, store_location
 
     columns, rows = query_store(store_location(base, location), sql)

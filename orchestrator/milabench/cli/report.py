@@ -29,7 +29,11 @@ from milabench.cli.terminal import terminal_session
     help="compat: the score of milabench 1.3, to compare with old results.",
 )
 @validations_option
-@click.option("--from-db", is_flag=True, help="Report from the results store instead of records (docs/history.md).")
+@click.option(
+    "--from-db",
+    is_flag=True,
+    help="Report from the results store instead of records (docs/reference/results-store.md).",
+)
 @db_option
 def command(
     runs: tuple[str, ...],

@@ -45,7 +45,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """It did what it should; `reasons` are those for doubt that its end gives (docs/protocol.md, section 5)."""
+    """It did what it should; `reasons` are those for doubt that its end gives (protocol.md, section 5)."""
 
     step: str
     reasons: tuple[str, ...] = ()

@@ -586,7 +586,7 @@ def asks_for_port(step: Step) -> bool:
 
 
 def outcome_name(outcome: Outcome) -> str:
-    """Return the outcome's name in the vocabulary of docs/protocol.md, section 5."""
+    """Return the outcome's name in the vocabulary of protocol.md, section 5."""
     match outcome:
         case Passed():
             return "passed"

@@ -1,4 +1,4 @@
-"""A run's summary -> the rows that a store or a table file holds of it; the columns are docs/history.md."""
+"""A run's summary -> the rows that a store or a table file holds of it; the columns are results-store.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folders under a base, as docs/protocol.md, section 3, names them."""
+"""The folders under a base, as protocol.md, section 3, names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment variables of a step, as docs/protocol.md, section 7, promises them."""
+"""The environment variables of a step, as protocol.md, section 7, promises them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from milabench.facts.model import Arch, Node, SystemFacts
 from milabench.plan.method import MPIRUN, ONE_JOB_METHODS, RANKS, Placement, is_client_server, method_of, nodes_of
 
 LAUNCHERS = ("none", "torchrun", "accelerate", RANKS, MPIRUN)
-# A port that is free on the node of rank 0 when the job starts; see docs/protocol.md, section 6.
+# A port that is free on the node of rank 0 when the job starts; see protocol.md, section 6.
 FREE_PORT = "@port"
 _HERE = ("@sink", "@config")
 # MPI has names of its own for what torch's `env://` looks for: Open MPI's, else those of MPICH and its kin.

@@ -1,4 +1,4 @@
-"""The plan: everything that will be done, as one frozen value; its JSON form is docs/protocol.md, section 6."""
+"""The plan: everything that will be done, as one frozen value; its JSON form is protocol.md, section 6."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Step:
         return {name: value for name, value in self.env.items() if name not in self.secret_env}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the step as docs/protocol.md, section 6, spells it; of secrets only the names."""
+        """Return the step as protocol.md, section 6, spells it; of secrets only the names."""
         return {**self._public(), "hash": self.hash}
 
     def _public(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class Plan:
         return tuple(tuple(steps) for steps in groups.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as docs/protocol.md, section 6, spells it."""
+        """Return the plan as protocol.md, section 6, spells it."""
         return {
             "schema": SCHEMA,
             "hash": self.hash,

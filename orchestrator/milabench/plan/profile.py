@@ -1,4 +1,4 @@
-"""How long and how often is measured: the profiles of docs/protocol.md, section 8."""
+"""How long and how often is measured: the profiles of protocol.md, section 8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Summaries and comparisons as JSON, in the form of docs/protocol.md, section 6."""
+"""Summaries and comparisons as JSON, in the form of protocol.md, section 6."""
 
 from __future__ import annotations
 

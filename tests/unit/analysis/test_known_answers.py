@@ -1,4 +1,4 @@
-"""The numbers of docs/methodology.md, section 3; those of steady states, t and medians stand with their modules."""
+"""The numbers of methodology.md, section 3; those of steady states, t and medians stand with their modules."""
 
 from __future__ import annotations
 

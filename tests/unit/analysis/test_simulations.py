@@ -1,4 +1,4 @@
-"""How often comparisons are wrong, by simulation with fixed seeds; docs/methodology.md, sections 2 and 3."""
+"""How often comparisons are wrong, by simulation with fixed seeds; methodology.md, sections 2 and 3."""
 
 from __future__ import annotations
 

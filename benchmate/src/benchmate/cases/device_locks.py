@@ -1,4 +1,4 @@
-"""Locks on devices, shared with milabench (docs/protocol.md, 7): files held by flock, so that they fall with their holder."""
+"""Locks on devices, shared with milabench (protocol.md, 7): files held by flock, so that they fall with their holder."""
 
 from __future__ import annotations
 

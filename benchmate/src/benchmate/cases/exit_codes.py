@@ -1,4 +1,4 @@
-"""The exit codes of a program of cases (docs/cases.md)."""
+"""The exit codes of a program of cases (cases.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the process of a case ended, in the words of docs/protocol.md, section 5. Pure."""
+"""How the process of a case ended, in the words of protocol.md, section 5. Pure."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
 class CaseResult:
     """One measured process of a case.
 
-    `outcome`, `why`, `reasons`: docs/protocol.md, 5. `wall_ns` and `cpu_ns` are nanoseconds of all `iterations` together, on the
+    `outcome`, `why`, `reasons`: protocol.md, 5. `wall_ns` and `cpu_ns` are nanoseconds of all `iterations` together, on the
     wall and of the whole process; `items` and `bytes` those of one iteration; `memory` bytes by name; `seconds` from the
     start of the process to its end.
     """

@@ -1,4 +1,4 @@
-"""The records of a program of cases that is a step of a milabench run: the ordinary ones of docs/protocol.md, 4."""
+"""The records of a program of cases that is a step of a milabench run: the ordinary ones of protocol.md, 4."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class CommandVendor:
         self.devices = tuple(CommandDevice(self, reading) for _, reading in sorted(self._latest.items()))
 
     def reading(self, index: int) -> Reading:
-        """Return the latest reading of a device, a new one when it is old. Raise DeviceLostError when the tool does not tell it."""
+        """Return the latest reading of a device, a new one when it is old. Raise DeviceLostError where the tool has none."""
         now = self._clock()
         if now - self._read_at_s >= self.period_s * 0.9:
             self._read_at_s = now

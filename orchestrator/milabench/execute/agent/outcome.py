@@ -19,7 +19,7 @@ NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
 
 
 class StepOutcome(NamedTuple):
-    """How a step has ended, in the vocabulary of docs/protocol.md, section 5; `why` is None of what did not fail."""
+    """How a step has ended, in the vocabulary of protocol.md, section 5; `why` is None of what did not fail."""
 
     outcome: str
     why: Optional[str]

@@ -15,7 +15,7 @@ class RingReader:
     """Observations that a process leaves in a file, without a system call; they outlive it.
 
     Read with pread, not through a mapping: a program that truncates its file must not kill us by SIGBUS.
-    Layout: docs/protocol.md, section 2. Raises OSError or ValueError when the file is not a ring.
+    Layout: protocol.md, section 2. Raises OSError or ValueError when the file is not a ring.
     """
 
     MAGIC = b"MBRING01"

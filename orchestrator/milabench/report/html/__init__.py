@@ -1,4 +1,4 @@
-"""A report or a comparison as one page that needs nothing else: no network, no other file (docs/reports.md)."""
+"""A report or a comparison as one page that needs nothing else: no network, no other file (reports.md)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 Inventory = Tuple[List[Dict[str, Any]], Dict[str, Any]]
-"""The devices, as docs/protocol.md describes `facts`, and the versions that belong to all of them."""
+"""The devices, as protocol.md describes `facts`, and the versions that belong to all of them."""
 
 
 class Reading(NamedTuple):
