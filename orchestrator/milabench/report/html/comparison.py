@@ -148,8 +148,9 @@ def _ratios(comparison: Comparison) -> Child:
         )
     note = (
         f"Right of 1 is better than {comparison.systems[0].name}; for lower-is-better metrics the ratio is inverted. "
-        f"Band: ±{comparison.margin:.2%}, in which nothing is called faster or slower. Whiskers: 95 % intervals; an arrow "
-        "is one that goes on. ▲ faster, ▼ slower, ■ equivalent, ◆ different but small, ○ not decided; '?' marks a suspect number."
+        f"Band: ±{comparison.margin:.2%}, in which nothing is called faster or slower. "
+        "Whiskers: 95 % intervals; an arrow is one that goes on. ▲ faster, ▼ slower, ■ equivalent, ◆ different but small, "
+        "○ not decided; '?' marks a suspect number."
     )
     if _is_many(comparison):
         note = (
