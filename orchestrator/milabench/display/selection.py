@@ -18,56 +18,56 @@ class Display(Protocol):
     """
 
     def on_plan(self, plan: Plan) -> None:
-        """Return what will be done."""
+        """Show the plan that is about to run."""
 
     def on_start(self, step: str) -> None:
-        """Return a step's process was started."""
+        """Show that a step's process was started."""
 
     def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
-        """Return the latest observation of a step: `{"task", "rate", "units", "progress": [made, wanted]}`, each optional."""
+        """Show the latest observation of a step: `{"task", "rate", "units", "progress": [made, wanted]}`, each optional."""
 
     def on_line(self, step: str, payload: bytes) -> None:
-        """Return output of a step, as `line` records that are not decoded yet."""
+        """Show output of a step, `line` records that are not decoded yet."""
 
     def on_end(self, step: str, outcome: str, reason: str) -> None:
-        """Return a step is over, started or not; `reason` is empty when it passed."""
+        """Show that a step has ended, started or not; `reason` is empty when it passed."""
 
     def on_message(self, text: str) -> None:
-        """Return something to say between the steps."""
+        """Show a message between the steps."""
 
     def tick(self) -> None:
-        """Return nothing has happened, for those who look now and then; what came too soon to be shown can be shown."""
+        """Redraw what came too soon to be shown; called when nothing has happened for a while."""
 
     def close(self) -> None:
-        """Return there is nothing more to tell."""
+        """End the display."""
 
 
 class Silent:
     """Shows nothing."""
 
     def on_plan(self, plan: Plan) -> None:
-        """Return nothing."""
+        """Do nothing."""
 
     def on_start(self, step: str) -> None:
-        """Return nothing."""
+        """Do nothing."""
 
     def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
-        """Return nothing."""
+        """Do nothing."""
 
     def on_line(self, step: str, payload: bytes) -> None:
-        """Return nothing."""
+        """Do nothing."""
 
     def on_end(self, step: str, outcome: str, reason: str) -> None:
-        """Return nothing."""
+        """Do nothing."""
 
     def on_message(self, text: str) -> None:
-        """Return nothing."""
+        """Do nothing."""
 
     def tick(self) -> None:
-        """Return nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Return nothing."""
+        """Do nothing."""
 
 
 def choose_display(

@@ -266,7 +266,7 @@ class AgentNode:
             link = await self._linked()
             reply, watched = await link.start(step, emit, _start_fields(request, self._values))
             if not reply.get("ok"):
-                return self._refused(request, emit, str(reply.get("error")))
+                return self._fail(request, emit, "environment", str(reply.get("error")))
             if reply.get("pid") is not None:
                 identity = {key: reply.get(key) for key in ("pid", "pgid", "pid_start")}
                 emit(Started(step=step, node=self._name, **identity))
@@ -391,11 +391,6 @@ class AgentNode:
                     raise Unreachable(f"{self._name}: the agent did not start: {lost}") from None
             return self._link
 
-    def _refused(self, request: StepRequest, emit: Emit, error: str) -> Outcome:
-        outcome = Failed(step=request.step.id, why="environment", detail=error, attempt=request.attempt)
-        emit(Frame(kind="rec", step=request.step.id, payload=self._end_record(request, outcome)))
-        return outcome
-
     async def _lost(self, request: StepRequest, emit: Emit, link: AgentLink | None, how: str) -> Outcome:
         """Return the outcome after the agent was lost: sweep its leftovers and write the last record in its place."""
         detail = how
@@ -404,23 +399,22 @@ class AgentNode:
                 self._swept[id(link)] = asyncio.create_task(self._sweep())
             swept = await asyncio.shield(self._swept[id(link)])
             detail = f"{how}; {swept}" if swept else how
-        outcome = Failed(step=request.step.id, why="lost-node", detail=detail, attempt=request.attempt)
-        emit(Frame(kind="rec", step=request.step.id, payload=self._end_record(request, outcome)))
-        return outcome
+        return self._fail(request, emit, "lost-node", detail)
 
-    def _end_record(self, request: StepRequest, outcome: Failed) -> bytes:
+    def _fail(self, request: StepRequest, emit: Emit, why: Why, detail: str) -> Outcome:
+        """Return Failed for a step that no agent ends, and emit its last record."""
         now = round(self._clock(), 6)
         data = {
             "command": list(request.step.argv),
             "time": now,
             "return_code": None,
             "outcome": "failed",
-            "why": outcome.why,
-            "detail": outcome.detail,
+            "why": why,
+            "detail": detail,
         }
-        return (
-            json.dumps({"event": "end", "data": data, "pipe": None, "t": now}, separators=(",", ":")).encode() + b"\n"
-        )
+        record = json.dumps({"event": "end", "data": data, "pipe": None, "t": now}, separators=(",", ":"))
+        emit(Frame(kind="rec", step=request.step.id, payload=record.encode() + b"\n"))
+        return Failed(step=request.step.id, why=why, detail=detail, attempt=request.attempt)
 
 
 def local_node(
@@ -461,10 +455,19 @@ async def sweep_local(*markers: str, grace_s: float = 5.0, python: str = sys.exe
     answer, code = await _query_agent(python, "sweep", *markers, "--grace", str(grace_s))
     if answer is None:
         return f"leftover processes could not be killed (exit code {code})"
-    left = [f"{process['pid']} ({process['command']})" for process in answer["left"]]
-    if left:
-        return f"its processes still running: {', '.join(left)}"
+    return sweep_text(answer)
+
+
+def sweep_text(answer: Mapping[str, Any]) -> str:
+    """Return the result of a sweep, as an agent reports it, on one line."""
+    if answer["left"]:
+        return f"its processes still running: {', '.join(f'{pid} ({command})' for pid, command in leftovers(answer))}"
     return f"{len(answer['ended'])} of its processes killed" if answer["ended"] else NOTHING_LEFT
+
+
+def leftovers(answer: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """Return pid and command of each process that an agent lists as left."""
+    return [(int(process["pid"]), str(process["command"])) for process in answer["left"]]
 
 
 async def local_leftovers(*markers: str, python: str = sys.executable) -> list[tuple[int, str]]:
@@ -472,7 +475,7 @@ async def local_leftovers(*markers: str, python: str = sys.executable) -> list[t
     answer, code = await _query_agent(python, "left", *markers)
     if answer is None:
         raise Unreachable(f"local: the agent could not list processes (exit code {code})")
-    return [(int(process["pid"]), str(process["command"])) for process in answer["left"]]
+    return leftovers(answer)
 
 
 async def _query_agent(python: str, *words: str) -> tuple[Mapping[str, Any] | None, int | None]:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from milabench.errors import Unreachable
 from milabench.execute import openssh, ssh
 from milabench.execute.agent_bootstrap import Channel, HostConnection, start_agent
-from milabench.execute.agent_client import NOTHING_LEFT, AgentLink, AgentNode
+from milabench.execute.agent_client import AgentLink, AgentNode, leftovers, sweep_text
 from milabench.execute.ssh import Address
 
 # An agent without a heartbeat for this long kills everything: a network failure does not close its input.
@@ -76,8 +76,7 @@ class RemoteHost:
 
     async def left(self, *markers: str) -> list[tuple[int, str]]:
         """Return pid and command of each process that carries one of these markers. Raises Unreachable."""
-        answer = await self.ask("left", *markers)
-        return [(int(process["pid"]), str(process["command"])) for process in answer["left"]]
+        return leftovers(await self.ask("left", *markers))
 
     async def sweep(self, *markers: str, grace_s: float = 5.0) -> str:
         """Kill the processes that carry these markers and describe the result on one line. Raises Unreachable."""
@@ -88,14 +87,6 @@ class RemoteHost:
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
-
-
-def sweep_text(answer: Mapping[str, Any]) -> str:
-    """Return the result of a sweep on one line."""
-    left = [f"{process['pid']} ({process['command']})" for process in answer["left"]]
-    if left:
-        return f"its processes still running: {', '.join(left)}"
-    return f"{len(answer['ended'])} of its processes killed" if answer["ended"] else NOTHING_LEFT
 
 
 def node_marker(marker: str, node: str) -> str:

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import assert_never
 
-from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.compare import Comparison
-from milabench.analysis.summary_model import Summary
-from milabench.analysis.system_diff import Difference
-from milabench.analysis.traces import Trace
-from milabench.report.acceptance_document import acceptance_document
-from milabench.report.comparison_text import comparison_document
 from milabench.report.document import (
     Block,
     Document,
@@ -24,26 +17,7 @@ from milabench.report.document import (
     Title,
     Value,
 )
-from milabench.report.run_document import run_document
-
-
-def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
-    """Return the reports on some runs, one after the other."""
-    return "\n".join(document_markdown(run_document(summary)) for summary in summaries)
-
-
-def render_comparison(
-    comparison: Comparison,
-    differences: Sequence[Difference] | None = None,
-    traces: Sequence[Sequence[Trace] | None] | None = None,
-) -> str:
-    """Return a comparison; `differences` where they were asked for."""
-    return document_markdown(comparison_document(comparison, differences))
-
-
-def render_acceptance(acceptance: Acceptance) -> str:
-    """Return the verdict on a run, criterion by criterion."""
-    return document_markdown(acceptance_document(acceptance))
+from milabench.report.document_renderer import DocumentRenderer
 
 
 def document_markdown(document: Document) -> str:
@@ -91,3 +65,8 @@ def _escaped(text: str) -> str:
     for sign in "\\`*_|<>":
         text = text.replace(sign, f"\\{sign}")
     return " ".join(text.split())
+
+
+_RENDERER = DocumentRenderer(write=document_markdown)
+render, render_comparison = _RENDERER.render, _RENDERER.render_comparison
+render_acceptance = _RENDERER.render_acceptance

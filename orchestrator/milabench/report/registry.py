@@ -67,9 +67,9 @@ _ALL = (
     Format(name="json", endings=(".json",)),
     Format(name="junit", endings=(".xml",)),
 )
-FORMATS: Mapping[str, Format] = {each.name: each for each in _ALL}
+FORMATS: Mapping[str, Format] = {entry.name: entry for entry in _ALL}
 
 
 def format_of_file(ending: str) -> Format | None:
     """Return the format for a file's suffix (`.md`, in any case); None for an unknown one."""
-    return next((each for each in _ALL if ending.lower() in each.endings), None)
+    return next((entry for entry in _ALL if ending.lower() in entry.endings), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from milabench.analysis.paired_comparison import AB
 from milabench.analysis.summary_model import Summary
 from milabench.report import model
 from milabench.report.document import (
@@ -38,14 +39,14 @@ def run_document(summary: Summary) -> Document:
         Value(name="score", text=model.score_line(summary)),
         Notes(lines=model.LEGEND),
         *_ab_blocks(summary),
-        *_table("by node", model.node_table(summary)),
+        *node_tables(summary),
         *_failures(summary),
         *_flaky(summary),
         *section("replicates", model.replicate_lines(summary)),
         *section("skipped", model.skips(summary)),
         *section("validations", model.validations(summary)),
         *section("messages", model.messages(summary)),
-        *_table("other metrics", (["bench", "metric", "median", "units", "n"], model.other_metrics(summary))),
+        *metric_tables(summary),
     )
 
 
@@ -54,14 +55,28 @@ def _ab_blocks(summary: Summary) -> Document:
         return ()
     return (
         *section("A and B", list(zip("AB", summary.ab.suites, strict=False))),
-        Table(
-            headings=model.PAIR_HEADINGS, is_text=model.PAIR_TEXT, rows=tuple(map(tuple, model.pair_rows(summary.ab)))
-        ),
+        pair_table(summary.ab),
         Notes(lines=(model.PAIR_LEGEND,)),
     )
 
 
-def _table(title: str, content: tuple[Sequence[str], Sequence[Sequence[str]]] | None) -> Document:
+def pair_table(ab: AB, title: str = "") -> Table:
+    """Return the pairs of an A/B run."""
+    rows = tuple(map(tuple, model.pair_rows(ab)))
+    return Table(title=title, headings=model.PAIR_HEADINGS, is_text=model.PAIR_TEXT, rows=rows)
+
+
+def node_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return the rates on each node; empty for a run of one node."""
+    return _table("by node", model.node_table(summary))
+
+
+def metric_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return what was measured besides the rate; empty without other metrics."""
+    return _table("other metrics", (["bench", "metric", "median", "units", "n"], model.other_metrics(summary)))
+
+
+def _table(title: str, content: tuple[Sequence[str], Sequence[Sequence[str]]] | None) -> tuple[Table, ...]:
     """Return a table whose names and units are text; empty without rows."""
     if content is None or not content[1]:
         return ()

@@ -6,13 +6,6 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.compare import Comparison
-from milabench.analysis.summary_model import Summary
-from milabench.analysis.system_diff import Difference
-from milabench.analysis.traces import Trace
-from milabench.report.acceptance_document import acceptance_document
-from milabench.report.comparison_text import comparison_document
 from milabench.report.document import (
     Block,
     Document,
@@ -25,28 +18,9 @@ from milabench.report.document import (
     Title,
     Value,
 )
-from milabench.report.run_document import run_document
+from milabench.report.document_renderer import DocumentRenderer
 
 WIDTH = 120
-
-
-def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
-    """Return the reports on some runs, one after the other."""
-    return "\n".join(document_text(run_document(summary)) for summary in summaries)
-
-
-def render_comparison(
-    comparison: Comparison,
-    differences: Sequence[Difference] | None = None,
-    traces: Sequence[Sequence[Trace] | None] | None = None,
-) -> str:
-    """Return a comparison; `differences` where they were asked for."""
-    return document_text(comparison_document(comparison, differences))
-
-
-def render_acceptance(acceptance: Acceptance) -> str:
-    """Return the verdict on a run, criterion by criterion."""
-    return document_text(acceptance_document(acceptance))
 
 
 def document_text(document: Document) -> str:
@@ -105,3 +79,8 @@ def text_table(headings: Sequence[str], rows: Sequence[Sequence[str]], is_text: 
 
     rule = "-+-".join("-" * width for width in widths)
     return [line(headings), rule, *map(line, rows)]
+
+
+_RENDERER = DocumentRenderer(write=document_text)
+render, render_comparison = _RENDERER.render, _RENDERER.render_comparison
+render_acceptance = _RENDERER.render_acceptance

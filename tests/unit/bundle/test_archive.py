@@ -31,13 +31,13 @@ def zipped(path: Path, *entries: tuple[zipfile.ZipInfo, bytes]) -> Path:
 @pytest.mark.parametrize(
     ("name", "mode", "why"),
     [
-        ("../evil", stat.S_IFREG, "leads elsewhere"),
-        ("runs/../../evil", stat.S_IFREG, "leads elsewhere"),
-        ("runs//evil", stat.S_IFREG, "leads elsewhere"),
+        ("../evil", stat.S_IFREG, "a name outside the archive"),
+        ("runs/../../evil", stat.S_IFREG, "a name outside the archive"),
+        ("runs//evil", stat.S_IFREG, "a name outside the archive"),
         ("/etc/evil", stat.S_IFREG, "absolute name"),
         ("C:evil", stat.S_IFREG, "absolute name"),
-        ("runs\\evil", stat.S_IFREG, "no file may have"),
-        ("runs/e\nvil", stat.S_IFREG, "no file may have"),
+        ("runs\\evil", stat.S_IFREG, "an invalid file name"),
+        ("runs/e\nvil", stat.S_IFREG, "an invalid file name"),
         ("runs/link", stat.S_IFLNK, "a link or a device"),
         ("runs/device", stat.S_IFCHR, "a link or a device"),
     ],
@@ -138,7 +138,7 @@ def test_an_archive_that_could_not_be_finished_is_not_there(tmp_path: Path) -> N
 
 def test_what_is_no_file_is_not_put_away_for_an_archive_and_a_link_stays_one(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(RecordError, match="pipe: is no file"), archive.create_archive(tmp_path / "pipe"):
+    with pytest.raises(RecordError, match="pipe: not a regular file"), archive.create_archive(tmp_path / "pipe"):
         pass
     assert (tmp_path / "pipe").is_fifo()
     (tmp_path / "link.zip").symlink_to("real.zip")

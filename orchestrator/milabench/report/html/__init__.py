@@ -16,7 +16,7 @@ from milabench.report.html import run
 from milabench.report.html.details import fineness
 from milabench.report.html.markup import el
 from milabench.report.html.page import document
-from milabench.report.html.tables import html_table, text_rows
+from milabench.report.html.tables import document_table
 from milabench.version import __version__
 
 
@@ -50,12 +50,11 @@ def render_comparison(
 def render_acceptance(acceptance: Acceptance) -> str:
     """Return the page of the verdict on a run, criterion by criterion."""
     title = f"{acceptance.verdict}: {acceptance.title or 'acceptance'}"
-    table = criteria_table(acceptance)
     missing = [el("p", f"{check.where}: {check.missing}") for check in acceptance.checks if check.missing]
     body = [
         el("h1", title, id="top"),
         el("p", acceptance_sentence(acceptance)),
-        html_table(table.title, table.headings, table.is_text, text_rows(table.rows)),
+        document_table(criteria_table(acceptance)),
         *missing,
     ]
     return document(title, [("top", title)], body, __version__)

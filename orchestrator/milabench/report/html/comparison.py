@@ -20,7 +20,7 @@ from milabench.report.html.details import (
 from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
 from milabench.report.html.run import alert, bold_names, device_facts
-from milabench.report.html.tables import Cell, TableRow, html_table, text_rows, without_empty
+from milabench.report.html.tables import Cell, TableRow, document_table, html_table, without_empty
 from milabench.report.registry import SYSTEMS_DRAWN
 
 Traced = Sequence[Sequence[Trace] | None]
@@ -148,8 +148,9 @@ def _ratios(comparison: Comparison) -> Child:
         )
     note = (
         f"Right of 1 is better than {comparison.systems[0].name}; for lower-is-better metrics the ratio is inverted. "
-        f"Band: ±{comparison.margin:.2%}, in which nothing is called faster or slower. Whiskers: 95 % intervals; an arrow "
-        "is one that goes on. ▲ faster, ▼ slower, ■ equivalent, ◆ different but small, ○ not decided; '?' marks a suspect number."
+        f"Band: ±{comparison.margin:.2%}, in which nothing is called faster or slower. "
+        "Whiskers: 95 % intervals; an arrow is one that goes on. ▲ faster, ▼ slower, ■ equivalent, ◆ different but small, "
+        "○ not decided; '?' marks a suspect number."
     )
     if _is_many(comparison):
         note = (
@@ -246,9 +247,7 @@ def _index(comparison: Comparison) -> list[Child]:
     children: list[Child] = []
     for table in (comparison_text.index_table(comparison), comparison_text.job_table(comparison)):
         if table is not None:
-            children.append(
-                html_table(table.title, table.headings, table.is_text, text_rows(table.rows), can_filter=False)
-            )
+            children.append(document_table(table, can_filter=False))
     for index in () if _is_many(comparison) else comparison.indices:
         if len(index.without) < 2:
             continue

@@ -18,7 +18,8 @@ from milabench.report.html.details import (
 )
 from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest
-from milabench.report.html.tables import Cell, TableRow, badge, html_table, pairs, text_rows
+from milabench.report.html.tables import Cell, TableRow, badge, document_table, html_table, pairs, text_rows
+from milabench.report.run_document import metric_tables, node_tables, pair_table
 
 _OPEN_UP_TO = 2  # benchmarks, whose details are open from the beginning
 _FIRST = ("bench", "validity", "perf", "units", "95 % interval", "n", "ngpu")  # columns, the others after them
@@ -181,11 +182,7 @@ def _benchmarks(summary: Summary, key: str) -> list[Child]:
     children.append(el("p", text, class_="note"))
     if summary.ab is not None:
         children += _pairs(summary)
-    nodes = model.node_table(summary)
-    if nodes is not None:
-        is_text = [heading in ("bench", "units") for heading in nodes[0]]
-        children.append(html_table("by node", nodes[0], is_text, text_rows(nodes[1])))
-    return children
+    return [*children, *map(document_table, node_tables(summary))]
 
 
 def _interval(bench: BenchSummary) -> str:
@@ -203,7 +200,7 @@ def _pairs(summary: Summary) -> list[Child]:
     sides = "; ".join(f"{side}: {suite}" for side, suite in zip("AB", summary.ab.suites, strict=False))
     return [
         figure("B over A, pair by pair", forest("B over A", ratios), sides),
-        html_table("A and B", model.PAIR_HEADINGS, model.PAIR_TEXT, text_rows(model.pair_rows(summary.ab))),
+        document_table(pair_table(summary.ab, "A and B")),
         el("p", model.PAIR_LEGEND, class_="note"),
     ]
 
@@ -387,11 +384,7 @@ def _records(summary: Summary) -> list[Child]:
     ):
         if entries:
             children.append(html_table(caption, headings, (True, True), text_rows(entries)))
-    metrics = model.other_metrics(summary)
-    if metrics:
-        names = ("bench", "metric", "median", "units", "n")
-        table = html_table("other metrics", names, (True, True, False, True, False), text_rows(metrics))
-        children.append(
-            el("details", el("summary", el("h3", "Other metrics"), el("span", f"{len(metrics)}", class_="told")), table)
-        )
+    for table in metric_tables(summary):
+        heading = el("summary", el("h3", "Other metrics"), el("span", f"{len(table.rows)}", class_="told"))
+        children.append(el("details", heading, document_table(table)))
     return children or [el("p", "No checks, messages or further metrics were recorded.", class_="note")]

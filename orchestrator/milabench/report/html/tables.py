@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from milabench.report.document import Table
 from milabench.report.html.markup import Child, Markup, el
 
 
@@ -38,6 +39,11 @@ def without_empty(
     empty = [heading for column, heading in enumerate(headings) if column not in kept]
     shown = text_rows([[row[column] for column in kept] for row in rows])
     return [headings[column] for column in kept], [is_text[column] for column in kept], shown, empty
+
+
+def document_table(table: Table, *, can_filter: bool = True) -> Markup:
+    """Return a table of a document, as the text formats have it."""
+    return html_table(table.title, table.headings, table.is_text, text_rows(table.rows), can_filter=can_filter)
 
 
 def html_table(
