@@ -205,7 +205,7 @@ _MEANINGS: Sequence[tuple[re.Pattern[str], str]] = tuple(
         ),
         (
             r"`([^`\n]+)`(?: to `[^`\n]+`)?: (?:permission denied|read-only file system)",
-            "{0}: permission denied",
+            "{0}: no write permission",
         ),
         (r"permission denied|os error 13\b|read-only file system", "no write permission"),
     )
