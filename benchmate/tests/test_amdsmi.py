@@ -87,7 +87,7 @@ class Smi:
 @pytest.fixture
 def smi(monkeypatch: pytest.MonkeyPatch) -> Smi:
     module = Smi()
-    monkeypatch.setattr(amdsmi, "door", lambda: module)
+    monkeypatch.setattr(amdsmi, "amdsmi_module", lambda: module)
     return module
 
 
@@ -165,7 +165,7 @@ def test_without_the_module_the_command_is_asked(
     def door() -> Any:
         raise error
 
-    monkeypatch.setattr(amdsmi, "door", door)
+    monkeypatch.setattr(amdsmi, "amdsmi_module", door)
     monkeypatch.setenv("PATH", str(tmp_path))
     _, trouble = open_vendor("rocm", {})
     assert "amdsmi: cannot be imported" in trouble

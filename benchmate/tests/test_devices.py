@@ -125,7 +125,7 @@ class FakeNvml:
 def nvml(monkeypatch: pytest.MonkeyPatch) -> Any:
     def install(*args: Any, **more: Any) -> FakeNvml:
         fake = FakeNvml(*args, **more)
-        monkeypatch.setattr(nvidia, "door", lambda: fake)
+        monkeypatch.setattr(nvidia, "pynvml_module", lambda: fake)
         return fake
 
     return install

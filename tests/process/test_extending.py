@@ -172,7 +172,7 @@ from datetime import UTC, datetime
 
 from milabench.events import wire
 from milabench.events.model import Data, End
-from milabench.history.importer import ForeignRun, ForeignStep, digest_of
+from milabench.history.importer import ForeignRun, ForeignStep, digest_of_pieces
 
 FORMAT = "scores"
 
@@ -190,7 +190,7 @@ def read_runs(source, origin):
         planned = {"id": name, "bench": name, "devices": [], "repeat": 0, "tag": ""}
         steps.append(ForeignStep(id=name, bench=name, planned=planned, outcome="passed", records=records))
     when = datetime.fromtimestamp(0, tz=UTC)
-    digest = digest_of([(source.name, source.read_bytes())])
+    digest = digest_of_pieces([(source.name, source.read_bytes())])
     about = {"format": FORMAT, "origin": origin, "version": FORMAT, "system": {}, "digest": digest}
     return [ForeignRun(name=source.stem, when=when, steps=steps, **about)], []
 """,
@@ -244,16 +244,26 @@ def test_a_plan_method_is_a_value_and_its_name(copy: Copy, run: Callable[..., Pa
 def test_a_benchmark_is_a_folder_and_an_entry_in_a_suite(copy: Copy, run: Callable[..., Path]) -> None:
     folder = copy.root / "benchmarks" / "hello"
     folder.mkdir(parents=True)
-    (folder / "benchfile.py").write_text('from milabench import Benchmark\n\nbenchmark = Benchmark(script="main.py")\n')
-    (folder / "main.py").write_text("print('speed: 7')\n")
+    (folder / "benchfile.py").write_text(
+        'from milabench import Benchmark\n\nbenchmark = Benchmark(script="main.py", prepare=None)\n'
+    )
+    (folder / "main.py").write_text(
+        "import time\n\n\ndef batches():\n    while True:\n        yield range(10)\n\n\n"
+        "for batch in batches():\n    time.sleep(0.001)\n"
+    )
+    (folder / "voirfile.py").write_text(
+        "from benchmate import probes\n\n\ndef instrument_main(ov):\n    yield ov.phases.load_script\n"
+        "    probes.iterable(ov, '__main__.batches', units='items/s', batch_size=len)\n"
+    )
     path = run(
-        "hello: {definition: benchmarks/hello, install_group: h, plan: {method: njobs, n: 1}, "
-        "metrics: {speed: {pattern: 'speed: (.*)'}}}\n"
+        "hello: {definition: benchmarks/hello, install_group: h, plan: {method: njobs, n: 1}, max_duration: 60}\n",
+        "--repeat",
+        "1",
     )
     report = json.loads(copy.milabench("report", str(path), "--json"))
-    assert [
-        metric["value"] for bench in report["benchmarks"] for metric in bench["metrics"] if metric["metric"] == "speed"
-    ] == [7.0]
+    [bench] = report["benchmarks"]
+    assert (bench["outcome"], bench["units"]) == ("passed", "items/s")
+    assert 0 < bench["perf"] <= 10_000  # ten items in no less than a millisecond
 
 
 def test_an_executor_is_a_class_and_the_line_that_chooses_it(copy: Copy, run: Callable[..., Path]) -> None:

@@ -103,7 +103,7 @@ def attempt_stem(stem: str, attempt: int) -> str:
 def create_run(base: Path, name: str, now: datetime, clock: Callable[[], float] = time.time) -> RunWriter:
     """Return the writer of a new, empty run directory `{base}/runs/{name}.{time}`; a second one of that second gets a suffix.
 
-    Raises RecordError when it cannot be made.
+    Raises RecordError when it cannot be created.
     """
     runs = base / "runs"
     stamp = f"{encoded(name)}.{now:%Y-%m-%d_%H-%M-%S}"
@@ -119,7 +119,9 @@ def create_run(base: Path, name: str, now: datetime, clock: Callable[[], float] 
             again += 1
             continue
         except OSError as error:
-            raise RecordError(f"{path}: cannot be made: {os_reason(error)}; choose a --base that is writable") from None
+            raise RecordError(
+                f"{path}: cannot be created: {os_reason(error)}; choose a --base that is writable"
+            ) from None
         return RunWriter(path, clock)
 
 

@@ -24,6 +24,7 @@ KEEPALIVE_S = 4.0
 KEEPALIVE_COUNT = 2
 TAIL_BYTES = 4096
 WORDS_S = 1.0
+CLOSING_S = 1.0  # from the refusal of a channel to the end of the connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +164,9 @@ class SshConnection:
         try:
             process = await self._connection.create_process(command, encoding=None)
         except (asyncssh.Error, OSError) as error:
+            # A connection that was lost refuses channels a moment before it calls itself closed.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._connection.wait_closed(), CLOSING_S)
             why = self.lost or f"the command could not be started: {error}"
             raise Unreachable(f"{self._address.name}: {why}") from None
         return SshChannel(process, lambda: self.lost)

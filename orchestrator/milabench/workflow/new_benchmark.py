@@ -27,5 +27,5 @@ def create_benchmark(name: str, into: Path) -> Path:
             if "@NAME@" in text:
                 path.write_text(text.replace("@NAME@", name))
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be made: {error.strerror}") from None
+        raise UsageError(f"{folder}: cannot be created: {error.strerror}") from None
     return folder

@@ -147,7 +147,7 @@ def test_a_run_whose_orchestrator_lives_is_refused_with_who_that_is(
         until((tmp_path / "up").exists, "the step")
         said = milabench("resume")
         assert said.code == 5
-        assert "is still going" in said.err
+        assert "is still active" in said.err
         assert f"(pid {process.pid})" in said.err
     finally:
         process.send_signal(signal.SIGINT)

@@ -39,7 +39,7 @@ def wanted(name: str) -> Image:
 def test_an_image_is_fetched_once(calls: Path) -> None:
     said: list[str] = []
     assert missing_images([wanted("i")]) == ["image i (podman)"]
-    assert [fetch_images([wanted("i")], anew=False, say=said.append) for _ in range(2)] == [1, 0]
+    assert [fetch_images([wanted("i")], refetch=False, say=said.append) for _ in range(2)] == [1, 0]
     assert missing_images([wanted("i")]) == []
     assert calls.read_text().count("pull") == 1
     assert said == ["i: fetching with podman"]
@@ -47,7 +47,9 @@ def test_an_image_is_fetched_once(calls: Path) -> None:
 
 def test_every_image_that_cannot_be_fetched_is_a_line_with_the_engines_last(calls: Path) -> None:
     with pytest.raises(EnvironmentFailed) as failed:
-        fetch_images([wanted("absent"), image_of("apptainer", "/no/i.sif", "/cache")], anew=False, say=lambda _: None)
+        fetch_images(
+            [wanted("absent"), image_of("apptainer", "/no/i.sif", "/cache")], refetch=False, say=lambda _: None
+        )
     first, second = str(failed.value).split("\nerror: ")
     assert first.startswith("image absent: podman cannot fetch it: no such registry; ")
     assert second.startswith(("image /no/i.sif: apptainer is not on PATH", "/no/i.sif: no such image"))
@@ -57,14 +59,14 @@ def test_every_image_that_cannot_be_fetched_is_a_line_with_the_engines_last(call
 def test_an_image_that_was_loaded_by_hand_stays_when_it_cannot_be_fetched_anew(calls: Path) -> None:
     (calls.parent / "has-absent").touch()
     said: list[str] = []
-    assert fetch_images([wanted("absent")], anew=True, say=said.append) == 0
+    assert fetch_images([wanted("absent")], refetch=True, say=said.append) == 0
     assert "kept as it is" in said[-1]
 
 
 @pytest.mark.parametrize("anew", [False, True])
 @pytest.mark.parametrize(("name", "code"), [("i", 0), ("absent", 1)])
 def test_the_line_for_another_machines_shell_does_the_same(calls: Path, name: str, code: int, anew: bool) -> None:
-    line = in_one_line(wanted(name), anew=anew)
+    line = in_one_line(wanted(name), refetch=anew)
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)
     assert (done.returncode != 0) == bool(code)
     assert ("no such registry" in done.stderr) == bool(code)
