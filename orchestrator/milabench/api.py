@@ -54,8 +54,8 @@ class RunResult(_Rendered):
     """The results of a run.
 
     Attributes:
-        summary: Every number of the run: `summary.benchmarks` has one entry per benchmark, with `perf` (the median rate, in
-            `units`), `ci95`, `outcome` and `validity`; `summary.score` is the index over them.
+        summary: Every number of the run: `summary.benchmarks` has one entry per benchmark, with `perf` (the geometric
+            mean rate, in `units`), `ci95`, `outcome` and `validity`; `summary.score` is the index over them.
         path: The run directory; None where only a JSON report is known.
     """
 
@@ -150,10 +150,10 @@ def compare(
         weights: Weights by benchmark instead of the suite's, or a YAML file of them.
         costs: A YAML file of costs instead of the system files'.
         base: As in `load`.
-        reporter: Reads the warnings, such as of a run that is compared with itself. Default: nobody.
+        reporter: Receives the warnings, such as for a run that is compared with itself. Default: none.
 
     Raises:
-        UsageError: Fewer than two runs are given, the margin is not above 0 and at most 1, or no weight is for the runs.
+        UsageError: Fewer than two runs are given, the margin is outside (0, 1], or no weight names a benchmark of the runs.
         ConfigError: A file of weights or costs cannot be used.
         NothingSelected: There is no such run.
         RecordError: The records of a run cannot be read.
@@ -228,11 +228,11 @@ def plan_suite(
         select: Names, globs, groups or tags of benchmarks; comma lists, or and/or/not.
         exclude: Benchmarks to leave out, in the same language.
         overrides: Values of the suite to replace, each `KEY=VALUE`.
-        profile: How long to measure: `quick`, `standard` or `rigorous`. Default: from the suite.
+        profile: How long to measure: `quick`, `default` or `rigorous`. Default: from the suite.
         repeat: Fresh processes per benchmark. Default: from the profile.
         seed: Seed of the order in which benchmarks run.
         use_current_env: Use the active interpreter as every benchmark's environment.
-        reporter: Reads the warnings. Default: nobody.
+        reporter: Receives the warnings. Default: none.
 
     Raises:
         ConfigError: The suite or the system file cannot be understood.
@@ -284,7 +284,7 @@ def run(
         run_name: Name of the run; the time is added to it.
         wait: Wait while another run measures on these devices, instead of failing.
         max_retries: Immediate retries of a failed step.
-        reporter: Reads the messages and shows progress. Default: nobody.
+        reporter: Receives the messages and shows progress. Default: none.
 
     Raises:
         ConfigError, NothingSelected, UsageError: As `plan_suite`.

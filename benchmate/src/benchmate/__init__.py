@@ -68,7 +68,7 @@ def observe_loss(value: object, task: str = "train") -> None:
 
 
 def metric(name: str, value: float, units: str = "", direction: str = "none", **more: object) -> None:
-    """Record a measurement of its own; `direction` says which way is better: higher, lower or none."""
+    """Record a single measurement; `direction` says which way is better: higher, lower or none."""
     from benchmate.session import current
 
     if direction not in ("higher", "lower", "none"):

@@ -1,4 +1,4 @@
-"""`python -m benchmate demo`: a plain training script, its own or the user's, observed without an orchestrator."""
+"""`python -m benchmate demo`: a plain training script, its own or the user's, observed without milabench."""
 
 from __future__ import annotations
 

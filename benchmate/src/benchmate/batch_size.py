@@ -31,7 +31,7 @@ def size_function(batch_size: BatchSize) -> tuple[Size | None, int | float]:
 class BatchSizeGuess:
     """The first dimension of the first tensor or array in a batch.
 
-    Look into tuples, lists and mappings, and into the attributes of a data class or other object. The keys that led to it in one
+    Looks into tuples, lists and mappings, and into the attributes of a data class or other object. The keys that led to it in one
     batch are tried first in the next. Raise BatchSizeError when there is none: a list of strings may be anything.
     """
 

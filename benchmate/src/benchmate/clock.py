@@ -17,7 +17,7 @@ EVENTS_KEPT = 1024
 
 
 def now_ns() -> int:
-    """Return monotonic nanoseconds, the clock of every `t0_ns`: on Linux perf_counter, monotonic and CLOCK_MONOTONIC are one."""
+    """Return monotonic time in ns, the clock of every `t0_ns`: on Linux perf_counter, monotonic and CLOCK_MONOTONIC are one."""
     return time.perf_counter_ns()
 
 
@@ -116,7 +116,7 @@ def _live_arrays() -> list[JaxArray]:
 
 
 def bounded_lag() -> BoundedLag | None:
-    """Return what keeps JAX close to the host's clock; None where the script does not use JAX."""
+    """Return the BoundedLag that keeps JAX close to the host's clock; None where the script does not use JAX."""
     return BoundedLag() if _live_arrays() else None
 
 

@@ -1,4 +1,4 @@
-"""How long the frameworks compiled, by their own account: torch's Dynamo keeps it, JAX reports it to listeners."""
+"""How long the frameworks compiled, as they report it: torch's Dynamo keeps totals, JAX calls listeners."""
 
 from __future__ import annotations
 

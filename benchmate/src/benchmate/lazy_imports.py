@@ -1,4 +1,4 @@
-"""Imports deferred until first use: voir brings packages that most runs never touch."""
+"""Imports deferred until first use: voir imports packages that most runs never use."""
 
 from __future__ import annotations
 

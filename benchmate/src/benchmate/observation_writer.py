@@ -129,7 +129,7 @@ class ObservationWriter:
         self.flush(RESERVE if self.ring.path is not None else 0)
 
     def _make_room(self, reserve: int) -> bool:
-        """Look how far the reader is, and put more steps into an entry where it is late; return False when there is no room."""
+        """Check how far the reader is, and put more steps into an entry where it lags; return False when there is no room."""
         head, capacity = self.ring.head, self.ring.capacity
         used = head - self.ring.words[TAIL]
         # Half full, or long enough as it is: twice as many steps in an entry from here on.

@@ -428,7 +428,7 @@ class Observer:
         self.ring.close()
 
     def detach(self) -> None:
-        """Let loops under way continue without a trace, in a ring without a reader: for a forked child."""
+        """Let running loops continue unrecorded, in a ring without a reader: for a forked child."""
         self._copied_to = None
         self._writer.detach()
         self.stopping = False

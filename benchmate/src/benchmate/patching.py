@@ -86,7 +86,7 @@ class Patch:
 
 
 class ImportWatcher:
-    """Calls back when a watched module has been imported; sits first on sys.meta_path and finds nothing itself."""
+    """Calls back when a watched module has been imported; is first on sys.meta_path and finds no module itself."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self._callback = callback

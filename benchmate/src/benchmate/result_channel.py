@@ -20,7 +20,7 @@ _SET_DEATH_SIGNAL = 1  # prctl(2)
 
 
 class ResultChannel:
-    """A descriptor from the supervisor.
+    """The descriptor inherited from the supervisor.
 
     Made before the child's work starts, so that a file which gets this number later is not mistaken for the pipe.
     """

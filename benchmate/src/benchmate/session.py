@@ -243,11 +243,11 @@ class Session:
         sink.close()
 
     def when_replaced(self, function: Callable[[], None]) -> None:
-        """Call `function` when this session is no longer that of the process: what it keeps of the session is to go."""
+        """Call `function` when this session is no longer that of the process: what it keeps of the session must be dropped."""
         self._when_replaced.append(function)
 
     def replaced(self) -> None:
-        """Call what waits for the end of this session."""
+        """Call the functions registered with `when_replaced`."""
         for function in self._when_replaced:
             function()
 
@@ -276,7 +276,7 @@ class Session:
 
 
 def flush_and_exit(code: int) -> None:
-    """End the process at once, but with what was printed."""
+    """End the process at once, after flushing its output."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

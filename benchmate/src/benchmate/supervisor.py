@@ -154,7 +154,7 @@ class _Watch:
                 pass
 
     def _read(self, descriptor: int) -> bytes | None:
-        """Return what there is: empty at the end, None when there is nothing now."""
+        """Return the bytes that are there: empty at the end, None when there are none now."""
         try:
             data = os.read(descriptor, 1 << 16)
         except BlockingIOError:

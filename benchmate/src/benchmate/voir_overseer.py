@@ -48,7 +48,7 @@ class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
         )
 
     def probe(self, selector: object, **options: Any) -> object:
-        """Place voir's own probe, but refuse hazards, let overridden objects go, and fail the step when it never fires."""
+        """Place voir's own probe, but refuse hazards, release overridden objects, and fail the step when it never fires."""
         frame = sys._getframe(1)
         if not isinstance(selector, str):
             return super().probe(selector, **options)

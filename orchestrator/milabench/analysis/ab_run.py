@@ -84,6 +84,6 @@ def launches(bench: BenchSummary) -> dict[int, float]:
 
 
 def pair_ratios(bench_a: BenchSummary, bench_b: BenchSummary) -> list[float]:
-    """B over A, pair by pair: what the precision of an A/B run is about."""
+    """Return B over A, pair by pair: the ratios whose precision an A/B run aims at."""
     a, b = launches(bench_a), launches(bench_b)
     return [b[repeat] / a[repeat] for repeat in sorted(a.keys() & b.keys())]

@@ -1,8 +1,8 @@
-"""What a fleet's nodes and devices do, robustly, and which of them are outliers (docs/reference/criteria.md).
+"""What a fleet's nodes and devices achieve, robustly, and which of them are outliers (docs/reference/criteria.md).
 
 Expected is the median over places, the spread their median absolute deviation, both on logarithms: a few bad nodes among
 those that made the baseline move neither. A place is an outlier when it is further from the median than noise would put it, and
-than anybody would care about.
+than the floor, below which nobody cares.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What places like these do: median, and standard deviation of logarithms from their median absolute deviation.
+    """What places like these achieve: median, and standard deviation of logarithms from their median absolute deviation.
 
     `values` are the places' names with their numbers, so that anybody can recompute the others.
     """
@@ -206,7 +206,7 @@ def _groups(summary: Summary, bench: BenchSummary) -> dict[str, _Group]:
 
 
 def baseline(summaries: Sequence[Summary]) -> Baseline:
-    """Return what the places of these runs do; one that is in several runs counts once, with the mean of its numbers."""
+    """Return the baseline of the places of these runs; one that is in several runs counts once, with the mean of its numbers."""
     groups: dict[tuple[str, str, str], tuple[str, dict[str, list[float]]]] = {}
     for summary in summaries:
         for sample in samples(summary):

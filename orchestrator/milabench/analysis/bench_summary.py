@@ -1,4 +1,4 @@
-"""The steps of one benchmark -> what they came to together.
+"""The steps of one benchmark -> its summary.
 
 A replicate is a fresh process: an instance of a `per_gpu` or `njobs` benchmark, or all the processes of a job that
 spans devices or nodes, each time it is repeated. Steps inside a process are sub-samples and never widen the sample.
@@ -72,7 +72,7 @@ class _Rate:
 
 
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
-    """Return what one benchmark's steps came to together."""
+    """Return the summary of one benchmark, from its steps."""
     processes = tuple(_processes(results))
     passed = [result for result in results if result.outcome == "passed"]
     outcome = _worst_outcome(results)
@@ -201,7 +201,7 @@ def _reasons(
 
 
 def _doubts(rate: Throughput, is_short: bool) -> Iterable[str]:
-    """Why a rate is suspect. A short window that was reached says nothing about steadiness, and is marked as short anyway."""
+    """Return why a rate is suspect. A short window says nothing about steadiness, and is marked as short anyway."""
     return (doubt for doubt in rate.doubts if not (is_short and doubt == "no-steady-state" and rate.basis != "warm-up"))
 
 
@@ -214,7 +214,7 @@ def _validity(rate: _Rate, reasons: set[str]) -> Validity | None:
 
 
 def _score(rate: _Rate) -> float | None:
-    """perf times instances; of a metric where lower is better the inverse, so that more is better in every score."""
+    """Return perf times instances, inverted for a lower-is-better metric, so that more is better in every score."""
     if rate.perf is None or rate.direction == "none":
         return None
     return rate.perf * rate.instances if rate.direction == "higher" else rate.instances / rate.perf
@@ -299,7 +299,7 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 
 def _root_mean_square(spreads: Iterable[float | None]) -> float | None:
-    """Return root mean square of what is known."""
+    """Return the root mean square of the known values."""
     known = _known(spreads)
     return math.sqrt(math.fsum(value * value for value in known) / len(known)) if known else None
 
@@ -348,7 +348,7 @@ def _metric_json(step: str, metric: Metric) -> dict[str, Any]:
 
 
 def _messages(results: Iterable[StepResult]) -> tuple[str, ...]:
-    """Return what a person should know: said by the steps, or found by checks; each once."""
+    """Return the messages of the steps and of the checks, each once."""
     texts: dict[str, None] = {}  # a set that keeps its order
     for result in results:
         measured = result.measured

@@ -12,7 +12,7 @@ _NAMED = 3  # cases, of which the names are told
 
 
 def cases_of(metrics: Iterable[Mapping[str, Any]], steps: Sequence[str] | None = None) -> frozenset[str]:
-    """Return what main metrics are of, by name, case, part and parameters, whichever rank told them; of all steps, or of these.
+    """Return the cases of the main metrics (name, case, part, parameters), from any rank; of all steps, or of these.
 
     Empty for a benchmark whose number is a rate. `metrics` are those of a summary.
     """
@@ -24,7 +24,7 @@ def cases_of(metrics: Iterable[Mapping[str, Any]], steps: Sequence[str] | None =
 
 
 def differing(ours: frozenset[str], theirs: frozenset[str]) -> str:
-    """Return in words, what only one of two numbers is of; empty where they are of the same, or one of them does not say."""
+    """Describe the cases that only one of two numbers covers; empty where both cover the same, or one does not say."""
     if not ours or not theirs or ours == theirs:
         return ""
     only = sorted(ours ^ theirs)

@@ -1,7 +1,7 @@
 """Where the level of a history changes: every place at once, by optimal partitioning (Jackson et al. 2005).
 
 The segmentation that minimises the squared distances from the segments' means, over the noise's variance, plus a penalty for
-each change. The search is exact: PELT (Killick et al. 2012) finds the same and only leaves out more. `steady.change_point`
+each change. The search is exact: PELT (Killick et al. 2012) finds the same and only leaves out more. `steady_state.change_point`
 answers another question: whether one window of thousands of steps has one change; a history is some dozens of runs with several.
 """
 
@@ -56,7 +56,7 @@ def segments(values: Sequence[float]) -> tuple[Segment, ...]:
 
 
 def change_points(values: Sequence[float]) -> list[int]:
-    """Return the places at which a new level begins; single outliers are brought in first and make none."""
+    """Return the indices at which a new level begins; single outliers are clipped first and begin none."""
     sigma = max(noise(values), _LEAST_NOISE)
     n = len(values)
     penalty = _PENALTY * math.log(n) * (1 + _SHORT / n) if n > 1 else math.inf
@@ -64,14 +64,14 @@ def change_points(values: Sequence[float]) -> list[int]:
 
 
 def noise(values: Sequence[float]) -> float:
-    """Return standard deviation of the noise around levels that change seldom: from the median of the neighbours' differences."""
+    """Return the standard deviation of the noise around rarely changing levels, from the median of neighbours' differences."""
     if len(values) < 2:
         return 0.0
     return MAD_TO_SD * median([abs(later - earlier) for earlier, later in pairwise(values)]) / math.sqrt(2)
 
 
 def partition(values: Sequence[float], penalty: float, least: int = LEAST_SEGMENT) -> list[int]:
-    """The beginnings, but for the first, of the segments with the least cost: sum of squared residuals plus `penalty` each.
+    """Return the starts, except the first, of the segments with the least cost: sum of squared residuals plus `penalty` each.
 
     No segment is shorter than `least`. O(n^2).
     """
@@ -101,7 +101,7 @@ def partition(values: Sequence[float], penalty: float, least: int = LEAST_SEGMEN
 
 
 def _without_outliers(values: Sequence[float], sigma: float) -> list[float]:
-    """Each value within reach of the median of itself and two neighbours on both sides (Hampel's filter)."""
+    """Clip each value to the reach of the median of itself and two neighbours on both sides (Hampel's filter)."""
     kept = []
     for index, value in enumerate(values):
         centre = median(values[max(0, index - 2) : index + 3])

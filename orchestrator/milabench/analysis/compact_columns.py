@@ -42,11 +42,11 @@ class Runs(Sequence[float]):
 
     @property
     def constant(self) -> float | None:
-        """The number that all of them are; None where they differ, or there is none."""
+        """The value that all of them have; None where they differ, or there is none."""
         return self._values[0] if len(self._values) == 1 else None
 
     def runs(self) -> Iterator[tuple[range, float]]:
-        """Yield the places of position run, and its number; of single numbers one index position."""
+        """Yield the index range of each run with its number; single numbers are runs of length one."""
         if self._single is not None:
             yield from ((range(index, index + 1), value) for index, value in enumerate(self._single))
             return

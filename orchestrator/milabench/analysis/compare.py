@@ -234,7 +234,7 @@ def _weight(name: str, benches: Iterable[BenchSummary | None], weights: Mapping[
 
 
 def _noise(summary: Summary, name: str) -> float:
-    """Return the least difference that is none but noise, where the run measured the same on both sides; else 0."""
+    """Return the smallest relative difference above the noise that an A/A run showed; 0 for any other run."""
     pairs = summary.ab.pairs if summary.ab is not None else ()
     return max((pair.noise or 0.0 for pair in pairs if name in (pair.bench, pair.a, pair.b)), default=0.0)
 
@@ -296,7 +296,7 @@ def _of_the_same_cases(sides: Sequence[SystemResult], benches: Sequence[BenchSum
 
 
 def _one_instance(bench: BenchSummary) -> float:
-    """Return by what the rate of all instances together becomes that of one."""
+    """Return the factor that turns the rate of all instances together into that of one."""
     return 1 / max(1, bench.instances) if bench.direction == "higher" else bench.instances
 
 
@@ -395,7 +395,7 @@ def _exp(interval: Interval) -> Interval:
 
 
 def _efficiency(first: SystemResult, other: SystemResult, sign: float) -> float | None:
-    """Whole systems' ratio over their devices' ratio, where they hold different numbers of devices."""
+    """Return the ratio of whole systems over that of their device counts; None where these are equal."""
     if not first.devices or not other.devices or first.devices == other.devices:
         return None
     assert first.value is not None and other.value is not None
@@ -450,7 +450,7 @@ def _log_difference(first: Sequence[float], other: Sequence[float], direction: D
 
 
 def _of_these_devices(contrast: Contrast) -> Contrast:
-    """With a remark where the devices that happened to be measured may be what makes the difference."""
+    """Add a note where the devices that happened to be measured may be what makes the difference."""
     interval = contrast.ci95_devices
     if contrast.verdict not in ("FASTER", "SLOWER") or interval is None or not interval[0] <= 1 <= interval[1]:
         return contrast
@@ -459,9 +459,9 @@ def _of_these_devices(contrast: Contrast) -> Contrast:
 
 
 def _undecided(contrast: Contrast, row: ComparisonRow, column: int, family: int) -> Contrast:
-    """With how many launches a side it would be decided, if difference and spread stayed as they are.
+    """Add the number of launches a side that would decide, if difference and spread stayed as they are.
 
-    For the family's strictest test; half of such repetitions would still fall short, so that it is a beginning, no promise.
+    For the family's strictest test; half of such repetitions would still fall short, so it is an estimate.
     """
     first, other = row.sides[0], row.sides[column + 1]
     spread = math.sqrt(((first.spread or 0.0) ** 2 + (other.spread or 0.0) ** 2) / 2)
@@ -589,7 +589,7 @@ def _rate(side: SystemResult) -> float:
 
 
 def _relative(mix: JobMix, first: JobMix, index: Index) -> JobMix:
-    """With the index per watt and per money over the first system's: mean power, and money an hour, during the mix."""
+    """Add the index per watt and per money over the first system's: mean power, and money an hour, during the mix."""
     per_watt = per_money = None
     if index.value is not None and mix.energy_kwh and first.energy_kwh and mix.energy_from == first.energy_from:
         per_watt = index.value * (first.energy_kwh / first.time_h) / (mix.energy_kwh / mix.time_h)
@@ -657,7 +657,7 @@ def _system_warnings(system: System, sides: Iterable[SystemResult]) -> Iterable[
 
 
 def _sentence(comparison: Comparison) -> str:
-    """Return what a person may quote: with the interval, what was not decided, and what is missing."""
+    """Return the sentence to quote: with the interval, what was not decided, and what is missing."""
     first = comparison.systems[0].name
     return "; ".join(_claim(index, first, comparison, column) for column, index in enumerate(comparison.indices)) + "."
 

@@ -1,4 +1,4 @@
-"""How long groups of steps took in earlier runs, and what a plan will take by that."""
+"""How long groups of steps took in earlier runs, and the estimate of a plan's duration from it."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class PlanEstimate:
         return tuple(bench.bench for bench in self.benches if bench.known is None)
 
     def to_json(self) -> dict[str, Any]:
-        """`estimate` of `milabench plan run --json`; docs/reference/protocol.md, section 6."""
+        """Return `estimate` of `milabench plan run --json`; docs/reference/protocol.md, section 6."""
         return {
             "seconds": self.seconds,
             "device_hours": self.device_hours,
@@ -130,7 +130,7 @@ class PlannedBenchmark:
 
 
 def estimate_durations(wanted: Sequence[PlannedBenchmark], runs: Iterable[Run]) -> PlanEstimate:
-    """Return what benchmarks will take by `runs`, the newest first, of which no more are read than needed.
+    """Estimate how long benchmarks will take from `runs`, the newest first, of which no more are read than needed.
 
     The newest run in which exactly these steps passed tells; else the newest in which a benchmark of this name passed
     with this profile.

@@ -1,4 +1,4 @@
-"""What a unit of work takes: joules for an item."""
+"""The energy per item of work, in joules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from milabench.events.numbers import finite_number
 
 
 def energies(bench: BenchSummary) -> dict[str, float]:
-    """Return joules of each step's devices in its measured window, as far as they were told; board sensors, not wall."""
+    """Return the energy of each step's devices in its window, in J, where reported; by board sensors, not at the wall."""
     by_step: dict[str, float] = {}
     for metric in bench.metrics:
         value = finite_number(metric.get("value"))
@@ -23,7 +23,7 @@ def energies(bench: BenchSummary) -> dict[str, float]:
 def joules_per_item(process: ReplicateResult, step_energies: Mapping[str, float]) -> float | None:
     """Return the energy of a replicate's steps, by step in `told` (`energies`), over the items done meanwhile, in J.
 
-    Both are those of the whole window, what was warm-up still included. None unless every step told its energy and the
+    Both are those of the whole window, what was warm-up still included. None unless every step reported its energy and the
     items are known; a process that never left its warm-up has no window.
     """
     rate = process.throughput
@@ -35,6 +35,6 @@ def joules_per_item(process: ReplicateResult, step_energies: Mapping[str, float]
 
 
 def item_of(units: str) -> str:
-    """`image` for `images/s`: what a rate counts, in the singular."""
+    """Return what a rate counts, in the singular: `image` for `images/s`."""
     item = units.removesuffix("/s")
     return item.removesuffix("s") if item.endswith("s") else item or "item"

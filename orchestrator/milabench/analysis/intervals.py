@@ -1,4 +1,4 @@
-"""How sure a number is: Student's t, the interval of a geometric mean, the exact interval of a median."""
+"""Confidence intervals: Student's t, the interval of a geometric mean, the exact interval of a median."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> Interval | 
 
 @lru_cache(maxsize=256)
 def median_ranks(n: int, level: float = 0.95) -> tuple[int, int] | None:
-    """Return ranks (j, n+1-j), counted from 1, that bound the median: j = max{j: P(Bin(n, 1/2) < j) <= (1-level)/2}."""
+    """Return the ranks (j, n+1-j), counted from 1, that bound the median: j = max{j: P(Bin(n, 1/2) < j) <= (1-level)/2}."""
     tail = (1 - level) / 2
     if n > _EXACT_RANKS:
         low = math.floor(n / 2 - _normal_quantile(1 - tail) * math.sqrt(n) / 2)
@@ -83,7 +83,7 @@ def t_quantile(p: float, freedom: float) -> float:
 
 
 def t_tail(x: float, freedom: float) -> float:
-    """P(T > x) for x >= 0 under Student's t."""
+    """Return P(T > x) for x >= 0 under Student's t."""
     return incomplete_beta(freedom / (freedom + x * x), freedom / 2, 0.5) / 2
 
 

@@ -1,4 +1,4 @@
-"""What a declared amount of work takes on a system: time, energy, money; added up, never averaged (Hoefler and Belli 2015)."""
+"""The time, energy and money of a declared amount of work on a system; added up, never averaged (Hoefler and Belli 2015)."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _keys(kind: Any) -> tuple[tuple[str, _JsonKey], ...]:
 
 
 def from_json_value(kind: type[T], value: Any) -> T:
-    """Return the dataclass whose JSON this is. Raises KeyError, TypeError or ValueError when it is not."""
+    """Return the dataclass that this JSON describes. Raises KeyError, TypeError or ValueError when it is not."""
     encoded, values = as_mapping(value), dict[str, Any]()
     for attribute, name, fallback, read in _readers(cast("Any", kind)):
         if name in encoded:
@@ -121,7 +121,7 @@ def _readers(kind: Any) -> tuple[tuple[str, str, Any, Callable[[Any], Any]], ...
 
 
 def _reader(hint: Any, fallback: Any = _NO_FALLBACK) -> Callable[[Any], Any]:
-    """Return what makes a value of a type out of JSON."""
+    """Return the function that reads a value of this type from JSON."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         (inner,) = (part for part in parts if part is not type(None))

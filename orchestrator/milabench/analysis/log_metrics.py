@@ -85,10 +85,10 @@ class LogSeries:
 
 
 def _sum(values: Sequence[float], among: int = 1) -> float:
-    """The sum, divided by `among`, of the numbers as a log wrote them: 829.012392 itself, not the binary number next to it.
+    """Return the sum, divided by `among`, of the numbers as written: 829.012392 itself, not the nearest binary number.
 
-    It is rounded once, at the end: up to 15 digits the shortest text of a float is the one that it was read from. Not a
-    number where one of them is none.
+    It is rounded once, at the end: up to 15 digits the shortest text of a float is the one that it was read from. nan
+    where one of them is nan.
     """
     from decimal import Context, Decimal, localcontext  # for those alone who read logs
 
@@ -99,7 +99,7 @@ def _sum(values: Sequence[float], among: int = 1) -> float:
 
 
 def _harmonic(values: Sequence[float]) -> float:
-    """n over the sum of the inverses: the rate of equal amounts of work; nan unless all can be divided by."""
+    """Return n over the sum of the inverses: the rate of equal amounts of work; nan where a value cannot be inverted."""
     if not all(SMALLEST <= value <= LARGEST for value in values):
         return math.nan
     return len(values) / math.fsum(1 / value for value in values)

@@ -191,7 +191,7 @@ class Measurement:
 
 
 def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
-    """Return everything that one step's events say, in one pass over them."""
+    """Return all measurements of one step, in one pass over its events."""
     fold = MeasurementFold()
     for event in events:
         fold.observe(event)
@@ -261,7 +261,7 @@ def _clocks_agree(part: Part) -> bool:
 
 
 def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Throughput) -> Iterable[Metric]:
-    """What a rate does not say of its loop, of the slowest rank: how long it warmed up, and how much lies between its epochs.
+    """Return what a rate does not say of the slowest rank's loop: how long it warmed up, and how much lies between its epochs.
 
     `warm_up` is the time from the begin of the first step to that of the first one that counts, in s; `between_epochs` the share
     of the window in which nobody was in a step because an epoch had ended, where it is more than the 0.5 % within which
@@ -303,7 +303,7 @@ def combined_throughput(parts: Sequence[Part], units: str, basis: Basis = "ratio
 
 
 def _seconds(series: Series) -> float:
-    """Return seconds of all observations, warm-up included; none of those of milabench 1.3, which do not say."""
+    """Return the seconds of all observations, warm-up included; none of those of milabench 1.3, which do not say."""
     if series.compact is not None:
         return sum(series.compact.ns) / 1e9
     return math.fsum(seconds for seconds in series.elapsed if not math.isnan(seconds))
@@ -358,7 +358,7 @@ def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
 
 
 def _reasons(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """Why a process doubts what it tells; `converged: false` is what programs of before `reasons` said."""
+    """Return why a process doubts its number; `converged: false` is from programs older than `reasons`."""
     given = data.get("reasons")
     reasons = (
         [one_line(reason)[:_REASON] for reason in given if isinstance(reason, str)] if isinstance(given, list) else []
@@ -527,7 +527,7 @@ class MeasurementFold:
             self.windows[task] = _union(self.windows[task], window) if task in self.windows else window
 
     def _doubts(self, series: Sequence[Series]) -> Iterable[str]:
-        """What the instruments say against themselves: records lost, or more than their share of the loops that they observed."""
+        """Return the instruments' own reasons for doubt: lost records, or too large a share of the loops that they observed."""
         if self.dropped:
             yield "dropped"
         by_rank: dict[int, list[float]] = {}

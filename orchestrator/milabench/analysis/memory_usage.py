@@ -73,7 +73,7 @@ class MemoryFold:
 
 
 def _own_memory(processes: Iterable[Any]) -> float | None:
-    """Return MiB that the step's processes hold on a device; None where one of them does not say."""
+    """Return the memory that the step's processes hold on a device, in MiB; None where that of one is unknown."""
     own = [process for process in processes if isinstance(process, Mapping) and process.get("own") is True]
     sizes = [finite_number(process.get("memory_MiB")) for process in own]
     known = [size for size in sizes if size is not None]

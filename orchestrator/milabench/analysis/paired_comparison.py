@@ -1,4 +1,4 @@
-"""Two sides measured in turn, in one run: their ratio, pair by pair, so that what drifts meanwhile cancels."""
+"""Two sides measured in turn, in one run: their ratio, pair by pair, so that drift cancels."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class Pair:
 
     @property
     def noise(self) -> float | None:
-        """Of the same on both sides: the smallest relative difference that may be called one; methodology.md, 1.0."""
+        """Of an A/A pair: the smallest relative difference that counts as one; methodology.md, 1.0."""
         if not self.is_same or self.result is None or self.result.ci95 is None:
             return None
         return max(MARGIN, *(math.exp(abs(math.log(bound))) - 1 for bound in self.result.ci95))
 
     def to_json(self) -> dict[str, Any]:
-        """One of `ab.pairs`; docs/reference/protocol.md, section 6."""
+        """Return one entry of `ab.pairs`; docs/reference/protocol.md, section 6."""
         result = self.result
         return {
             "bench": self.bench,
@@ -84,14 +84,14 @@ class AB:
     pairs: tuple[Pair, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """`ab` of a summary; docs/reference/protocol.md, section 6."""
+        """Return `ab` of a summary; docs/reference/protocol.md, section 6."""
         return {"suites": list(self.suites), "pairs": [pair.to_json() for pair in self.pairs]}
 
 
 def paired_ratio(
     bench: str, a: Mapping[int, float], b: Mapping[int, float], *, lower_is_better: bool = False
 ) -> Paired | None:
-    """Return what pairs say; the values are those of a block by its number. None when no block has both."""
+    """Return the paired ratio of two sides, each its values by block number. None when no block has both."""
     blocks = sorted(a.keys() & b.keys())
     if not blocks:
         return None

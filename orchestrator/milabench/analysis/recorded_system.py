@@ -15,7 +15,7 @@ def described_system(manifest: Mapping[str, Any], measured: Iterable[Measurement
 
 
 def versions(measured: Iterable[Measurement]) -> dict[str, str]:
-    """Return versions by name, from the meta records: python and those packages that decide speed; several are joined."""
+    """Return versions by name, from the meta records: Python and the packages that decide speed; several versions are joined."""
     versions_of: dict[str, dict[str, None]] = {}
     for measurement in measured:
         meta = measurement.meta
@@ -28,7 +28,7 @@ def versions(measured: Iterable[Measurement]) -> dict[str, str]:
 
 
 def recorded_accelerators(measured: Iterable[Measurement]) -> tuple[Mapping[str, Any], ...]:
-    """What the meta records say of each accelerator (driver, firmware, clocks, power limit), once each, by node and number."""
+    """Return what the meta records say of each accelerator (driver, firmware, clocks, power limit), by node and number."""
     by_device: dict[tuple[str, str], Mapping[str, Any]] = {}
     for measurement in measured:
         accelerators = measurement.meta.get("accelerators")

@@ -51,7 +51,7 @@ class PrecisionTarget:
     budget_s: float | None = None
 
     def to_json(self) -> dict[str, float | None]:
-        """`{"precision", "budget_s"}`, as manifest and summary have it."""
+        """Return `{"precision", "budget_s"}`, as manifest and summary have it."""
         return asdict(self)
 
 
@@ -80,7 +80,7 @@ class Replicates:
         return self.wanted is not None and self.planned < self.wanted
 
     def to_json(self) -> dict[str, float | None]:
-        """`{"wanted", "planned", "log_spread"}`, as manifest and summary have it."""
+        """Return `{"wanted", "planned", "log_spread"}`, as manifest and summary have it."""
         return asdict(self)
 
 

@@ -1,4 +1,4 @@
-"""How far a run is, from its journal alone: what a list of runs needs, without reading a record."""
+"""How far a run is, from its journal alone: what a list of runs needs without reading any records."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _current(step_attempts: tuple[Attempt, ...]) -> Attempt | None:
 
 
 def status_json(status: RunStatus, state: str) -> dict[str, Any]:
-    """For `runs --json` and `status --json`; `state` is the verdict, or running, or cut off."""
+    """Return the status as `runs --json` and `status --json` print it; `state` is the verdict, or running, or cut off."""
     return {
         "run": status.name,
         "phase": status.phase,

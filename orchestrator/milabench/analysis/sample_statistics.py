@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return arithmetic mean; raises ValueError when there is no value."""
+    """Return the arithmetic mean. Raises ValueError when there is no value."""
     if not values:
         raise ValueError("the mean of nothing")
     return math.fsum(values) / len(values)
 
 
 def geometric_mean(values: Sequence[float], weights: Sequence[float] | None = None) -> float:
-    """exp of the (weighted) mean of the logarithms; every value above zero, the weights not all zero. Of one value itself."""
+    """Return exp of the (weighted) mean of the logarithms; values are above zero, weights not all zero. Exact for one value."""
     if len(values) == 1:
         return values[0]
     if weights is None:
@@ -24,7 +24,7 @@ def geometric_mean(values: Sequence[float], weights: Sequence[float] | None = No
 
 
 def stdev(values: Sequence[float]) -> float:
-    """Return sample standard deviation (n-1), in two passes: the naive sum of squares fails NIST's NumAcc3 and 4."""
+    """Return the sample standard deviation (n-1), in two passes: the naive sum of squares fails NIST's NumAcc3 and 4."""
     if len(values) < 2:
         raise ValueError("the spread of fewer than two values")
     centre = mean(values)
@@ -32,7 +32,7 @@ def stdev(values: Sequence[float]) -> float:
 
 
 def variation(values: Sequence[float]) -> float | None:
-    """Return coefficient of variation, stdev / |mean|; None below two values or around zero."""
+    """Return the coefficient of variation, stdev / |mean|; None below two values or around zero."""
     if len(values) < 2:
         return None
     centre = mean(values)
@@ -40,7 +40,7 @@ def variation(values: Sequence[float]) -> float | None:
 
 
 def log_stdev(values: Sequence[float]) -> float | None:
-    """Return standard deviation of the natural logarithms: a relative spread that is the same for a rate and its inverse.
+    """Return the standard deviation of the natural logarithms: a relative spread that is the same for a rate and its inverse.
 
     None below two values.
     """
@@ -48,7 +48,7 @@ def log_stdev(values: Sequence[float]) -> float | None:
 
 
 def pooled_log_stdev(groups: Iterable[Sequence[float]]) -> float | None:
-    """Return spread of logarithms within groups, pooled by degrees of freedom; None when no group has two values."""
+    """Return the spread of logarithms within groups, pooled by degrees of freedom; None when no group has two values."""
     squares, freedom = 0.0, 0
     for group in groups:
         if len(group) >= 2:
@@ -59,12 +59,12 @@ def pooled_log_stdev(groups: Iterable[Sequence[float]]) -> float | None:
 
 
 def lag1(values: Sequence[float]) -> float | None:
-    """Return autocorrelation of neighbours; None below three values or when they are all equal."""
+    """Return the autocorrelation of neighbours; None below three values or when they are all equal."""
     return variation_and_lag1(values, mean(values))[1] if len(values) >= 3 else None
 
 
 def variation_and_lag1(values: Iterable[float], near: float) -> tuple[float | None, float | None]:
-    """`variation` and `lag1` of numbers, in one pass and without a copy; `near` is a number near their mean.
+    """Return `variation` and `lag1` of numbers, in one pass and without a copy; `near` is a number near their mean.
 
     Sums are of differences from `near`, so that nothing cancels as in the naive sum of squares.
     """

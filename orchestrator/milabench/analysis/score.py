@@ -1,4 +1,4 @@
-"""One number for a suite: the weighted geometric mean of what its benchmarks reached, and how much of it is covered.
+"""One number for a suite: the weighted geometric mean of its benchmarks' scores, and how many of them it covers.
 
 Units of single benchmarks cancel in the ratio of two such numbers, whatever they are (Fleming & Wallace 1986).
 """
@@ -77,7 +77,7 @@ def score(entries: Sequence[ScoreEntry]) -> Score:
 
 
 def counted_entries(entries: Sequence[ScoreEntry]) -> tuple[list[tuple[ScoreEntry, float]], int, bool]:
-    """(the entries that count with their weights, how many should, whether there are weights)."""
+    """Return (the entries that count with their weights, how many should count, whether there are weights)."""
     is_weighted = any(entry.weight for entry in entries)
     wanted = [entry for entry in entries if not is_weighted or entry.weight is None or entry.weight > 0]
     counted = [

@@ -85,7 +85,7 @@ class Compact:
         self.epoch_end.extend(batch.epoch_end)
 
     def host(self, index: int) -> int:
-        """Return nanoseconds that an entry took on the host's clock."""
+        """Return the duration of an entry on the host's clock, in nanoseconds."""
         return (self.ns if self.host_ns is None else self.host_ns)[index]
 
     def middle(self, index: int) -> int:
@@ -206,7 +206,7 @@ class Growing:
 
     @property
     def waiting(self) -> tuple[float, float]:
-        """Seconds spent waiting for data after warm-up, and seconds of the steps that told so."""
+        """Return the seconds spent waiting for data after warm-up, and the seconds of the steps that reported it."""
         return self._waited, self._worked
 
     def series(self, task: str, rank: int) -> Series | None:

@@ -60,7 +60,7 @@ def steadiness(durations: Sequence[float]) -> Steadiness:
 
 
 def change_point(values: Sequence[float], level: float = _CHANGE_LEVEL) -> int | None:
-    """Return the place at which the level of a series changes, by at least 1 %; None when it does not. O(n log n).
+    """Return the index at which the level of a series changes, by at least 1 %; None when it does not. O(n log n).
 
     The test allows for dependence between neighbours, as far as their lag-1 correlation tells of it.
     """
@@ -83,7 +83,7 @@ def change_point(values: Sequence[float], level: float = _CHANGE_LEVEL) -> int |
 
 
 def drift(values: Sequence[float]) -> tuple[float, bool]:
-    """(relative drift from end to end by Theil and Sen, whether it is one: above 1 % and told from noise by Mann and Kendall)."""
+    """Return (relative drift from end to end by Theil and Sen, whether it is above 1 % and, by Mann and Kendall, not noise)."""
     blocks, _ = _blocks(values, _DRIFT_BLOCKS)
     n = len(blocks)
     centre = median(blocks) if blocks else 0.0
@@ -107,7 +107,7 @@ def drift(values: Sequence[float]) -> tuple[float, bool]:
 
 
 def _last_change(values: Sequence[float]) -> int:
-    """Return the place of the last change, found by looking again at what follows each; 0 when there is none."""
+    """Return the index of the last change, found by looking again at what follows each; 0 when there is none."""
     last = 0
     while (change := change_point(values[last:])) is not None:
         last += change
@@ -115,7 +115,7 @@ def _last_change(values: Sequence[float]) -> int:
 
 
 def _split(centred: Sequence[float], edge: int) -> tuple[int, float]:
-    """(place, its score) where the sums before and after differ most; divided by the variance the score is a squared z."""
+    """Return (index, its score) where the sums before and after differ most; divided by the variance the score is a squared z."""
     n = len(centred)
     total, best, split = 0.0, 0.0, edge
     for before, value in enumerate(centred[: n - edge], start=1):
@@ -128,7 +128,7 @@ def _split(centred: Sequence[float], edge: int) -> tuple[int, float]:
 
 
 def _clipped(values: Sequence[float]) -> list[float]:
-    """Return the values less their mean, what is far out brought in, so that one slow step does not say where a change is."""
+    """Return the values less their mean, outliers clipped, so that one slow step does not say where a change is."""
     centre = median(values)
     reach = 7.5 * median_absolute_deviation(values)
     clipped = [min(max(value, centre - reach), centre + reach) for value in values] if reach else list(values)
@@ -137,7 +137,7 @@ def _clipped(values: Sequence[float]) -> list[float]:
 
 
 def _blocks(values: Sequence[float], most: int) -> tuple[Sequence[float], int]:
-    """(means of so many neighbours each that at most `most` are left, how many neighbours)."""
+    """Return (block means, neighbours per block), with at most `most` blocks."""
     size = math.ceil(len(values) / most) or 1
     if size == 1:
         return values, 1
@@ -176,7 +176,7 @@ def _independence(residuals: Sequence[float]) -> float:
 
 
 def _maximum_tail(z: float, edge: float) -> float:
-    """P(the largest of the standardised rank sums > z), `edge` left out on both sides (Lausen and Schumacher 1992)."""
+    """Return P(the largest of the standardised rank sums > z), `edge` left out on both sides (Lausen and Schumacher 1992)."""
     if z <= 1:
         return 1.0
     density = math.exp(-z * z / 2) / math.sqrt(2 * math.pi)

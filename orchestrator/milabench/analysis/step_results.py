@@ -91,7 +91,7 @@ def planned_steps(run: Run) -> tuple[PlannedStep, ...]:
 
 
 class TraceRecorder(EventObserver, Protocol):
-    """Somebody who draws the course of a step: sees its events, and then what was measured in it, its observations too."""
+    """Records the course of a step for drawing: observes its events, then its measurement with the observations."""
 
     def end(self, measured: Measurement) -> None:
         """Nothing more will be seen."""

@@ -1,4 +1,4 @@
-"""A run directory -> what the run came to, benchmark by benchmark."""
+"""A run directory -> the summary of the run, benchmark by benchmark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from milabench.events.rundir import Run
 
 
 def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = None) -> Summary:
-    """Return what a run came to, from its records, wherever they stop; `checks` and `course` see every step's records on the way.
+    """Return the summary of a run, from its records, wherever they stop; `checks` and `course` observe every step's records.
 
     Raises RecordError when they cannot be read.
     """

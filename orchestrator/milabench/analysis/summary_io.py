@@ -1,4 +1,4 @@
-"""A summary that was written down -> the summary: what has been computed once need not be computed again."""
+"""A stored summary -> the summary, so that it is not computed again."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
 
 
 def _steadiness_to_json(steady: Steadiness) -> dict[str, Any]:
-    """Return observations that were warm-up still, the drift over the others, and how many independent ones they are worth."""
+    """Return the entry of steadiness: observations still in warm-up, the drift over the others, their effective number."""
     return {
         "warmup_left": steady.settled_at,
         "drift": steady.drift,

@@ -209,7 +209,7 @@ def _batch(
 
 
 def _bound(enqueue: float | None, device: float | None) -> Bound:
-    """Return whether the host's asking takes as long as the device's doing: then the device waits for the host."""
+    """Return whether the host takes as long to queue a call as the device to execute it: then the device waits for the host."""
     if enqueue is None or device is None:
         return "unknown"
     share = enqueue / device
@@ -219,7 +219,7 @@ def _bound(enqueue: float | None, device: float | None) -> Bound:
 def _floor(
     batch: int, cells: Mapping[CellKey, Sequence[TimedProcess]], again: Mapping[CellKey, Sequence[TimedProcess]]
 ) -> float | None:
-    """Upper 95 % bound of |ln ratio| between a cell and itself, at least one percent; None below three blocks."""
+    """Return the upper 95 % bound of |ln ratio| between a cell and itself, at least one percent; None below three blocks."""
     for key, processes in again.items():
         if key.batch != batch or key not in cells:
             continue
@@ -230,7 +230,7 @@ def _floor(
 
 
 def _ratios(first_runs: Sequence[TimedProcess], second_runs: Sequence[TimedProcess]) -> list[float]:
-    """Return block by block, what `other` reads on the host's clock over what `one` does."""
+    """Return, block by block, what `other` reads on the host's clock over what `one` reads."""
     first = {process.block: process.wall for process in first_runs}
     return [process.wall / first[process.block] for process in second_runs if first.get(process.block)]
 
@@ -273,7 +273,7 @@ def _change_text(change: Change) -> str:
 
 
 def _contrast(table: Table, change: Change, fixed: tuple[int, Any] | None = None) -> list[float]:
-    """Return block by block, the ratio that a change makes, averaged over the levels of the other factors."""
+    """Return, block by block, the ratio that a change makes, averaged over the levels of the other factors."""
     factor, first, level = change
     by_block: dict[int, list[float]] = {}
     for key, values in table.items():
@@ -286,7 +286,7 @@ def _contrast(table: Table, change: Change, fixed: tuple[int, Any] | None = None
 
 
 def _interaction(table: Table, change: Change, condition: Change) -> list[float]:
-    """Return block by block, how much more `one` changes at the other's level than at its first."""
+    """Return, block by block, how much more `one` changes at the other's level than at its first."""
     factor, first, level = condition
     at_first, at_level = _contrast(table, change, (factor, first)), _contrast(table, change, (factor, level))
     if len(at_first) != len(at_level):

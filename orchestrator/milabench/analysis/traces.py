@@ -107,7 +107,7 @@ class Tracing:
         self._drawn: dict[Path, dict[str, Trace]] = {}
 
     def course(self, run: Run) -> CourseOf:
-        """Return who is to see the records of a run when they are read."""
+        """Return the recorder that observes the records of a run while they are read."""
         drawn = self._drawn[run.path] = {}
         return lambda step: _Drawn(step, drawn)
 
@@ -131,7 +131,7 @@ def traces(run: Run) -> tuple[Trace, ...]:
 
 
 def trace(step: str, bench: str, events: Iterable[StepEvent]) -> Trace:
-    """Return what one step's events say of its course, in one pass over them."""
+    """Return the trace of one step, in one pass over its events."""
     fold, measurement = _Fold(), MeasurementFold()
     for event in events:
         if not isinstance(event, Line):
@@ -203,7 +203,7 @@ class _Fold:
 
 
 def curve(time: Sequence[float], values: Sequence[float], begin: float, buckets: int = BUCKETS) -> Curve:
-    """Return readings in buckets of equally many; nan among them is no reading."""
+    """Return readings in buckets of equal size; nan is not a reading."""
     kept = [index for index, value in enumerate(values) if not math.isnan(value)]
     ends, low, high = [], [], []
     for bucket in _buckets(len(kept), buckets):
@@ -215,7 +215,7 @@ def curve(time: Sequence[float], values: Sequence[float], begin: float, buckets:
 
 
 def _buckets(length: int, buckets: int) -> Iterable[range]:
-    """So many entries in at most so many ranges that differ by one in length."""
+    """Split so many entries into at most so many ranges, whose lengths differ by one at most."""
     count = min(length, buckets)
     for bucket in range(count):
         yield range(length * bucket // count, length * (bucket + 1) // count)
@@ -263,7 +263,7 @@ def _least_and_most(series: Series, indices: range) -> tuple[float, float]:
 
 
 def _warmup(series: Series) -> int | None:
-    """Return the place of the last entry of the warm-up at the beginning; None where there is none."""
+    """Return the index of the last entry of the warm-up at the beginning; None where there is none."""
     if series.compact is not None:
         run, is_warmup = next(iter(series.compact.warmup.runs()))
         return run.stop - 1 if is_warmup else None

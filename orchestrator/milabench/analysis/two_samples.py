@@ -20,13 +20,13 @@ class Estimate:
     freedom: float
 
     def interval(self, level: float = 0.95) -> Interval:
-        """d -+ t error."""
+        """Return d -+ t error."""
         half = t_quantile((1 + level) / 2, self.freedom) * self.error if self.error else 0.0
         return self.d - half, self.d + half
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Estimate:
-    """Return mean of b less mean of a, each with a spread of its own, degrees of freedom after Satterthwaite.
+    """Return the mean of b less the mean of a, with unequal variances and degrees of freedom after Satterthwaite.
 
     Raises ValueError when a side has fewer than two values.
     """
@@ -65,12 +65,12 @@ def fieller(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Inte
 
 
 def mann_whitney_u(a: Sequence[float], b: Sequence[float]) -> float:
-    """In how many of the pairs a's value is the larger one, ties counting half."""
+    """Return in how many of the pairs a's value is the larger one, ties counting half."""
     return math.fsum((left > right) + (left == right) / 2 for left in a for right in b)
 
 
 def mann_whitney_p(a: Sequence[float], b: Sequence[float]) -> float:
-    """Two-sided p-value of the Mann-Whitney test: exact without ties up to 50 a side, else normal with its corrections."""
+    """Return the two-sided p-value of the Mann-Whitney test: exact without ties up to 50 a side, else corrected normal."""
     n, m = len(a), len(b)
     u = mann_whitney_u(a, b)
     most = max(u, n * m - u)

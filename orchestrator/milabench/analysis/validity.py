@@ -1,4 +1,4 @@
-"""What makes a number doubtful: what checks found, and instances that did not overlap."""
+"""What makes a number suspect: the verdicts of checks, and instances that did not overlap."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ LEAST_OVERLAP = 0.95
 
 
 class EventObserver(Protocol):
-    """What is shown the events of a step while they are analysed."""
+    """An observer of the events of a step while they are analysed."""
 
     def observe(self, event: StepEvent) -> None:
         """Take one event into account."""
 
 
 class StepCheck(EventObserver, Protocol):
-    """A check, as far as it is needed here: observes every event of a step, then has a verdict."""
+    """The part of a check that is needed here: observes every event of a step, then has a verdict."""
 
     def verdict(self) -> Verdict:
-        """Return what the events come to."""
+        """Return the verdict on the events observed so far."""
 
     def reason_for(self, verdict: Verdict) -> str | None:
         """Return why the verdict makes the step's number suspect, None when it does not."""
@@ -33,7 +33,7 @@ ChecksOf = Callable[[str], Sequence[StepCheck]]
 
 
 def unchecked(_: str) -> Sequence[StepCheck]:
-    """No checks."""
+    """Return no checks."""
     return ()
 
 

@@ -27,6 +27,6 @@ def least_difference(log_spread: float, n: int) -> float | None:
 
 
 def most_bounds(q: float, level: float = 0.95) -> int:
-    """Return how many values it takes until their largest one bounds the q-quantile with this confidence: 1 - q^n >= level."""
+    """Return the sample size n at which the largest value bounds the q-quantile with this confidence: 1 - q^n >= level."""
     n = math.ceil(math.log(1 - level) / math.log(q))
     return n if 1 - q**n >= level else n + 1

@@ -49,7 +49,7 @@ def judge_family(estimates: Sequence[Estimate], margins: Sequence[float]) -> lis
 
 
 def verdict_of(d: float, error: float, freedom: float, *, p_difference: float, p_equivalence: float) -> Verdict:
-    """The verdict on a logarithm of a ratio `d` with its standard error; the p-values are already corrected for their family.
+    """Return the verdict on a log ratio `d` with its standard error; the p-values are already corrected for their family.
 
     FASTER and SLOWER: beyond the margin. EQUIVALENT: within it by two one-sided tests (Schuirmann 1987), and
     DIFFERENT-BUT-SMALL when the ordinary 95 % interval leaves out 0 as well.

@@ -41,28 +41,28 @@ class Part(Protocol):
     def rank(self) -> int: ...
     def __len__(self) -> int: ...
     def items(self) -> float:
-        """Return items in all of them."""
+        """Return the number of items in all of them."""
 
     def seconds(self) -> float:
-        """Return seconds that they took, added up."""
+        """Return the sum of their durations, in seconds."""
 
     def steps(self) -> int:
-        """Steps that they stand for."""
+        """Return the number of steps that they stand for."""
 
     def durations(self) -> Sequence[float] | None:
-        """Return what an item took, in any unit, entry by entry; None where an entry has no items."""
+        """Return the time per item of each entry, in any one unit; None where an entry has no items."""
 
     def rates(self) -> Iterable[float]:
         """Return the rate of each entry, items a second."""
 
     def step_seconds(self) -> tuple[Sequence[float], float]:
-        """Return what a step took, entry by entry, and by what that is to be multiplied to be seconds."""
+        """Return the time per step of each entry, and the factor that converts it to seconds."""
 
     def wall_s(self, *, has_gaps: bool = False) -> float | None:
-        """Seconds on the host's clock from the first to the last, with or without what follows epochs; see `steady.busy_s`."""
+        """Return seconds on the host's clock from the first to the last, with or without what follows epochs; see `busy_s`."""
 
     def begin_ns(self) -> int:
-        """When the first began, monotonic nanoseconds; -1 where that is not known."""
+        """Return when the first began, in monotonic nanoseconds; -1 where that is not known."""
 
     def after(self, count: int) -> Part:
         """Return all but the first so many; all of them where nothing would be left."""
@@ -86,7 +86,7 @@ def later_half(series: Series) -> Part:
 
 
 def in_window(series: Series, window: Bounds | None) -> list[int]:
-    """Return the places of what `part_of` keeps."""
+    """Return the indices that `part_of` keeps."""
     kept = [index for index, is_warmup in enumerate(series.warmup) if not is_warmup]
     if window is None:
         return kept
@@ -110,7 +110,7 @@ def _kept(series: Compact, window: Bounds | None) -> list[range]:
 
 
 class GeneralPart:
-    """A part of any series, by places."""
+    """A part of any series, by indices."""
 
     def __init__(self, series: Series, indices: Sequence[int]) -> None:
         self._series = series
@@ -157,7 +157,7 @@ class GeneralPart:
 
 
 class CompactPart:
-    """A part of a compact series, by ranges of places."""
+    """A part of a compact series, by ranges of indices."""
 
     def __init__(self, rank: int, series: Compact, ranges: Sequence[range]) -> None:
         self._series = series
@@ -251,7 +251,7 @@ class CompactPart:
 
 
 def latency(part: Part) -> dict[str, float]:
-    """Return seconds a step: least, most, and those quantiles (R7) that the largest of so many bounds with 95 % confidence."""
+    """Return seconds per step: minimum, maximum, and the quantiles (R7) that so many steps bound with 95 % confidence."""
     values, scale = part.step_seconds()
     if not len(values):
         return {}
@@ -261,7 +261,7 @@ def latency(part: Part) -> dict[str, float]:
 
 
 def quantiles(values: Sequence[float], qs: Sequence[float]) -> list[float]:
-    """Return the quantiles (R7) of numbers; those of very many whole ones without a sorted copy of all of them."""
+    """Return the quantiles (R7) of numbers; very many integers are not copied and sorted."""
     if len(values) <= _SORTED or not isinstance(values[0], int):
         ordered = sorted(values)
         return [quantile(ordered, q) for q in qs]

@@ -1,1 +1,1 @@
-"""The vocabulary between doing and telling: what happened in a run, as frozen values."""
+"""What happened in a run, as frozen values: written by execution, read by analysis and display."""

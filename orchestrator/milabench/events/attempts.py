@@ -1,4 +1,4 @@
-"""What a journal says of every attempt at every step: a step may be tried again in a run, or when the run is resumed."""
+"""The attempts at each step, from a journal: a step may be retried in a run, or when the run is resumed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Attempt:
     """One attempt at a step, as far as its journal goes.
 
     `began` and `ended` are unix seconds; `outcome` is None while it has not ended. `entry` is all that the journal says
-    of it: of an entry for each change of state, the later values.
+    of it: its entries merged, later values winning.
     """
 
     step: str

@@ -1,4 +1,4 @@
-"""One emit to many sinks; a sink that fails is dropped, said once, and the run goes on."""
+"""Emits to many sinks; a sink that fails is dropped with one warning, and the run goes on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ T = TypeVar("T")
 class Fanout(Generic[T]):
     """Hands each thing to every sink, in the order given.
 
-    A sink that raises is dropped, and `warn` is told once, in one line, under the sink's name; `warn` itself may fail
-    unheard, for there is nobody left to tell.
+    A sink that raises is dropped, and `warn` is told once, in one line, under the sink's name. An error of `warn`
+    itself is ignored.
     """
 
     def __init__(self, sinks: Mapping[str, Callable[[T], object]], warn: Callable[[str], object]) -> None:

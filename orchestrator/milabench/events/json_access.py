@@ -1,4 +1,4 @@
-"""Looks into what files hold, which may have any shape."""
+"""Access to parsed JSON of unknown shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the numbers that JSON can hold are numbers to count with, and values as strict JSON can hold them."""
+"""Which numbers of parsed JSON can be computed with, and values made fit for strict JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def whole(value: Any, otherwise: int) -> int:
 
 
 def strict(value: Any) -> Any:
-    """Return the value with None for every number in it that is not finite, for which strict JSON has no word."""
+    """Return the value with None for every number in it that is not finite, which strict JSON cannot express."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

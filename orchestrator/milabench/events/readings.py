@@ -24,7 +24,7 @@ class DeviceReadings:
 
     `time` unix seconds, `load` 0 to 1, `used` and `total` MiB, `power` W, `energy` J since some point in the past,
     `clock` that of the compute units in MHz, `temperature` in degrees Celsius,
-    `throttle` the reasons of each sample, None where they were not told. `foreign` are processes that are not the group's,
+    `throttle` the reasons of each sample, None where they were not reported. `foreign` are processes that are not the group's,
     with the largest memory in MiB that each was seen to hold; `own` whether one of the group's was seen on the device.
     """
 
@@ -81,7 +81,7 @@ class DeviceReadings:
                 self.foreign.append((time, process["pid"], _number(process.get("memory_MiB"))))
 
     def within(self, window: tuple[float, float] | None) -> range:
-        """Return the places of the samples inside a window of unix seconds; all of them without one."""
+        """Return the indices of the samples inside a window of unix seconds; all of them without one."""
         if window is None:
             return range(len(self.time))
         start, stop = window
@@ -109,7 +109,7 @@ class Readings:
         self.take(event.data)
 
     def take(self, data: Mapping[str, Any]) -> None:
-        """As `see`, of the payload of a `data` record."""
+        """Do what `observe` does, given the payload of a `data` record."""
         samples, window, time = data.get("gpudata"), data.get("window"), _number(data.get("time"))
         if isinstance(samples, Mapping) and not math.isnan(time):
             for key, sample in samples.items():
@@ -147,7 +147,7 @@ class Energy:
 
 
 def energy_of(device: DeviceReadings, window: tuple[float, float] | None) -> Energy:
-    """The energy of a device within a window (methodology.md, 1.1): counter difference, and trapezoids under its power.
+    """Return the energy of a device within a window (methodology.md, 1.1): counter difference, and trapezoids under its power.
 
     A value at an end of the window is interpolated between the samples around it; where the samples do not reach that
     far, by more than they are apart, there is none.
@@ -207,12 +207,12 @@ def _integral(time: Sequence[float], values: Sequence[float], window: tuple[floa
 
 
 def _whole_window(joules: float, covered: tuple[float, float], window: tuple[float, float] | None) -> float:
-    """Scaled up from the part of the window that is covered: what is missing is less than two samples."""
+    """Scale the energy of the covered part up to the whole window: what is missing is less than two samples."""
     return joules if window is None else joules * (window[1] - window[0]) / (covered[1] - covered[0])
 
 
 def share_of(reasons: Iterable[tuple[str, ...] | None], wanted: frozenset[str]) -> tuple[float | None, int]:
-    """Return the share of samples in which one of the wanted reasons holds, and how many samples told their reasons."""
+    """Return the share of samples in which one of the wanted reasons holds, and how many samples reported reasons."""
     is_wanted = [bool(wanted & set(sample)) for sample in reasons if sample is not None]
     return (sum(is_wanted) / len(is_wanted) if is_wanted else None), len(is_wanted)
 

@@ -1,4 +1,4 @@
-"""A run's events again, in the order in which they were received, for any sink."""
+"""Replays a run's events in the order in which they were received, for any sink."""
 
 from __future__ import annotations
 

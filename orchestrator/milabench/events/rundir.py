@@ -74,7 +74,7 @@ def stem_of(bench: str, *, tag: str = "", repeat: int | None = None, node: int |
 
 
 def stems(steps: Iterable[StepIdentity]) -> dict[str, str]:
-    """`{step id: stem}` for all the steps of one run: distinct, the nodes numbered in the order of their first step."""
+    """Return `{step id: stem}` for all the steps of one run: distinct, the nodes numbered in the order of their first step."""
     steps = tuple(steps)
     nodes = {name: number for number, name in enumerate(dict.fromkeys(step.node for step in steps))}
     repeated = {step.bench for step in steps if step.repeat}
@@ -128,8 +128,8 @@ def create_run(base: Path, name: str, now: datetime, clock: Callable[[], float] 
 class RunWriter:
     """Appends to one run directory; the only writer of its files.
 
-    Every method may raise OSError (no space, read-only, directory gone): what was written before is whole, and a later
-    call may succeed again.
+    Every method may raise OSError (no space, read-only, directory gone): what was written before stays whole, and a later
+    call may succeed.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
@@ -263,7 +263,7 @@ def _replace(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _bytes_of(text: str) -> bytes:
-    """Return the bytes that the process wrote: surrogates stand for the ones that were no UTF-8."""
+    """Return the bytes that the process wrote: surrogates stand for bytes that are not UTF-8."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -279,7 +279,7 @@ _BETWEEN = {
 
 
 def _texts_of(payload: bytes) -> Iterable[tuple[str, bytes]]:
-    """What `line` records hold, by the file to which it belongs: all of it at once where they are as the agent writes them."""
+    """Return the text of `line` records by the file it belongs to; in bulk where they are as the agent writes them."""
     tail = _TAIL.search(payload, max(0, len(payload) - 64))
     if tail is not None and payload.startswith(_HEAD):
         text = _BETWEEN[tail[1]].sub(b"", payload[len(_HEAD) : tail.start()])

@@ -1,4 +1,4 @@
-"""What programs say, made fit to be shown."""
+"""Output of programs, made safe to show on a terminal."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\
 
 
 def one_line(text: str) -> str:
-    """Return the text on one line, without colours and anything else that a terminal would obey; runs of blanks become one."""
+    """Return the text on one line, without colours and other terminal control sequences; runs of blanks become one."""
     return " ".join("".join(c if c.isprintable() else " " for c in _SEQUENCE.sub("", text)).split())

@@ -1,4 +1,4 @@
-"""Reads a file of lines that somebody still writes, each part of it once."""
+"""Reads a file of lines that is still being written, each part of it once."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _complete_end(known: dict[str, Any], data: Mapping[str, Any]) -> None:
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """Return the JSON object on one line. Raises ValueError when there is none, whatever the bytes are."""
+    """Return the JSON object on one line. Raises ValueError when there is none, for any bytes."""
     try:
         value = json.loads(line.decode("utf-8"))
     except RecursionError:

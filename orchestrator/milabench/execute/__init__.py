@@ -1,1 +1,1 @@
-"""Carries plans out: processes, environments, files, nodes."""
+"""Executes plans: processes, environments, files, nodes."""

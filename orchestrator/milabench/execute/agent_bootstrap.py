@@ -64,7 +64,7 @@ def agent_digest() -> str:
 
 
 def boot_line(words: Sequence[str], *, marker: str = "", python: str = "") -> str:
-    """Return the line for the login shell there, whichever that is, that becomes the agent with these arguments."""
+    """Return the line for the remote login shell, whichever that is, that becomes the agent with these arguments."""
     program = dict(agent_files())["milabench/execute/agent/unpack.py"]
     candidates = " ".join(map(shlex.quote, [python] if python else PYTHONS))
     # No quote, backslash, newline or exclamation mark inside: csh and fish would read them in ways of their own.

@@ -57,7 +57,7 @@ class Writer(Protocol):
     """The output to an agent; asyncio.StreamWriter is one."""
 
     def write(self, data: bytes) -> None:
-        """Return queue bytes."""
+        """Queue bytes."""
 
     async def drain(self) -> None:
         """Wait until the queue has room."""
@@ -232,7 +232,7 @@ class AgentLink:
 class AgentNode:
     """An Executor over an agent; what opens the link and what sweeps after a lost one depends on where the node is.
 
-    A lost link is reopened for the next step. `values` replace those of an order that mean something else there;
+    A lost link is reopened for the next step. `values` replace those of a request that mean something else there;
     None leaves one to the agent.
     """
 

@@ -12,7 +12,7 @@ from milabench.plan.model import Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRequest:
-    """A step with what is only known when it is carried out; nothing here changes what is measured.
+    """A step with what is only known when it is executed; nothing here changes what is measured.
 
     `env` is set beside the step's own and may hold secrets, whose names are in `secret_env`. `values` replace `@name`
     in command, environment and folders. `group_size` is how many steps pass the start barrier together on its node;
@@ -45,7 +45,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """It did what it should; `reasons` are those for doubt that its end gives (protocol.md, section 5)."""
+    """The step did what it should; `reasons` are those for doubt that its end gives (protocol.md, section 5)."""
 
     step: str
     reasons: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """It did not; `detail` is one line for a person."""
+    """The step failed; `detail` is one line for a person."""
 
     step: str
     why: Why
@@ -66,7 +66,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """It was not started, because of something before it."""
+    """The step was not started, because of something before it."""
 
     step: str
     reason: str
@@ -75,7 +75,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
-    """Somebody ended it, or the whole run, before it was done."""
+    """The step, or the whole run, was ended before it was done."""
 
     step: str
     detail: str
@@ -85,7 +85,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
-    """It was planned and nothing is known of it; only readers of records find such."""
+    """The step was planned and nothing is known of it; only readers of records produce it."""
 
     step: str
     attempt: int = 1
@@ -99,7 +99,7 @@ class Frame:
     """A batch of stamped records of one step, as bytes; whole lines.
 
     `kind` says what they are: `line` output, `rec` anything from the sink or the agent, `obs` observations. `count` and
-    `last` (`{"task", "rate", "units", "progress": [made, wanted]}`) come with observations: showing needs no decoding.
+    `last` (`{"task", "rate", "units", "progress": [made, wanted]}`) come with observations: a display decodes no records.
     """
 
     kind: Literal["line", "rec", "obs"]
@@ -175,7 +175,7 @@ Emit = Callable[[Progress], object]
 
 
 class Executor(Protocol):
-    """A place where steps run: the agent of one node, or a fake of it."""
+    """Runs steps on one node: its agent, or a fake of it."""
 
     @property
     def name(self) -> str:
@@ -184,7 +184,7 @@ class Executor(Protocol):
     async def run(self, request: StepRequest, emit: Emit) -> Outcome:
         """Execute one step: emit `Started`, then frames in order (the last record is `end`); return the outcome.
 
-        Cancelling the task ends the step in the usual steps first. A node that is lost is an outcome, not an exception.
+        Cancelling the task first ends the step in order: TERM, then KILL. A lost node is an outcome, not an exception.
         """
 
     async def end(
@@ -192,14 +192,14 @@ class Executor(Protocol):
     ) -> None:
         """End a running step; a grace of 0 kills at once. No-op when it is not running.
 
-        Its outcome will be cancelled; passed when it `is_done`, as a server is with its client; failed for a timeout when it
-        is too `late`, which tells for what.
+        Its outcome will be cancelled; passed when it `is_done`, as a server is with its client; failed for a timeout
+        when `late` says what it was too late for.
         """
 
     async def release(self, group: str) -> float | None:
         """Release the steps of a group from the start barrier, and those that reach it later.
 
-        The node's clock then, in unix seconds; None when the node cannot be asked.
+        Return the time on the node's clock, in unix seconds; None when the node cannot be asked.
         """
 
     async def stop(self, step: str) -> None:

@@ -1,6 +1,6 @@
 """Leaves the terminal: one process becomes two, one that goes on in a session of its own and one that listens until it may go.
 
-Unaware of plans: just a process, the words it says, and the run directory in which it says them once it has one.
+Unaware of plans: it knows a process, its output, and the run directory that the output goes to once there is one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _PATIENCE_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DetachedProcess:
-    """What the process that stayed in the terminal heard of the one that left.
+    """What the process that stayed in the terminal learned about the one that left.
 
-    `run` is the directory of the run that it carries out, None when it ended before that began; `code` is how it ended,
+    `run` is the directory of the run that it executes, None when it ended before that began; `code` is how it ended,
     minus the number of the signal that killed it, None while it goes on.
     """
 
@@ -41,7 +41,7 @@ class DetachedProcess:
 
 
 class DetachHandover:
-    """What ties the process that left to the one that stayed, until it lets go: that one tells all that it says."""
+    """Ties the process that left to the one that stayed, which prints all its output, until it lets go."""
 
     def __init__(self, output_fd: int, word: int) -> None:
         self._output_fd = output_fd
@@ -79,7 +79,7 @@ class DetachHandover:
 
 
 class _Voice(io.TextIOBase):
-    """A standard error with several ends, or with none that is left: nothing that is said ends a run."""
+    """A standard error with several destinations, or none: writing to it never ends a run."""
 
     encoding = "utf-8"
     errors = "backslashreplace"
@@ -98,7 +98,7 @@ class _Voice(io.TextIOBase):
 
 
 def fork_detached() -> DetachHandover | DetachedProcess:
-    """Fork: return the DetachHandover in the child, and in the parent, at its end, how they parted.
+    """Fork: return the DetachHandover in the child, and in the parent, at its end, the DetachedProcess.
 
     Until the child lets go, or ends, the parent forwards the child's output, and signals to the child: SIGINT and SIGTERM
     end both. A hangup of the terminal ends neither. Raises UsageError when a thread does not end: a fork would kill it.

@@ -114,7 +114,7 @@ class ExecutionResult:
 
     @property
     def all_passed(self) -> bool:
-        """Whether nothing failed or was cancelled; a skipped step is no failure of its own."""
+        """Whether nothing failed or was cancelled; a skipped step does not count as a failure."""
         return not self.is_cut and all(isinstance(o, Passed | Skipped) for o in self.outcomes.values())
 
 
@@ -563,7 +563,7 @@ class Engine:
 
 
 def is_of_one_job(step: Step, other: Step) -> bool:
-    """Return whether two steps need each other, like the ranks of a job or a server and its client."""
+    """Return whether two steps depend on each other, like the ranks of a job or a server and its client."""
     return bool(step.job) and step.job == other.job
 
 

@@ -25,7 +25,7 @@ LAST = ".complete"  # says that all the rest is there
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What became of a folder: files that were sent, their bytes, and what was removed there."""
+    """The result of sending a folder: files sent, their bytes, and what was removed on the other machine."""
 
     files: int
     bytes: int
@@ -164,7 +164,7 @@ async def storages(
     """Return which nodes share a file system, and why the base of a node cannot be used.
 
     For each the first node that sees the same base, empty where that is ours: every node leaves a file of its own in its
-    base, and everybody looks whose it sees.
+    base, and looks which of the others' files it sees.
     """
     token = f".milabench-{secrets.token_hex(8)}"
     ours = here / f"{token}-here"

@@ -1,4 +1,4 @@
-"""The commands of uv and pip as values, and what their complaints mean, in one line; runs nothing itself."""
+"""The commands of uv and pip as values, and their error messages explained in one line; runs nothing itself."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Installer(Protocol):
 
     @property
     def name(self) -> Literal["uv", "pip"]:
-        """What it is called."""
+        """The program's name."""
 
     def create(self, spec: VenvSpec, python: str, folder: str) -> InstallCommand:
         """Make an empty environment in `folder`."""
@@ -49,7 +49,7 @@ class Installer(Protocol):
         """Install one wheel without its dependencies."""
 
     def check(self, folder: str) -> InstallCommand:
-        """Say which requirements of the installed packages are not met."""
+        """Report which requirements of the installed packages are not met."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,13 +108,13 @@ class Uv:
         return InstallCommand(argv=(self.path, "pip", "install", *options, wheel), needs_network=False)
 
     def check(self, folder: str) -> InstallCommand:
-        """Say which requirements of the installed packages are not met."""
+        """Report which requirements of the installed packages are not met."""
         return InstallCommand(argv=(self.path, "pip", "check", "--python", f"{folder}/bin/python"), needs_network=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pip:
-    """pip, where there is no uv: slower, the same result. `python` runs it for what needs no environment."""
+    """pip, where there is no uv: slower, with the same result. `python` runs it for what needs no environment."""
 
     python: str
     is_reachable: Callable[[str], bool]
@@ -152,7 +152,7 @@ class Pip:
         return InstallCommand(argv=argv, needs_network=False)
 
     def check(self, folder: str) -> InstallCommand:
-        """Say which requirements of the installed packages are not met."""
+        """Report which requirements of the installed packages are not met."""
         return InstallCommand(argv=(f"{folder}/bin/python", "-m", "pip", "check"), needs_network=False)
 
 

@@ -1,8 +1,8 @@
 """Handling of SIGINT, SIGTERM and SIGHUP during the whole life of a command; no other module installs handlers for them.
 
-A command is interrupted once. By default that is an exception, raised once: nothing raises again into the unwinding.
+A command is interrupted once. By default that is an exception, raised once: nothing raises again while the stack unwinds.
 Around an event loop, from before its creation until it is closed, nothing is raised at all, because asyncio does not
-survive that everywhere: signals go to a listener, or are deferred until the loop is closed.
+survive that at every point: signals go to a listener, or are deferred until the loop is closed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Interrupts:
         self._is_over = False
 
     def take_over(self) -> None:
-        """Handle the signals from now on; those that were said not to matter (nohup, a script's background job) do not."""
+        """Handle the signals from now on; those that are already ignored (nohup, a script's background job) stay ignored."""
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self)
@@ -66,7 +66,7 @@ class Interrupts:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a signal has come that is kept until the holding ends."""
+        """Whether a signal has come that is deferred."""
         return bool(self._deferred)
 
     def ignore_all(self) -> None:
@@ -80,7 +80,7 @@ class Interrupts:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal. Raises InterruptRequested, but never twice, and not while signals are held or listened to."""
+        """Handle a signal. Raises InterruptRequested, but never twice, and not while signals are deferred or routed."""
         if self._is_over:
             return
         if self._child is not None:
@@ -126,7 +126,7 @@ class Interrupts:
     def forwarded_to(self, child: Callable[[int], object]) -> Iterator[None]:
         """Forward signals to a child that has the terminal: Ctrl-C and Ctrl-\\ reach it without our help.
 
-        What is sent to this process alone, SIGTERM and SIGHUP, is handed on; so is what was held before: it may
+        What is sent to this process alone, SIGTERM and SIGHUP, is forwarded; so is what was deferred before: it may
         have come before there was a child. Signals stay caught, because the child would inherit that they are ignored.
         """
         quit_before = signal.signal(signal.SIGQUIT, self) if self._is_ours() else None
@@ -205,7 +205,7 @@ def _run(runner: asyncio.Runner, main: Callable[[], Coroutine[Any, Any, T]]) -> 
 
 
 class ReusableLoop:
-    """An event loop that rests between what is run in it; it defers signals as `run_deferring_signals` does."""
+    """An event loop that can be used again and rests in between; it defers signals as `run_deferring_signals` does."""
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
@@ -227,5 +227,5 @@ class ReusableLoop:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a loop, in which something may rest."""
+        """Whether there is a loop, to which something may belong."""
         return self._runner is not None

@@ -1,4 +1,4 @@
-"""Where packages come from: the user's pip settings, in uv's words and in ours; nothing here may print a credential."""
+"""Where packages come from: the user's pip settings, as uv's options and as ours; nothing here may print a credential."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class _Resolver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
-    """A lock that was written, or was right already. `unverified` says what could not be asked."""
+    """A lock that was written, or was up to date. `unverified` says what could not be checked."""
 
     path: Path
     has_changed: bool

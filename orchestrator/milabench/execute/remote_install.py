@@ -1,4 +1,4 @@
-"""Remote builds of environments with the code of local ones: packed into one file, run by the remote Python."""
+"""Builds environments on remote machines with the same code as local ones: packed into one file, run by the remote Python."""
 
 from __future__ import annotations
 

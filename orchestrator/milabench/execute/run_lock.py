@@ -25,11 +25,11 @@ TRIES, PAUSE_S = 20, 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orchestrator:
-    """A process that carries out, or carried out, a run.
+    """A control plane process that executes, or executed, a run.
 
     `pid_start` (ticks since boot) and `boot` tell it from a later process with its pid; `marker` is what every process
-    that it started carries; `since` is in unix seconds. One that is `detached` has left its terminal, and goes on without
-    anybody who watches it.
+    that it started carries; `since` is in unix seconds. One that is `detached` has left its terminal, and goes on
+    unobserved.
     """
 
     pid: int

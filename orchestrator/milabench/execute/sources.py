@@ -39,7 +39,7 @@ _PAUSES_S = (0.3, 1.0, 2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReady:
-    """The program lies in `path`."""
+    """The program is in `path`."""
 
     folder: str
     path: Path
@@ -48,7 +48,7 @@ class SourceReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBroken:
-    """The program could not be fetched; why, in one line."""
+    """The program could not be fetched; the reason, in one line."""
 
     folder: str
     why: str

@@ -88,7 +88,7 @@ class SshWriter:
         self._writer = writer
 
     def write(self, data: bytes) -> None:
-        """Return queue bytes; those for a channel that is gone are dropped."""
+        """Queue bytes; those for a channel that is gone are dropped."""
         with contextlib.suppress(OSError):
             self._writer.write(data)
 

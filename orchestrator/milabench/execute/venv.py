@@ -87,7 +87,7 @@ class VenvReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VenvBroken:
-    """The environment could not be built: why, in one line, and where all the output is."""
+    """The environment could not be built: the reason in one line, and the file with all the output."""
 
     group: str
     why: str

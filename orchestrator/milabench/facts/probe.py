@@ -31,7 +31,7 @@ class LocalProbe:
         self._output: tuple[str, str] | None = None
 
     def answer(self) -> Node:
-        """Return its answer. Raises Unreachable when the agent cannot answer."""
+        """Return the facts of this machine. Raises Unreachable when the agent cannot answer."""
         if self._output is None:
             self._output = self._process.communicate()
         facts, errors = self._output

@@ -1,1 +1,1 @@
-"""Numbers, turned into text. Pure."""
+"""Summaries and comparisons as text, in several formats. Pure."""

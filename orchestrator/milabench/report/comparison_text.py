@@ -1,4 +1,4 @@
-"""A comparison in words and as a document: its tables, what failed, what is left out, and what differs."""
+"""A comparison as a document: its tables, failures, exclusions and differences, and the texts of its cells."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def left_out(index: Index) -> str:
 
 
 def job_table(comparison: Comparison) -> Table | None:
-    """Return time, energy and cost of the same work; None where no benchmark counts on all systems."""
+    """Return a table of the time, energy and cost of the same work; None where no benchmark counts on all systems."""
     if not comparison.job_mix:
         return None
     rows = [_job_row(mix) for mix in comparison.job_mix]

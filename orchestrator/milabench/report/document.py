@@ -1,6 +1,6 @@
-"""A report as a value: what stands in it and in which order, before any format writes it down.
+"""A report as a value: its content and order, before a format writes it.
 
-`report/text.py` and `report/markdown.py` each write every block once; who builds a report names no format.
+`report/text.py` and `report/markdown.py` each write every kind of block; a document knows no format.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Something named, with what is said of it; `details` are paths and commands by their labels, to be copied."""
+    """A named item with its text; `details` are paths and commands by their labels, to be copied."""
 
     name: str
     text: str

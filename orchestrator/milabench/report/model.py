@@ -1,4 +1,4 @@
-"""What every report shows, in words: the table's cells, the description of the system, the failures and how to rerun them."""
+"""What every report shows, as text: the table's cells, the description of the system, the failures and how to rerun them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _METRICS_ELSEWHERE = ("rate", "first_step")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of the main table: its heading, and the cell of a benchmark (empty where there is nothing to say).
+    """One column of the main table: its heading, and the cell of a benchmark (empty where there is nothing to show).
 
     `is_optional`: it is only shown where some benchmark has something in it.
     """
@@ -198,7 +198,7 @@ def _devices(devices: Sequence[Any]) -> str:
 
 
 def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
-    """Return headings and rows of the rates on each node, the median over its processes; None for a run of one node."""
+    """Return the headings and rows of the rates on each node, the median over its processes; None for a run of one node."""
     rates: dict[str, dict[str, list[float]]] = {}
     for bench in ordered(summary.benchmarks):
         for process in bench.processes:

@@ -21,7 +21,7 @@ LEGEND = (
 
 
 def render(audit: TimingAudit) -> str:
-    """Return the whole audit."""
+    """Return the audit as text."""
     lines = [f"timing audit of {audit.model or 'a model'} on {audit.device or 'no device'}", ""]
     if audit.cells:
         rows = [_row(cell) for cell in audit.cells]

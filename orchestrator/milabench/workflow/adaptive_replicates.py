@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def after_pilot(request: Request) -> ExtendPlan | None:
-    """Return what extends the plan after the pilot; None where there is no pilot, or the numbers have been decided."""
+    """Return the function that extends the plan after the pilot; None without a pilot, or when the numbers are decided."""
     target = request.target
     if target is None or target.precision is None or request.context.plan_context.replicates:
         return None
@@ -48,7 +48,7 @@ def replicate_decision_lines(numbers: Mapping[str, Replicates], target: Precisio
 
 
 def pilots_of(run: Run) -> tuple[dict[str, Pilot], float]:
-    """Return what the pilot of each benchmark (of an A/B run: of each pair) showed, and the seconds that all attempts took.
+    """Return the pilot of each benchmark (of an A/B run: of each pair), and the seconds that all attempts took.
 
     Computed from the records alone, so that a run which was killed in between decides the same when it is resumed.
     """

@@ -1,4 +1,4 @@
-"""Shows a run whose orchestrator has no terminal to its end, and returns how it ended."""
+"""Shows a detached run until it ends, and returns its exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from milabench.workflow.session import Session
 def attach_to_run(run: Run, orchestrator: Orchestrator, session: Session) -> int | None:
     """Show a run to its end: return the exit code of `milabench run`; None when its orchestrator died before that.
 
-    A request to end ends only the view.
+    Ctrl-C ends only the view, not the run.
     """
     report_active(run, orchestrator, session)
     ending = follow(run.path, orchestrator, session.reporter)

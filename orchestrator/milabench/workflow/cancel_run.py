@@ -13,7 +13,7 @@ from milabench.workflow.session import Session
 
 
 def cancel_run(name: str | None, base: Path | None, session: Session, *, now: bool = False) -> None:
-    """Ask the orchestrator of a run, by default the only active one, to end, and wait for it; `now` kills its steps.
+    """Ask the orchestrator of a run, by default the only active one, to end, and wait until it has; `now` kills its steps.
 
     Raises NothingSelected, and Unreachable for a run of another host or user.
     """

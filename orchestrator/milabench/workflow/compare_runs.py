@@ -38,7 +38,7 @@ class RunComparison:
     tracing: Tracing | None = None
 
     def render(self, format_name: str) -> str:
-        """Return it in a format; time series only where it was made for a format that draws them."""
+        """Return the comparison in a format; with time series only where it was made for a format that draws them."""
         runs = [source.run for source in self.sources]
         traces = None
         if self.tracing is not None:

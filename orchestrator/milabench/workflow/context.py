@@ -1,4 +1,4 @@
-"""Reads what every use case that knows a suite starts from: the suite, the system, this machine, the benchmarks' folders."""
+"""Reads what every use case of a suite starts from: the suite, the system, this machine, the benchmarks' folders."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ ALL_DEFAULTS = Extent()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandContext:
-    """The suite as read, the selected benchmarks with their folders, all else that a plan depends on, and this machine.
+    """The suite as read, the selected benchmarks with their folders, everything else that a plan depends on, and this machine.
 
-    `session` reports what is done with them and reaches the other machines.
+    `session` reports messages and reaches the other machines.
     """
 
     session: Session

@@ -1,4 +1,4 @@
-"""Continues a command without its terminal, which shows its messages until the run has begun."""
+"""Continues a command without its terminal; the terminal shows its messages until the run has begun."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run_detached(verb: str, work: Callable[[DetachHandover], int], session: Sess
 
 
 def report_detached(verb: str, process: DetachedProcess, session: Session) -> int:
-    """Report that a run goes on, and what can be done with it; else how it ended. Raises Unreachable when it was killed."""
+    """Report that a run goes on, with the commands that control it; else how it ended. Raises Unreachable when it was killed."""
     name = "" if process.run is None else process.run.name
     match process.code:
         case None:

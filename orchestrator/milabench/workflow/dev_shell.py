@@ -95,7 +95,7 @@ def enter(step: Step, argv: tuple[str, ...], session: Session, environ: Mapping[
 
 
 def _filled(word: str, step: Step, folder: Path) -> str:
-    """Return a word of a command with what an agent would fill in for the step's container."""
+    """Return an argument with the values that an agent would fill in for the step's container."""
     if step.container is None:
         return word
     head, at, name = word.rpartition("@")

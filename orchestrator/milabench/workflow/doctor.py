@@ -1,4 +1,4 @@
-"""Finds out what this machine is, and whether the suite can run on it."""
+"""Examines this machine, and whether the suite can run on it."""
 
 from __future__ import annotations
 

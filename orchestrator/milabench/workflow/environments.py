@@ -127,7 +127,7 @@ def requirements_name(variant: str) -> str:
 
 
 def _how_to_add(variant: str) -> str:
-    """Return a hint on how to get a variant's requirement file."""
+    """Return a hint how to create a variant's requirement file."""
     name = requirements_name(variant)
     return f"write {name}, empty where nothing is needed" if name.endswith(".in") else "write it with `milabench pin`"
 

@@ -1,4 +1,4 @@
-"""Estimates what a plan will take, from the runs below its base, and cuts it to a budget."""
+"""Estimates how long a plan will take, from the runs below its base, and cuts it to a budget."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMED = 6  # names that are listed
 
 
 def estimate_plan(planned: PlannedRequest) -> PlanEstimate:
-    """Return what the plan will take, by the latest runs below its base."""
+    """Return the estimate of a plan, from the latest runs below its base."""
     base = Path(planned.request.context.dirs.base)
     groups: dict[str, list[tuple[Step, ...]]] = {}
     for group in planned.plan.groups():
@@ -42,7 +42,7 @@ class BudgetedPlan:
 
     @property
     def lines(self) -> list[str]:
-        """What it will take and what was cut, for a person."""
+        """The estimate and what was cut, for a person."""
         target = self.planned.request.target
         is_pilot = target is not None and target.precision is not None
         cut = [

@@ -104,7 +104,7 @@ def execute_plan(
 ) -> ExecutedPlan:
     """Execute the plan in a new run directory.
 
-    `extend` decides, by what was recorded, how the run goes on after the plan; `handover` tells the terminal that we left
+    `extend` decides, by what was recorded, how the run goes on after the plan; `handover` lets go of the terminal
     when the run has begun. Raises RecordError and Unreachable before anything is started, RecordError also when the
     extension cannot be recorded.
     """
@@ -141,7 +141,7 @@ def continue_plan(
     whole: Plan | None = None,
     handover: DetachHandover | None = None,
 ) -> ExecutedPlan:
-    """Execute a plan, or what remains of the `whole` one, in a run directory that we hold."""
+    """Execute a plan, or what remains of the `whole` one, in a run directory whose lock we hold."""
     if handover is not None:
         handover.hold(writer.path)
     session = context.session
@@ -252,7 +252,7 @@ def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
 
 
 async def _open(node: AgentNode) -> None:
-    """Start a node's agent; what keeps it from starting becomes the outcome of its first step."""
+    """Start a node's agent; an error at its start becomes the outcome of its first step."""
     with contextlib.suppress(Unreachable):
         await node.open()
 
@@ -265,7 +265,7 @@ def addresses_used(plan: Plan, context: CommandContext) -> tuple[Address, ...]:
 
 
 def _nodes_entry(plan: Plan, context: CommandContext) -> dict[str, Any]:
-    """Return what the journal keeps of the other nodes, so that processes left by a crash can be found there."""
+    """Return the journal's entry on the other nodes, so that processes left by a crash can be found there."""
     used = addresses_used(plan, context)
     return {"nodes": [asdict(address) for address in used]} if used else {}
 

@@ -27,7 +27,7 @@ Ending = Literal["ended", "died", "left"]
 
 
 def follow(path: Path, orchestrator: Orchestrator, reporter: Reporter) -> Ending:
-    """Show a run until this orchestrator of it has ended or died, or we are asked to end."""
+    """Show a run until this orchestrator of it has ended or died, or we are interrupted."""
     requests: list[None] = []
     run, clock = open_run(path), JournalClock()
     clock.reach(run.journal[0].get("t") if run.journal else None)
@@ -55,13 +55,13 @@ class JournalClock:
         self._is_past = False
 
     def reach(self, t: object) -> None:
-        """Stop at the time of an entry, where it has one."""
+        """Show the time of an entry, where it has one."""
         self._is_past = True
         if isinstance(t, int | float):
             self._latest = max(self._latest, t)
 
     def go_on(self) -> None:
-        """Return to the present."""
+        """Show the present time again."""
         self._is_past = False
 
     def now(self) -> float:

@@ -37,7 +37,7 @@ def import_runs(
 
 @contextmanager
 def unpacked(source: Path) -> Iterator[Path]:
-    """Give the source itself, or a temporary folder with what a zip file holds. Raises RecordError."""
+    """Yield the source itself, or a temporary folder with what a zip file holds. Raises RecordError."""
     if not source.exists():
         raise RecordError(f"{source}: no such file or folder")
     if source.is_dir() or not zipfile.is_zipfile(source):

@@ -81,7 +81,7 @@ def fetch_definitions(context: CommandContext) -> None:
 
 
 def progress_report(session: Session) -> Callable[[InstallProgress], None]:
-    """Return what reports each stage of an installation as a line; it is called from several threads."""
+    """Return the function that reports each stage of an installation as a line; it is called from several threads."""
 
     def report(progress: InstallProgress) -> None:
         detail = f": {progress.detail}" if progress.detail else ""

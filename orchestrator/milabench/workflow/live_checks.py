@@ -23,7 +23,7 @@ SWITCH_S = 0.0005
 
 
 class LiveChecks:
-    """Reports what the checks find as soon as a group of steps is over: from its records, while nothing is being measured."""
+    """Reports the checks' findings as soon as a group of steps is over: from its records, while nothing is being measured."""
 
     def __init__(self, plan: Plan, path: Path, report: Callable[[str], object]) -> None:
         self._groups: dict[str, tuple[str, ...]] = {}
@@ -35,7 +35,7 @@ class LiveChecks:
         self._ended: dict[str, Ended] = {}
 
     def on_plan(self, plan: Plan) -> None:
-        """Learn which steps belong together, of the plan or of its extension."""
+        """Take the groups of the plan, or of its extension, into account."""
         self._groups |= {step.id: tuple(other.id for other in group) for group in plan.groups() for step in group}
         self._stems |= {step.id: step.stem or step.id for step in plan.steps}
         self._checks = None  # the manifest has changed

@@ -21,7 +21,7 @@ from milabench.workflow.session import Session
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCheck:
-    """What was found out about the nodes of a system; `links` are their connections, `{"a -> b": {...}}`."""
+    """The result of checking the nodes of a system; `links` are their connections, `{"a -> b": {...}}`."""
 
     system: SystemConfig
     reports: Mapping[str, HostReport]
@@ -81,7 +81,7 @@ def check_nodes(options: SuiteOptions, session: Session, *, with_links: bool = T
 def measure_links(
     system: SystemConfig, machine: Node, reports: Mapping[str, HostReport], options: SuiteOptions, session: Session
 ) -> dict[str, Mapping[str, Any]]:
-    """Return round trip and bandwidth between the other nodes, each to the next."""
+    """Return the round trip and bandwidth between the other nodes, from each to the next."""
     addresses = node_addresses(system, machine, accept_new=options.accept_new_host_keys)
     reached = [address for name, address in addresses.items() if not reports[name].why]
     if len(reached) < 2:

@@ -1,4 +1,4 @@
-"""Asks the other machines of a system what they are."""
+"""Queries the other machines of a system for their facts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def node_addresses(system: SystemConfig, machine: Node, *, accept_new: bool = Fa
 def query_nodes(
     system: SystemConfig, machine: Node, base: str, session: Session, *, accept_new: bool = False
 ) -> dict[str, HostReport]:
-    """Return what every other node says of itself, or why it does not answer; all are asked at the same time."""
+    """Return the report of every other node, or why it does not answer; all are queried at the same time."""
     addresses = node_addresses(system, machine, accept_new=accept_new)
     bases = {entry.name: entry.base or base for entry in system.nodes}
     pool = session.hosts

@@ -14,7 +14,7 @@ STORE = "history.sqlite"
 class SuiteOptions:
     """Which suite and system, below which base, which benchmarks of it, in which environments; None: the default.
 
-    `ask_nodes`: ask the other nodes what they are, instead of believing the system file.
+    `ask_nodes`: query the other nodes for their facts instead of trusting the system file.
     """
 
     config_file: Path | None = None
@@ -33,7 +33,7 @@ class SuiteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """How much is measured: how often, how long, how precisely, within how many seconds, beside which other suite.
+    """How much is measured: how often, how long, how precisely, within how many seconds, against which other suite.
 
     `precision` is the relative half-width of a 95% interval; `ab` are the two suites of an A/B run.
     """
@@ -47,7 +47,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How hard a plan is tried: whether to wait for devices, retries of a failed step, failures after which nothing starts.
+    """Whether to wait for devices, retries of a failed step, and the number of failures after which nothing starts.
 
     `attempts` are those that a resumed run has behind it, by step, and `passed` its steps that have passed. `markers` are
     the files, by step, that say that a step need not be done again.

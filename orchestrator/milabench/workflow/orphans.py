@@ -95,7 +95,7 @@ class Orphans:
 
     @property
     def count(self) -> int:
-        """How many processes there are."""
+        """The number of leftover processes."""
         return len(self.local) + sum(map(len, self.remote.values()))
 
 
@@ -120,7 +120,7 @@ def _find_local(markers: Sequence[str]) -> Processes:
 
 
 def kill_orphans(orphans: Orphans, session: Session) -> bool:
-    """Kill the processes, report it for each machine, and return whether all are gone."""
+    """Kill the processes, report the result for each machine, and return whether all are gone."""
     if orphans.local:
         session.info(f"cleanup: {run_deferring_signals(lambda: sweep_local(*orphans.local_markers))}")
     markers = {address: orphans.remote_markers[address] for address in orphans.remote}

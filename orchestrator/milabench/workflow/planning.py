@@ -1,4 +1,4 @@
-"""What follows from a request: the plan, whether everything that it needs is there, what the manifest holds beside it."""
+"""From a request to its plan: the steps, the check that everything they need exists, the rest of the manifest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks that the environments and the data of a plan exist, and names the command that makes what is missing."""
+"""Checks that the environments and the data of a plan exist, and names the command that creates what is missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from milabench.workflow.options import SuiteOptions
 
 
 def missing_environments(context: CommandContext) -> tuple[str, ...]:
-    """Return the environments, programs and images that `milabench install` has yet to make, as a person names them."""
+    """Return the environments, programs and images that `milabench install` has yet to create, as a person names them."""
     from milabench.workflow.remote_nodes import is_needed_here
 
     if not is_needed_here(context):
@@ -107,7 +107,7 @@ def require_ready(context: CommandContext, plan: Plan) -> None:
 
 
 def command_line(verb: str, options: SuiteOptions) -> str:
-    """Return the command that does `verb` for the same suite, base and selection."""
+    """Return the command line of `verb` for the same suite, base and selection."""
     words = ["milabench", verb]
     for flag, value in (
         ("--config", options.config_file),

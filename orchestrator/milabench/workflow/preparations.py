@@ -1,4 +1,4 @@
-"""Decides which prepare.py have yet to run with these arguments, program and environment; a marker says that one passed."""
+"""Decides which prepare.py must still run with these arguments, program and environment; a marker file records a pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from milabench.workflow.remote_nodes import remote_paths_exist
 def pending_preparations(context: CommandContext, *, force: bool = False, upload: bool = False) -> Plan:
     """Return the preparations that have not passed with these arguments, program and environment, on every node.
 
-    `upload`: the nodes get the benchmarks' folders at the same time. Raises Unreachable for a node that does not answer.
+    `upload`: send the nodes the benchmarks' folders at the same time. Raises Unreachable for a node that does not answer.
     """
     preparations = preparation_steps(context)
     existing = remote_paths_exist(context, remote_markers(preparations, context), upload=upload)
@@ -46,7 +46,7 @@ def unprepared(
 
 
 def remote_markers(preparations: Sequence[Preparation], context: CommandContext) -> dict[str, list[str]]:
-    """Return the markers that only other nodes can see, by node; none when those are not to be asked."""
+    """Return the markers that only other nodes can see, by node; none when those are not queried."""
     markers: dict[str, list[str]] = {}
     for preparation in preparations if context.options.ask_nodes else ():
         if preparation.step.node not in _local(context):
@@ -90,7 +90,7 @@ def _preparation(
     files: Mapping[str, bytes],
     digests: Mapping[str, str],
 ) -> Preparation:
-    """Return what prepares a benchmark on a node."""
+    """Return the preparation of a benchmark on a node."""
     assert bench.declared is not None
     node_bench = benchmark_on(node, bench, context.plan_context)
     step = prepare_step(node_bench, rank=rank)

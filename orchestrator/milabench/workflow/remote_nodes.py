@@ -55,7 +55,7 @@ def is_needed_here(context: CommandContext) -> bool:
 
 
 def on_nodes(context: CommandContext, do: OnNode, nodes: Sequence[Node] | None = None) -> None:
-    """Call `do` for these nodes at the same time: one of each file system, unless given. Raises what `do` raises, together."""
+    """Call `do` for these nodes concurrently; default: one of each file system. Raises the errors of `do` together."""
     nodes = first_of_storages(remote_nodes(context)) if nodes is None else nodes
     if not nodes:
         return
@@ -83,7 +83,7 @@ def remote_paths_exist(
 ) -> set[tuple[str, str]]:
     """Return which of the paths `wanted` on each node exist, as (node, path).
 
-    `upload`: every file system gets the benchmarks' folders first. Raises Unreachable.
+    `upload`: first send every file system the benchmarks' folders. Raises Unreachable.
     """
     existing: set[tuple[str, str]] = set()
     nodes = remote_nodes(context)
@@ -132,7 +132,7 @@ def copy_folders(context: CommandContext) -> None:
 
 
 def interpreters(context: CommandContext, plan: Plan) -> dict[str, list[str]]:
-    """Return the interpreters that the plan needs on other nodes, by one node of each file system."""
+    """Return the interpreters that the plan needs on other nodes, by the first node of each file system."""
     nodes = {node.name: node for node in remote_nodes(context)}
     first = {node.storage: node.name for node in first_of_storages(list(nodes.values()))}
     wanted: dict[str, dict[str, None]] = {}

@@ -29,7 +29,7 @@ def replay_run(run: Run, reporter: Reporter, *, speed: float = 10.0, is_verbose:
 
 
 class ReplayClock:
-    """The clock of a replay: at the times of the records, which come `speed` times as fast as they did."""
+    """The clock of a replay, at the times of the records; it runs at `speed` times the recorded speed."""
 
     def __init__(self, speed: float, sleep: Callable[[float], object] = time.sleep) -> None:
         self._speed = speed
@@ -88,7 +88,7 @@ def show_event(event: Event, display: Display) -> None:
 
 
 def observation_progress(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a display shows of an observation."""
+    """Return the progress that a display shows for an observation."""
     return {key: data[key] for key in ("task", "rate", "units", "progress") if data.get(key) is not None}
 
 

@@ -1,4 +1,4 @@
-"""Reads what a report adds to recorded runs: weights, amounts of work, costs, the run that scores are relative to."""
+"""Reads the inputs of a report besides recorded runs: weights, amounts of work, costs, the run that scores are relative to."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ReportSource:
 def read_profile(path: Path | None) -> WeightProfile:
     """Read a YAML file of `benchmark: weight`, or of `weights:` and `work:`, each such a mapping.
 
-    Raises ConfigError where it is not that, or weighs nothing.
+    Raises ConfigError where it is neither, or all weights are zero.
     """
     if path is None:
         return WeightProfile()

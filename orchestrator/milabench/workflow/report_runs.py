@@ -32,7 +32,7 @@ def render_report(
     validations: str | None = None,
     store: str | None = None,
 ) -> str:
-    """Return the report on the runs of these names or paths, by default on the latest, in a format.
+    """Return the report, in a format, on the runs of these names or paths; by default on the latest.
 
     `reference` is a run or the JSON report of one, by default what each run's system file names. `score` is `index` or
     `compat`, the score of milabench 1.3. `store` is a results store that summaries are read from instead of records.
@@ -67,7 +67,7 @@ def render_report(
 
 
 def tracing_for(format_name: str, compared: int = 0) -> Tracing | None:
-    """Return what collects the runs' time series while their records are read; None where the format draws none.
+    """Return the collector of the runs' time series while their records are read; None where the format draws none.
 
     `compared` is the number of systems of a comparison, of which only a few are drawn.
     """
@@ -81,7 +81,7 @@ def tracing_for(format_name: str, compared: int = 0) -> Tracing | None:
 
 
 def require_no_records(format_name: str, reference: str | None, validations: str | None) -> None:
-    """Raise UsageError for what needs a run's records, which a results store does not have."""
+    """Raise UsageError for options that need a run's records, which a results store does not have."""
     needs_records = {
         "--format html": FORMATS[format_name].draws,
         "--reference": reference is not None,
@@ -93,7 +93,7 @@ def require_no_records(format_name: str, reference: str | None, validations: str
 
 
 class References:
-    """Scores summaries relative to a run: the given one, else the one that each run's system file names."""
+    """Scores summaries relative to a reference run: the given one, else the one that each run's system file names."""
 
     def __init__(self, base: Path, name: str | None, session: Session) -> None:
         self._base = base

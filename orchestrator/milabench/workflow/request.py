@@ -27,7 +27,7 @@ PRECISION_OF_RIGOROUS = 0.01
 class Request:
     """The request for one run: its name, one suite or the two of an A/B run, its precision and budget.
 
-    `values` are those of a multirun's combination.
+    `values` are one combination of a multirun.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The results of many runs in one store: add, query, read back, and how a benchmark's number went on."""
+"""The results of many runs in one store: add, query, read back, and the history of a benchmark."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def stored_summaries(location: str, names: Sequence[str]) -> list[Summary]:
 
 
 def _is_called(name: str, wanted: str) -> bool:
-    """Return whether a run is meant: `night` means `night.2026-03-01_12-00-00`, too."""
+    """Return whether a name means this run: `night` also means `night.2026-03-01_12-00-00`."""
     return wanted in (name, name.rpartition(".")[0])
 
 

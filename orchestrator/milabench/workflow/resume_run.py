@@ -1,4 +1,4 @@
-"""Resumes a run in its own directory: kills what its crashed orchestrator left, runs what has not passed, and only that."""
+"""Resumes a run in its own directory: kills what its crashed orchestrator left, and runs only what has not passed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def resume_run(
 ) -> int:
     """Resume a run and return its exit code. Does nothing when every step has passed.
 
-    `handover` tells the terminal that we left when the run goes on. Raises Unreachable when its orchestrator lives,
+    `handover` lets go of the terminal when the run goes on. Raises Unreachable when its orchestrator lives,
     RecordError when it cannot be resumed or, without `force`, when suite, system or environments have changed.
     """
     orchestrator = this_orchestrator(new_marker(path), detached=handover is not None)
@@ -91,7 +91,7 @@ def resume_run(
 
 
 def _complete(run: Run, session: Session) -> None:
-    """Write what an orchestrator that crashed after its last step had yet to write."""
+    """Write what an orchestrator that crashed after its last step did not write."""
     is_recorded = run.is_ended and run.journal[-1].get("verdict") == "passed"
     if not is_recorded:
         writer = RunWriter(run.path)

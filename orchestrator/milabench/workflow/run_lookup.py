@@ -1,4 +1,4 @@
-"""Finds runs by name or path, with their status and whoever executes them at this moment."""
+"""Finds runs by name or path, with their status and the orchestrator that executes them now."""
 
 from __future__ import annotations
 

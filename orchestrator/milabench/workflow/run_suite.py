@@ -1,4 +1,4 @@
-"""Runs what was requested, run by run: plan, check that everything is in place, execute, summarise."""
+"""Executes requests, run by run: plan, check that everything is in place, execute, summarise."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
 class RunSettings:
     """How a suite is run, and which part of it.
 
-    `seed` is that of the order in which benchmarks run, by default the time. `failed` names a run of which only what did not
-    pass is run, empty: the latest. `validations` are the checks, `all`, `none` or `name,...`. `save_sizes` is a file that
-    the observed batch sizes are added to.
+    `seed` is that of the order in which benchmarks run, by default the time. `failed` names a run: only what did not pass
+    in it is run; empty means the latest run. `validations` are the checks, `all`, `none` or `name,...`. `save_sizes` is a
+    file that the observed batch sizes are added to.
     """
 
     run_name: str = "run"
@@ -52,7 +52,7 @@ class PreparedRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedRun:
-    """A run directory, and the exit code that the outcome of the run means."""
+    """A run directory, and the exit code for the outcome of the run."""
 
     path: Path
     exit_code: int

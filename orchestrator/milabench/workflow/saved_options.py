@@ -1,4 +1,4 @@
-"""Saves the options of a command in the manifest, so that the same plan can be made again, and tells what differs by now."""
+"""Saves the options of a command in the manifest, so that the same plan can be made again, and compares it with a later plan."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SavedOptions:
 
 
 def save_options(context: CommandContext, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """Return what the manifest keeps beside suite, system and plan."""
+    """Return the manifest's entries besides suite, system and plan."""
     from milabench.workflow.context import settings_overrides
 
     options, plan_context = context.options, context.plan_context
@@ -100,7 +100,7 @@ def target_of(run: Run) -> PrecisionTarget | None:
 
 
 def replicates_of(run: Run) -> dict[str, int]:
-    """Return how often each benchmark of a run is run, where that was computed; nothing before it was."""
+    """Return the number of replicates of each benchmark of a run, where it was computed; empty before that."""
     saved = run.manifest.get("replicates")
     try:
         return {str(bench): int(number["planned"]) for bench, number in (saved or {}).items()}
@@ -152,7 +152,7 @@ def packages_digest(packages: Mapping[str, Mapping[str, str]]) -> dict[str, str]
 
 
 def plan_differences(run: Run, plan: Plan, manifest: Mapping[str, Any]) -> list[str]:
-    """Return what differs between a run as it was planned and as it would be now, a line each; none when it can go on.
+    """Return what differs between a run as it was planned and as it would be now, a line each; none when it can be resumed.
 
     `manifest` is what that of the new one would hold: `locks` and `programs`.
     """

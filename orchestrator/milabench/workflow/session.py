@@ -1,4 +1,4 @@
-"""What a use case works with while it lasts: who reads its messages, and the connections to other machines."""
+"""What a use case works with: the reporter of its messages, and the connections to other machines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Level = Literal["info", "note", "warning", "error"]
 
 
 class Reporter(Protocol):
-    """Who reads the messages of a use case. No method raises: a terminal that is gone ends no run."""
+    """Receives the messages of a use case. No method raises, so that a lost terminal does not end a run."""
 
     def report(self, level: Level, text: str) -> None:
         """Report one message of one or a few lines.
@@ -25,7 +25,7 @@ class Reporter(Protocol):
         """
 
     def open_display(self, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic) -> Display:
-        """Return a new view of a run's progress, which the caller closes; `clock` is in seconds."""
+        """Return a new view of a run's progress, which the caller closes; `clock` returns seconds."""
 
 
 @dataclass(slots=True)

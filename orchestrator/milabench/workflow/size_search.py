@@ -66,7 +66,7 @@ def find_batch_size(
 ) -> SizeSearch:
     """Search by doubling, then bisecting, between `least` and `most`; add what was observed to the file `save`.
 
-    Raises UsageError unless `bench` selects one benchmark that has a batch size to choose, and what a run raises.
+    Raises UsageError unless `bench` selects one benchmark that has a batch size to choose, and the errors of a run.
     """
     if most is not None and most < least:
         raise UsageError(f"--max {most} is less than --min {least}")
@@ -128,7 +128,7 @@ def try_size(context: CommandContext, size: int, *, wait: bool) -> Observation |
 
 
 def observation_text(observation: Observation) -> str:
-    """Return memory and rate, each after a comma; empty where nothing was observed."""
+    """Return memory and rate as text, each after a comma; empty where nothing was observed."""
     parts = [f"{observation.memory_mib:.0f} MiB"] if observation.memory_mib is not None else []
     parts += [f"{observation.rate:.4g}/s"] if observation.rate is not None else []
     return "".join(f", {part}" for part in parts)

@@ -25,7 +25,7 @@ _NAMES = ("manifest.json", "journal.jsonl")
 def summary_of(run: Run, validations: str | None = None, course: CourseOf | None = None) -> Summary:
     """Return the summary of a run. `validations` are checks other than the run's own, which no stored summary has.
 
-    Where the records are read, `course` sees them, too.
+    `course` observes the records where they are read.
 
     Raises RecordError when its records cannot be read.
     """
@@ -48,7 +48,7 @@ def summary_of(run: Run, validations: str | None = None, course: CourseOf | None
 def store_summary(run: Run, summary: Summary, stat: str) -> None:
     """Write the summary beside its records; where that fails, it is computed every time.
 
-    `stat` is the digest of the files before they were read.
+    `stat` is the digest of the files from before they were read.
     """
     from milabench.events.rundir import RunWriter
 
@@ -104,7 +104,7 @@ def _stored(run: Run) -> Summary | None:
 
 
 def _relocated(run: Run, summary: Summary) -> Summary:
-    """Return the summary with its logs where the run lies now, under the name that it has now."""
+    """Return the summary with the paths of its logs and the name of the run as they are now."""
     from dataclasses import replace
 
     def moved(log: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Runs a task of a .cfg file, any command, and extracts its metrics from what it prints."""
+"""Runs a task of a .cfg file, which is any command, and extracts its metrics from its output."""
 
 from __future__ import annotations
 

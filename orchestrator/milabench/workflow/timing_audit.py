@@ -1,4 +1,4 @@
-"""Runs the timing experiment as the benchmark that it is, and reads what a run of it found."""
+"""Runs the timing experiment, which is a benchmark, and reads the result of a run of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run_audit(
     use_current_env: bool = False,
     wait: bool = False,
 ) -> tuple[TimingAudit, int]:
-    """Install what the experiment needs, run it, and return what it found with the exit code of the run.
+    """Install what the experiment needs, run it, and return its result with the exit code of the run.
 
     Raises what `install` and `run` raise.
     """
@@ -76,7 +76,7 @@ def audit_suite_file() -> Path:
 
 
 def read_audit(name: str, base: Path | None) -> TimingAudit:
-    """Return what a run's records say. Raises RecordError when it is not an audit, NothingSelected when there is no run."""
+    """Return the audit in a run's records. Raises RecordError when it is not an audit, NothingSelected when there is no run."""
     run = find_run(base_folder(base), name)
     audit = timing_audit(event.data for event in replay(run) if isinstance(event, Data) and "audit" in event.data)
     if audit is None:

@@ -80,7 +80,7 @@ class ContainerRemoval:
 
     @property
     def is_running(self) -> bool:
-        """Whether the engine is at it."""
+        """Whether the command is still running."""
         return self._pid is not None
 
     def start(self, start_helper: Callable[[List[str], Callable[[int, bytes], None]], int]) -> None:

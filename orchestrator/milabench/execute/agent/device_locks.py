@@ -52,7 +52,7 @@ class DeviceLocks:
         return []
 
     def keep(self, opened: List[Tuple[str, int]]) -> None:
-        """Note them, locked by now, as ours, in the files too."""
+        """Record these locks, which we hold by now, as ours, also in their files."""
         owner = {
             "run": self._run_id,
             "pid": os.getpid(),

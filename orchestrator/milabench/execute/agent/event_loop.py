@@ -44,7 +44,7 @@ class Timers:
         return min(LONGEST_WAIT_S, max(0.0, self._heap[0][0] - time.monotonic())) if self._heap else None
 
     def run_due(self) -> None:
-        """Do what is due."""
+        """Call the actions that are due."""
         now = time.monotonic()
         while self._heap and self._heap[0][0] <= now:
             action = heapq.heappop(self._heap)[2]
@@ -111,7 +111,7 @@ class NamedTimers:
 
 
 def raise_file_limit() -> Tuple[int, int]:
-    """Let us open as many files as we may; return the limits as they were."""
+    """Raise our limit of open files to the maximum; return the former limits."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
@@ -121,7 +121,7 @@ def raise_file_limit() -> Tuple[int, int]:
 
 
 def widen_pipe(fd: int, size: int) -> None:
-    """Let a pipe hold so many bytes; it stays as it is where the user's allowance of pipe memory is used up."""
+    """Raise the capacity of a pipe to so many bytes; unchanged where the user's limit of pipe memory is reached."""
     try:
         fcntl.fcntl(fd, F_SETPIPE_SZ, size)
     except OSError:

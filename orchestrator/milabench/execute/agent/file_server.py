@@ -22,7 +22,7 @@ def new_digest(content: bytes = b"") -> Any:
 class FileServer:
     """Answers about files, and takes folders that a sender has; one request, one answer, a line each.
 
-    FileServer are named by paths below a root, so that nothing else can be written. What has come of a file is kept when the
+    Files are named by paths below a root, so that nothing else can be written. What has come of a file is kept when the
     connection is lost, and the next time only the rest is asked for.
     """
 

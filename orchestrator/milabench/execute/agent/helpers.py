@@ -1,4 +1,4 @@
-"""Processes of no step, which answer a question that could hang: a driver, a container engine, a lock."""
+"""Processes that belong to no step and answer queries that could hang: of a driver, a container engine, a lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .event_loop import READ_BYTES, EventLoop
 
 
 class HelperProcesses:
-    """Those that run. `before_exec` prepares each child, after fork; the agent reaps them and says so to `note_exit`."""
+    """The running helper processes. `before_exec` prepares each child, after fork; the agent reaps it and calls `note_exit`."""
 
     def __init__(self, loop: EventLoop, before_exec: Callable[[], None]) -> None:
         self._loop = loop
@@ -54,7 +54,7 @@ class HelperProcesses:
         return process.pid
 
     def note_exit(self, pid: int, code: int) -> None:
-        """Take what is left of its output, and call whoever waits for it."""
+        """Read the rest of its output, and call its `done`."""
         fd, output, done = self._running.pop(pid)
         self._loop.forget(fd)
         os.set_blocking(fd, False)

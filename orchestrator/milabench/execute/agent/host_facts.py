@@ -69,7 +69,7 @@ def os_name() -> str:
 
 
 def memory_info() -> Dict[str, int]:
-    """Return MiB by the names of /proc/meminfo; the total is what cgroups leave us."""
+    """Return memory in MiB by the names of /proc/meminfo; the total is what cgroups leave us."""
     memory = {}
     for line in read_text("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
@@ -141,7 +141,7 @@ def cpu_info(absent: Dict[str, str]) -> Dict[str, Any]:
 
 
 def cpu_quota() -> Optional[float]:
-    """Return processors' worth of time that cgroups allow us; None without a limit."""
+    """Return how many processors' time cgroups allow us; None without a limit."""
     quotas = []
     for text in cgroup_files("cpu.max"):
         quota, _, period = text.partition(" ")
@@ -155,7 +155,7 @@ def cpu_quota() -> Optional[float]:
 
 
 def disk_space(path: str, absent: Dict[str, str]) -> Optional[Dict[str, int]]:
-    """Return MiB free and in all where a path is or would be."""
+    """Return the free and the total MiB of the file system where a path is or would be."""
     existing = os.path.abspath(path)
     while not os.path.exists(existing) and existing != "/":
         existing = os.path.dirname(existing)

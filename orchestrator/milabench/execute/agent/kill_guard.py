@@ -13,7 +13,7 @@ from .procfs import read_process, read_text
 
 
 class Cgroup:
-    """A cgroup of version 2 for everything that is started: the kernel kills all that is in it at one word."""
+    """A cgroup of version 2 for everything that is started: the kernel kills all of it on one write."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -21,7 +21,7 @@ class Cgroup:
 
     @classmethod
     def make(cls) -> "Optional[Cgroup]":
-        """Return a new one below our own; None where we may not."""
+        """Return a new cgroup below our own; None where that is not permitted."""
         for line in read_text("/proc/self/cgroup").splitlines():
             if not line.startswith("0::"):
                 continue
@@ -77,7 +77,7 @@ class Cgroup:
 
 
 def start_guard(run_id: str, grace_s: float, cgroup: Optional[Cgroup]) -> None:
-    """Leave a process behind that waits for our end, however that comes, and then ends what carries the run's marker.
+    """Start a process that waits for our end, whatever its cause, and then kills what carries the run's marker.
 
     It is no child of ours, so that nobody takes it for part of a step.
     """

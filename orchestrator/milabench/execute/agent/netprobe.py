@@ -40,7 +40,7 @@ def measure_as_listener(seconds: float) -> Dict[str, Any]:
 
 
 def measure_as_connector(host: str, port: int, seconds: float) -> Dict[str, Any]:
-    """Be the near end: return the least of a few round trips in seconds, and bytes per second one way."""
+    """Be the near end: return the minimum of a few round trips in seconds, and bytes per second one way."""
     with socket.create_connection((host, port), timeout=5.0) as connection:
         connection.settimeout(10.0)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""How a step has ended, from what was seen of it."""
+"""Decides the outcome of a step from what was observed of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
 
 
 class StepOutcome(NamedTuple):
-    """How a step has ended, in the vocabulary of protocol.md, section 5; `why` is None of what did not fail."""
+    """How a step has ended, in the words of protocol.md, section 5; `why` is None unless it failed."""
 
     outcome: str
     why: Optional[str]
@@ -27,7 +27,7 @@ class StepOutcome(NamedTuple):
 
 
 class StepLedger:
-    """What was seen of a step, from which its outcome follows."""
+    """What was observed of a step, from which its outcome follows."""
 
     def __init__(self, needs_data: bool, is_server: bool = False) -> None:
         self.needs_data = needs_data
@@ -129,7 +129,7 @@ class OomWatch:
             self._before.setdefault(path, None)
 
     def describe_kill(self, is_elsewhere: bool) -> str:
-        """One line when there was such a kill; `is_elsewhere`: in a container, whose groups are gone and were not ours."""
+        """Return one line when there was such a kill; `is_elsewhere`: in a container, whose groups are gone and were not ours."""
         anywhere = oom_kills("/proc/vmstat")
         is_possible = self._anywhere is None or anywhere is None or anywhere > self._anywhere
         for path, before in self._before.items():
@@ -168,7 +168,7 @@ def oom_kills(path: str) -> Optional[int]:
 
 
 def memory_limit_of(counter: str) -> str:
-    """`, in a control group that may hold 512 MiB`, of the group of such a counter; nothing where none is set."""
+    """Return `, in a control group that may hold 512 MiB`, for the group of such a counter; empty without a limit."""
     folder = os.path.dirname(counter)
     for name in ("memory.max", "memory.limit_in_bytes"):
         limit = read_text(os.path.join(folder, name)).strip()

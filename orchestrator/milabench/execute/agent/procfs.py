@@ -95,13 +95,13 @@ def argv_of(pid: int) -> List[str]:
 
 
 def describe_processes(members: List[Process]) -> str:
-    """Return processes as text for a person."""
+    """Return a description of processes for a person."""
     shown = ["%d (%s)" % (process.pid, command_of(process)) for process in members[:5]]
     return ", ".join(shown) + (" and %d more" % (len(members) - 5) if len(members) > 5 else "")
 
 
 def holders_of(descriptors: List[int]) -> List[Process]:
-    """Return other processes that have the pipes or sockets behind these descriptors open."""
+    """Return the other processes that have the pipes or sockets behind these descriptors open."""
     wanted = set()
     for fd in descriptors:
         try:
@@ -131,7 +131,7 @@ def _descriptors_of(pid: int) -> List[str]:
 
 
 def signal_name(number: int) -> str:
-    """SIGKILL for 9."""
+    """Return the name of a signal: `SIGKILL` for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -139,7 +139,7 @@ def signal_name(number: int) -> str:
 
 
 def own_cpu_s() -> float:
-    """Return CPU seconds that this agent has used."""
+    """Return the CPU seconds that this agent has used."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

@@ -1,4 +1,4 @@
-"""Speak with the control plane: the names, reasons and frames of protocol.md."""
+"""Exchange messages with the control plane: the names, reasons and frames of protocol.md."""
 
 from __future__ import annotations
 

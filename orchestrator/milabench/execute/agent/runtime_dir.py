@@ -16,8 +16,8 @@ def make_runtime_dir(run_id: str) -> str:
     """Return a new folder for sinks and rings that only we can enter.
 
     In memory where possible: a ring's page on a disk is write-protected while it is written back, which stalls its
-    writer. A short path: a socket's may have 107 bytes. The file in it is locked as long as we live, which tells others
-    whose folder may go.
+    writer. A short path: a socket's may have 107 bytes. The file in it is locked as long as we live, so that others
+    see which folders may be removed.
     """
     for candidate in runtime_dir_candidates():
         try:

@@ -39,7 +39,7 @@ class Service:
                 raise OSError(errno.EADDRINUSE, "port %d is in use already" % self._port)
 
     def wait(self) -> None:
-        """Begin to wait; the server has been started."""
+        """Start to wait for the server, which has been started."""
         if self._port:
             self._knock()
         elif self._pattern is None:

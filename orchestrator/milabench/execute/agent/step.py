@@ -232,7 +232,7 @@ class RunningStep:
 
     @property
     def is_ending(self) -> bool:
-        """Whether the end is near, so that nothing should wait for the next gathering."""
+        """Whether the step is about to end, so that nothing should wait for the next gathering."""
         return self._stage != "run"
 
     @property

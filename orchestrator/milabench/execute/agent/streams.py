@@ -38,7 +38,7 @@ class StreamOwner(Protocol):
 
     @property
     def is_ending(self) -> bool:
-        """Whether the end is near, so that nothing should wait for the next gathering."""
+        """Whether the step is about to end, so that nothing should wait for the next gathering."""
 
     def schedule_gathering(self) -> None:
         """Forward what has come, and listen again, with all others."""
@@ -62,7 +62,7 @@ class StreamOwner(Protocol):
 class Source:
     """A descriptor of a step that is read when it has something, then rests.
 
-    The rest is long for those that say little, so that they cost little, and vanishes for those that say much, so that
+    The rest is long for those that write little, so that they cost little, and vanishes for those that write much, so that
     no writer ever waits for room in its pipe or socket (a socket holds some 200 small messages).
     """
 

@@ -70,7 +70,7 @@ class Agent:
         self._file_limits = raise_file_limit()
 
     def serve(self) -> int:
-        """Work until the lease ends, or a signal or the control plane says so; return the exit code."""
+        """Work until the lease ends, a signal comes or the control plane asks to end; return the exit code."""
         if self._lease_s is not None:  # whoever started us cannot look after what a killed agent leaves
             self._cgroup = Cgroup.make()
             start_guard(self.run_id, self.grace_s, self._cgroup)
@@ -427,12 +427,12 @@ class Agent:
         return self.groups.stragglers(step)
 
     def schedule_drain(self) -> None:
-        """Drain the rings once a second, all in one waking."""
+        """Drain the rings once a second, all at one wake-up."""
         if self._draining is None:
             self._draining = self.loop.timers.after(DRAIN_S - time.monotonic() % DRAIN_S, self._drain)
 
     def schedule_gathering(self) -> None:
-        """What has come is forwarded, and who rests is listened to again: for all steps in one waking."""
+        """Forward what has come, and listen again to the sources that rest: for all steps at one wake-up."""
         if self._gathering is None:
             self._gathering = self.loop.timers.after(GATHER_S - time.monotonic() % GATHER_S, self._gather)
 
@@ -459,7 +459,7 @@ class Agent:
             self._ports.pop(step.group, None)
 
     def leave(self, reason: str, why: Optional[str] = None) -> None:
-        """End everything, in steps; asked twice, at once. With `why` the steps have failed, else they are cancelled."""
+        """End everything, in steps; at once on a second call. With `why` the steps have failed, else they are cancelled."""
         grace = 0.0 if self._is_leaving else None
         self._is_leaving = True
         for step in list(self.steps.values()):

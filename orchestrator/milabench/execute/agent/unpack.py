@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def say(text: str) -> None:
-    """Tell the control plane how far we are."""
+    """Report our progress to the control plane."""
     os.write(1, ("milabench-boot " + text + "\n").encode("utf-8", "replace"))
 
 
@@ -66,7 +66,7 @@ def caches() -> List[str]:
 
 
 def receive() -> bytes:
-    """Read the archive: eight bytes that tell its size, then so many."""
+    """Read the archive: eight bytes with its size, then as many bytes as that."""
 
     def read(size: int) -> bytes:
         content = b""

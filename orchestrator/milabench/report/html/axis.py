@@ -1,4 +1,4 @@
-"""From values to places on paper: scales, and the round numbers that are written along them. Unaware of what is drawn."""
+"""From values to coordinates: scales, and the round numbers along them. Unaware of what is drawn."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _RANKS = 2  # of a step, whose distributions are drawn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fineness:
-    """How many steps of a benchmark are drawn, on each system, and in how many buckets; no step: they do not fit."""
+    """How many steps of a benchmark are drawn, on each system, and in how many buckets; no step where they do not fit."""
 
     steps: int
     buckets: int

@@ -1,4 +1,4 @@
-"""Elements of a page as strings: whatever is not an element already is escaped, so that no name can become one."""
+"""Elements of a page as strings: whatever is not an element already is escaped, so that no name can inject one."""
 
 from __future__ import annotations
 

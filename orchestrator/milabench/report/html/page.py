@@ -1,4 +1,4 @@
-"""The page around what is told: one file that needs nothing else, and lets nothing else in."""
+"""The frame of a page: one self-contained file that loads nothing and runs only its own script."""
 
 from __future__ import annotations
 

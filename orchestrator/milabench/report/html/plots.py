@@ -1,4 +1,4 @@
-"""Drawings as SVG. No drawing says anything by colour alone: shapes, dashes, hatching and words say it as well."""
+"""Drawings as SVG. Nothing is encoded by colour alone: shapes, dashes, hatching and words carry it as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of one run: what a reader must know first, then every number, then how each came about."""
+"""The page of one run: what a reader must know first, then every number, then how each was measured."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def _window(window: tuple[float, float], x: Scale, bottom: float) -> Markup:
 
 
 def _warm_until(trace: Trace) -> float:
-    """Return when the last rank was warm; minus infinity where none says it had to be."""
+    """Return when the last rank was warm; minus infinity where no rank recorded a warm-up."""
     return max((rank.warmup for rank in trace.ranks if rank.warmup is not None), default=-math.inf)
 
 
