@@ -18,7 +18,7 @@ EXIT_CODES = {"PASS": 0, "FAIL": 7, "INCONCLUSIVE": 8}
 @click.command("accept")
 @click.argument("run", required=False)
 @base_option
-@file_option("--criteria", help="Acceptance criteria (YAML); docs/reference/criteria.md.")
+@file_option("--criteria", help="Acceptance criteria (YAML); see docs/reference/criteria.md.")
 @click.option("--reference", metavar="RUN|FILE", help="The run, or JSON report of one, that `x reference` means.")
 @format_options
 @click.option("--schema", "print_schema", is_flag=True, help="Print the JSON schema of a criteria file, and exit.")
@@ -32,7 +32,7 @@ def command(
     output: Path | None,
     print_schema: bool,
 ) -> int:
-    """Check a run against criteria. Exit codes: 0 PASS, 7 FAIL, 8 INCONCLUSIVE. Default: the latest run."""
+    """Check a run, by default the latest, against acceptance criteria. Exit codes: 0 PASS, 7 FAIL, 8 INCONCLUSIVE."""
     if print_schema:
         from milabench.acceptance.criteria import criteria_schema
 

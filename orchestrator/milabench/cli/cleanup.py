@@ -17,7 +17,7 @@ from milabench.errors import DONE, STEPS_FAILED, UNREACHABLE
 @click.option("-y", "--yes", is_flag=True, help="Kill them without asking.")
 @click.option("--only-here", is_flag=True, help="Leave out the other nodes that these runs used.")
 def command(base: Path | None, yes: bool, only_here: bool) -> int:
-    """Find the processes that crashed runs below the base left, show them, and kill them."""
+    """Find the processes left by crashed runs below the base, show them, and kill them."""
     from milabench.workflow.orphans import find_orphans, kill_orphans
 
     session = terminal_session()

@@ -228,14 +228,14 @@ _EXTENT = (
         callback=fraction_of,
         metavar="PERCENT",
         help="Run a pilot of five replicates, then each benchmark as often as a 95% interval of this half-width needs. "
-        "Default of the profile rigorous: 1%.",
+        "Default with the profile rigorous: 1%.",
     ),
     click.option(
         "--budget",
         "budget_s",
         callback=seconds_of,
         metavar="DURATION",
-        help="Run no more replicates than fit in 90s, 30m, 4h, and report what was cut.",
+        help="Run no more replicates than fit in this time (90s, 30m, 4h), and report what was cut.",
     ),
     click.option(
         "--ab",
@@ -251,7 +251,7 @@ validations_option = click.option(
     "--validations",
     metavar="all|none|NAME,...",
     envvar="MILABENCH_VALIDATIONS",
-    help="Checks of the measurements. Default: all; of a recorded run, those that were requested for it.",
+    help="Checks of the measurements. Default: all; for a recorded run, those requested when it ran.",
 )
 
 
