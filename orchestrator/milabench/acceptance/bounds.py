@@ -20,7 +20,7 @@ LEAST = 3  # replicates, below which an interval says nothing; docs/explanation/
 class BoundTarget:
     """A number to reach (`is_minimum`) or to stay below.
 
-    `confidence` is how sure it must be kept, None when what was measured decides; `to_fail` how sure it must be missed.
+    `confidence` is that with which it must be kept, None when the measured value decides; `to_fail` that for a FAIL.
     """
 
     value: float
@@ -50,7 +50,7 @@ class BoundDecision:
 
 
 def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTarget) -> BoundDecision:
-    """Hold replicates' numbers, or their ratio to those of a reference (`base`, else empty), against a bound.
+    """Check replicates' numbers, or their ratio to those of a reference (`base`, else empty), against a bound.
 
     All numbers are above zero, and there is one at least.
     """

@@ -35,9 +35,9 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchCriteria:
-    """The requirements for one benchmark; None where nothing is.
+    """The requirements for one benchmark; None where nothing is required.
 
-    `of` is what `minimum` and `maximum` speak of. `device_spread` and `failure_rate` are shares, 0 to 1. `allow` are the
+    `of` is what `minimum` and `maximum` apply to. `device_spread` and `failure_rate` are shares, 0 to 1. `allow` are the
     reasons for doubt (docs/reference/protocol.md, section 5) in spite of which a number counts.
     """
 
@@ -121,7 +121,7 @@ def parse_criteria(content: bytes, name: str) -> Criteria:
 
 
 class _Reader:
-    """Reads located values; what is wrong is noted, and reading goes on."""
+    """Reads located values; errors are collected, and reading continues."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []

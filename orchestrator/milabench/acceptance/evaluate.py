@@ -2,7 +2,7 @@
 
 A run is accepted when every criterion is shown to hold at its confidence: a system that misses one of them passes no more often
 than 1 - confidence, however many there are (intersection-union test, Berger 1982). Failing one is claimed at the confidence
-corrected for the number of claims, so that a good system is not rejected because many things were asked.
+corrected for the number of claims, so that a good system is not rejected because there are many criteria.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
 
 
 def units_of(bench: BenchSummary, quantity: Quantity) -> str:
-    """Return what the numbers of `replicate_values` are in."""
+    """Return the units of the numbers of `replicate_values`."""
     match quantity:
         case "rate" | "system":
             return bench.units

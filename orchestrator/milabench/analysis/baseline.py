@@ -25,9 +25,9 @@ SCHEMA = 1
 KIND = "milabench-baseline"
 LEVEL = 0.99  # of all good places, the share that is no outlier
 FLOOR = 0.01  # relative; no place is an outlier for less
-LEAST_PLACES = 5  # below it a spread says nothing
+LEAST_PLACES = 5  # fewer give no meaningful spread
 _MAD_EFFICIENCY = 0.37  # of the median absolute deviation as an estimate of a normal spread: its degrees of freedom
-# Besides the rate and the energy: what is reported that says something about where it was measured.
+# Besides the rate and the energy: the metrics that say something about the place where they were measured.
 _METRICS = ("first_step", "device_memory_peak")
 
 

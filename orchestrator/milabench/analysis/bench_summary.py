@@ -32,7 +32,7 @@ from milabench.events.numbers import SMALLEST
 from milabench.events.reasons import Reason
 from milabench.events.sanitize import one_line
 
-# The worst that happened to a step is what happened to its benchmark.
+# A benchmark has the worst outcome of its steps.
 _WORST_FIRST: tuple[OutcomeName, ...] = ("failed", "cancelled", "missing", "passed", "skipped")
 _MAX_MESSAGES = 20
 
@@ -143,7 +143,7 @@ def _rate(processes: Sequence[ReplicateResult]) -> _Rate:
     alike = [process for process in processes if process.throughput.units == first.units]
     rates = [process.throughput.value for process in alike]
     by_launch, by_slot = _grouped(alike, lambda p: p.repeat), _grouped(alike, lambda p: p.slot)
-    # The instances of a launch share whatever that launch had: they are one value.
+    # The instances of a launch are not independent: they are one value.
     launches = [geometric_mean(members) for members in by_launch]
     rate = _Rate(
         units=first.units,
@@ -247,7 +247,7 @@ def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
     throughputs = [member.throughput for member in members if member.throughput is not None]
     if len(throughputs) <= 1:
         return throughputs[0] if throughputs else None
-    # What one step doubts is doubtful for the job, however fast that step was.
+    # A doubt of one step is a doubt of the job, however fast that step was.
     doubts = [doubt for throughput in throughputs for doubt in throughput.doubts]
     doubts += (
         ["mixed"] if len({(throughput.units, throughput.basis == "metric") for throughput in throughputs}) > 1 else []
@@ -255,7 +255,7 @@ def _job_throughput(members: Sequence[Measurement]) -> Throughput | None:
     known = tuple(dict.fromkeys(doubts))
     totals = [total for throughput in throughputs for total in throughput.totals]
     if not totals:
-        # Rates of milabench 1.3 add up; a metric of the whole job is told by each node, as by each rank of one.
+        # Rates of milabench 1.3 add up; a metric of the whole job is reported by each node, as by each rank of one.
         values = [throughput.value for throughput in throughputs]
         value = geometric_mean(values) if throughputs[0].basis == "metric" else math.fsum(values)
         return replace(throughputs[0], value=value, doubts=known)

@@ -8,7 +8,7 @@ from typing import Any
 from milabench.events.json_access import as_mapping
 from milabench.events.sanitize import one_line
 
-_NAMED = 3  # cases, of which the names are told
+_NAMED = 3  # cases that are listed by name
 
 
 def cases_of(metrics: Iterable[Mapping[str, Any]], steps: Sequence[str] | None = None) -> frozenset[str]:

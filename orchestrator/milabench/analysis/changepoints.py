@@ -16,13 +16,13 @@ from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, medi
 
 LEAST_SEGMENT = 3  # fewer runs are outliers, not a level
 LEAST_HISTORY = 2 * LEAST_SEGMENT
-LEAST_CHANGE = 0.01  # relative; below it nobody acts, as in docs/explanation/methodology.md, 1.0, noise floor
+LEAST_CHANGE = 0.01  # relative; nobody acts on less, as in docs/explanation/methodology.md, 1.0, noise floor
 # Penalty in units of the noise's variance: _PENALTY ln n (1 + _SHORT / n). Chosen by simulation, so that at most 5 % of the
-# histories without a change, of 6 to 200 runs, are said to have one; the second factor pays for a noise known from few runs.
+# histories without a change, of 6 to 200 runs, get one; the second factor allows for noise estimated from few runs.
 _PENALTY = 3.0
 _SHORT = 10.0
-_LEAST_NOISE = 1e-4  # of a logarithm: equal values are not infinitely sure
-_REACH = 3.0  # standard deviations from the median of its neighbours beyond which a value is brought in
+_LEAST_NOISE = 1e-4  # of a logarithm: equal values do not mean that there is no noise
+_REACH = 3.0  # standard deviations from the median of its neighbours beyond which a value is clipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

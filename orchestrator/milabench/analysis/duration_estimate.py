@@ -13,7 +13,7 @@ from milabench.events.attempts import attempts
 from milabench.events.json_access import as_mapping
 from milabench.events.rundir import Run
 
-# What tells the replicates, the sides and the runs of one content apart, or follows from the rest.
+# Keys in which replicates, sides and runs of the same content differ, or which follow from the others.
 _NOT_THE_CONTENT = ("id", "stem", "hash", "bench", "repeat", "group", "monitor")
 
 Steps = Sequence[Mapping[str, Any]]

@@ -120,6 +120,6 @@ def _beta_fraction(x: float, a: float, b: float) -> float:
 
 
 def _normal_quantile(p: float) -> float:
-    from statistics import NormalDist  # it brings fractions, decimal and random along
+    from statistics import NormalDist  # it imports fractions, decimal and random
 
     return NormalDist().inv_cdf(p)

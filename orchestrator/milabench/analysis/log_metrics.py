@@ -25,7 +25,7 @@ _NUMBER = re.compile(
 )
 _WHOLE = re.compile(_UNSIGNED)
 _PLAIN = re.compile(r"\d+(?:\.\d*)?")
-_HELD_CHARACTERS = 1 << 16  # a line that does not end is searched after so many
+_HELD_CHARACTERS = 1 << 16  # a line without an end is searched once it has so many
 _SEPARATORS = str.maketrans("", "", "_,")
 _EXACT_DIGITS = 1200  # enough for a sum of any floats, from the largest's first digit to the smallest's last
 
@@ -68,7 +68,7 @@ class LogSeries:
 
     @property
     def lag1(self) -> float | None:
-        """Their autocorrelation; None where it cannot be told."""
+        """Their autocorrelation; None where it cannot be computed."""
         return lag1(self.values) if all(map(math.isfinite, self.values)) else None
 
     @property
@@ -90,7 +90,7 @@ def _sum(values: Sequence[float], among: int = 1) -> float:
     It is rounded once, at the end: up to 15 digits the shortest text of a float is the one that it was read from. nan
     where one of them is nan.
     """
-    from decimal import Context, Decimal, localcontext  # for those alone who read logs
+    from decimal import Context, Decimal, localcontext  # only needed where logs are read
 
     if not all(map(math.isfinite, values)):
         return math.nan

@@ -38,7 +38,7 @@ from milabench.events.sanitize import one_line
 Direction = Literal["higher", "lower", "none"]
 
 # How a number was got. `compat`: milabench 1.3 recorded rates without their items and seconds; their harmonic mean is
-# the ratio of totals when all batches are of one size, and that is the best that can be said. `metric`: no observation,
+# the ratio of totals when all batches are of one size, and no better estimate is possible. `metric`: no observation,
 # but a metric that the program flagged as its main one.
 Basis = Literal["ratio-of-totals", "compat", "metric", "warm-up"]
 
@@ -61,7 +61,7 @@ _MEMORY = ("memory_reserved_peak", "memory_allocated_peak", "device_memory_peak"
 # docs/explanation/methodology.md, 1.1: what the instruments may cost of the loop that they observe.
 MOST_OVERHEAD = 0.005
 
-_REASON = 40  # characters of a reason that a program gives: it is a word, no text
+_REASON = 40  # characters of a reason that a program gives: it is a word, not a text
 
 # milabench 1.3 marked no warm-up: discard as methodology.md, 1.1 has it, but never more than half of what there is.
 _COMPAT_WARMUP_RECORDS = 10
@@ -504,7 +504,7 @@ class MeasurementFold:
             rank=rank if isinstance(rank, int) else None,
             reasons=_reasons(data),
         )
-        # Reported again, a metric replaces what was said before: a peak grows, an accuracy is refined.
+        # A metric that is reported again replaces the earlier value: a peak grows, an accuracy is refined.
         self.metrics[metric.name, metric.case, metric.part, repr(metric.params), metric.rank] = metric
 
     def _devices(self, devices: Mapping[str, Any]) -> None:

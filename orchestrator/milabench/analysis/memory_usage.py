@@ -60,7 +60,7 @@ class MemoryFold:
 
     @property
     def is_of_tree(self) -> bool:
-        """Whether devices told what the tree's processes hold; else all that is in use there counts.
+        """Whether devices reported what the tree's processes hold; else all memory in use there counts.
 
         A driver may hide all processes, as in a virtual machine: that none of ours was ever seen tells nothing.
         """

@@ -11,7 +11,7 @@ from milabench.analysis.sample_statistics import log_stdev
 
 PILOT = 5
 LEAST = 3  # rates from which a spread is taken; with two, one of them decides everything
-MOST = 10_000  # nobody runs so many; a spread that asks for more is no spread but a fault
+MOST = 10_000  # nobody runs so many; a spread that asks for more is a fault, not a spread
 
 
 def processes_for(log_spread: float, precision: float, *, level: float = 0.95) -> int:

@@ -45,7 +45,7 @@ class RunStatus:
 def run_status(run: Run) -> RunStatus:
     """Return how far a run is."""
     attempts_of = attempts(run.journal)
-    # An attempt that is under way matters more than one that has ended: the run is not done with this step.
+    # An attempt that is under way matters more than one that has ended: the step is not finished.
     steps = {step: _current(attempts_of.get(step, ())) for step in run.files}
     transitions = [entry for entry in run.journal if "run" in entry and entry["run"] in ("started", "ended")]
     times = [float(t) for entry in run.journal if isinstance(t := entry.get("t"), int | float)]

@@ -136,7 +136,7 @@ class Columns:
         rate, elapsed, n = finite_number(data.get("rate")), positive(data.get("elapsed")), finite_number(data.get("n"))
         if elapsed is None or n is None or (n and n < SMALLEST):
             if rate is None:
-                return  # nothing in it can be used; the check of rates says so
+                return  # nothing in it can be used; the check `rate` reports it
             elapsed = n = math.nan
         end = finite_number(data.get("time"))
         self.units = self.units or str(data.get("units", ""))

@@ -13,14 +13,14 @@ from itertools import pairwise
 
 from milabench.analysis.sample_statistics import effective_n, lag1, median, median_absolute_deviation
 
-# A change or a drift below this says nothing about a rate that anybody would act on; docs/explanation/methodology.md, 1.1.
+# Nobody acts on a change or a drift below this; docs/explanation/methodology.md, 1.1.
 DRIFT_LIMIT = 0.01
 _CHANGE_LEVEL = 0.03  # both tests together stay below 5 % on noise
 _DRIFT_LEVEL = 0.01
 _BLOCKS = 2000  # longer series are tested as means of neighbours
 _DRIFT_BLOCKS = 200
 _LEAST = 10  # values, below which nothing is tested
-_EDGE = 0.05  # of the series on both sides, where no change can be told from an outlier
+_EDGE = 0.05  # of the series on both sides, where a change cannot be distinguished from an outlier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ def change_point(values: Sequence[float], level: float = _CHANGE_LEVEL) -> int |
     if not variance:
         return None
     _, best = _split(ranks, edge)
-    split, _ = _split(_clipped(values), edge)  # ranks tell best that there is a change, sizes where
+    split, _ = _split(_clipped(values), edge)  # ranks detect a change best, values locate it best
     centre_before, centre_after = _centre(values[:split]), _centre(values[split:])
     if abs(centre_before - centre_after) < DRIFT_LIMIT * abs(centre_after):
         return None
@@ -170,7 +170,7 @@ def _centre(values: Sequence[float]) -> float:
 def _independence(residuals: Sequence[float]) -> float:
     """Return by how much neighbours that resemble each other weaken a test: (1-r)/(1+r) of their ranks, 1 when they do not."""
     correlation = lag1(_centred_ranks(residuals)) or 0.0
-    # What a series of this length shows by chance is not held against it.
+    # Correlation that a series of this length shows by chance is ignored.
     correlation -= 1 / math.sqrt(len(residuals))
     return (1 - correlation) / (1 + correlation) if correlation > 0 else 1.0
 

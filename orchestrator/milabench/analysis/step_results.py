@@ -16,7 +16,7 @@ from milabench.events.rundir import Run, parse_stem
 from milabench.events.sanitize import one_line
 
 _OUTCOMES = get_args(OutcomeName)
-# The methods whose steps are one job, for manifests that do not say so of their steps, and for the runs of others.
+# The methods whose steps are one job, for manifests that do not record it for each step, and for foreign runs.
 _ONE_JOB = ("multigpu", "multinode")
 
 

@@ -15,9 +15,9 @@ from milabench.events.json_access import as_mapping
 Area = Literal["benchmark", "environment", "device", "machine", "run"]
 _DISTANCE: Mapping[Area, int] = {"benchmark": 0, "environment": 1, "device": 2, "machine": 3, "run": 4}
 _CHANGED = ("FASTER", "SLOWER", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE")
-_MOST_VALUE = 300  # characters of a value that are told
+_MOST_VALUE = 300  # characters of a value that are shown
 
-# What names a place or a moment and no property of it, or is told elsewhere.
+# Keys that name a location or a time rather than a property, or that are reported elsewhere.
 _NO_PROPERTY = frozenset(
     (
         *("name", "ip", "hostname", "index", "uuid", "pci", "time", "load", "disk", "absent", "shm_mib"),
@@ -67,7 +67,7 @@ def system_differences(systems: Sequence[System], comparison: Comparison) -> tup
             ("benchmark", [_arguments(system, row.bench) for system in systems]),
             ("environment", [_environment(system, row.bench) for system in systems]),
         ):
-            if all(tables):  # what is not in a run at all is told as excluded
+            if all(tables):  # a benchmark missing from a run is reported as excluded
                 for name, values in _unequal(tables):
                     merged.setdefault((_area(area), name, values), []).append(row.bench)
     differences = [

@@ -21,7 +21,7 @@ from milabench.analysis.steady_state import busy_s
 from milabench.analysis.variance import most_bounds
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-_SORTED = 50_000  # values, up to which they are sorted for a quantile; beyond, counted first
+_SORTED = 50_000  # up to so many values are sorted for a quantile; more are counted in buckets first
 _BUCKETS = 1 << 16
 
 

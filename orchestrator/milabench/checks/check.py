@@ -51,7 +51,7 @@ class Check(ABC):
 
     @abstractmethod
     def verdict(self) -> Verdict:
-        """Return what the events observed so far come to."""
+        """Return the verdict on the events observed so far."""
 
     def reason_for(self, verdict: Verdict) -> str | None:
         """Return why this check's verdict makes the step's number suspect, None when it does not.
@@ -63,7 +63,7 @@ class Check(ABC):
         return None
 
     def passed(self, numbers: Mapping[str, Any]) -> Verdict:
-        """Return the verdict of a step with which nothing is wrong."""
+        """Return the verdict for a step without problems."""
         return Verdict(step=self.context.step, check=self.name, verdict="pass", numbers=numbers)
 
     def warning(self, message: str, numbers: Mapping[str, Any]) -> Verdict:

@@ -10,7 +10,7 @@ from milabench.events.model import StepEvent, Verdict, reported_error
 
 
 class ErrorCheck(Check):
-    """Fails on any exception in the benchmark, its instruments or voir's overseer, but for a good SystemExit."""
+    """Fails on any exception in the benchmark, its instruments or voir's overseer, except SystemExit with success."""
 
     name = "error"
     doc = "exceptions in the program and in its instruments"

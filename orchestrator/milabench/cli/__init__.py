@@ -16,7 +16,7 @@ COLLECT_AFTER = 50_000  # objects; Python's own 700 is for programs that make mo
 
 
 class UnbreakableStream:
-    """Standard error that may go away: a closed pipe or a full disk behind it ends no run and no install."""
+    """Standard error that may fail: a closed pipe or a full disk behind it does not end a command."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -71,7 +71,7 @@ def _reopen_closed_streams() -> None:
 
 
 def _output_error(error: Exception) -> str:
-    """`output: no space left on device`."""
+    """Return the error as a line: `output: no space left on device`."""
     what = error.strerror if isinstance(error, OSError) else None
     return f"{getattr(error, 'filename', None) or 'output'}: {(what or str(error)).lower()}"
 

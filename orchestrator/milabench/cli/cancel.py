@@ -15,7 +15,7 @@ from milabench.cli.terminal import terminal_session
 @base_option
 @click.option("--now", is_flag=True, help="Kill the running steps immediately.")
 def command(run: str | None, base: Path | None, now: bool) -> None:
-    """End an active run: its running steps first, then the rest is cancelled. Default: the only active run."""
+    """End an active run: end its running steps in order and cancel the rest. Default: the only active run."""
     from milabench.workflow.cancel_run import cancel_run
 
     cancel_run(run, base, terminal_session(), now=now)

@@ -35,7 +35,13 @@ from milabench.workflow.task_driver import CONFIG, RESULT
     help=f"The file. Default: {CONFIG}.",
 )
 @click.option("--result", type=click.Path(path_type=Path, dir_okay=False), default=RESULT, show_default=True)
-@click.option("--timeout", "timeout_s", callback=seconds_of, metavar="DURATION", help="End it after 90s, 30m, 4h.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    callback=seconds_of,
+    metavar="DURATION",
+    help="End the command after this time (90s, 30m, 4h).",
+)
 @base_option
 @wait_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON too.")

@@ -17,7 +17,7 @@ import click
     help="Parent of the benchmark's folder.",
 )
 def command(name: str, into: Path) -> None:
-    """Create a benchmark from a template; it passes as it is, and is yours to change."""
+    """Create a benchmark from a template, which runs as it is, for you to edit."""
     from milabench.workflow.new_benchmark import create_benchmark
 
     folder = create_benchmark(name, into)

@@ -36,7 +36,7 @@ def check_system(options: SuiteOptions, no_links: bool, as_json: bool) -> int:
 
 
 def check_lines(checked: NodeCheck) -> Iterator[str]:
-    """Yield a block for each node, what differs between them, and their connections."""
+    """Yield the lines on each node, on what differs between the nodes, and on their connections."""
     width = max(len(finding.what) for finding in checked.findings)
     for node in [*dict.fromkeys(finding.node for finding in checked.findings if finding.node), ""]:
         own = [finding for finding in checked.findings if finding.node == node]

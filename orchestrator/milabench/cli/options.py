@@ -141,7 +141,7 @@ _SELECTION = (
 
 
 def is_on_command_line(name: str) -> bool:
-    """Return whether an option of the verb was typed, and does not come from a variable or a default."""
+    """Return whether an option of the verb was typed, not taken from a variable or a default."""
     context = click.get_current_context(silent=True)
     return context is not None and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 

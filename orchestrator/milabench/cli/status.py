@@ -47,7 +47,7 @@ def handle_json(handle: RunHandle, now: float) -> dict[str, Any]:
 
 
 def status_lines(handle: RunHandle, now: float) -> list[str]:
-    """Return the same for a person."""
+    """Return the status as text for a person."""
     from milabench.execute.detach import LOG
     from milabench.report.labels import duration
 

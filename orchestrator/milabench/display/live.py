@@ -34,7 +34,7 @@ class _Row:
 
 
 class Live:
-    """Shows the steps that run, and above them, once, each that has ended. Nothing is drawn while nothing is told.
+    """Shows the steps that run, and above them, once, each that has ended. Nothing is drawn while nothing changes.
 
     `size` is columns and lines; the terminal's where None. `tick` may be called at any time, to bring to the screen a
     change that came too soon after another one.
@@ -96,7 +96,7 @@ class Live:
         self._changed()
 
     def on_message(self, text: str) -> None:
-        """Show it above the table."""
+        """Show the message above the table."""
         self._ended.append(Text(text))
         self._changed()
 

@@ -44,7 +44,7 @@ class Plain:
             self._say(f"{skipped.bench}: skipped: {skipped.why}")
 
     def on_start(self, step: str) -> None:
-        """Print that it began."""
+        """Print that the step began."""
         self._started[step] = self._clock()
         self._say(f"{self._place()} {step}: started")
 
@@ -62,7 +62,7 @@ class Plain:
             self._say(f"{self._place()} {step}: {first}{text}")
 
     def on_line(self, step: str, payload: bytes) -> None:
-        """Print it in verbose mode."""
+        """Print the output in verbose mode."""
         if self._is_verbose:
             for line in lines_of(payload):
                 self._say(f"{step}| {line}")
@@ -81,7 +81,7 @@ class Plain:
         self._say(f"{self._place()} {step}: {', '.join(parts)}")
 
     def on_message(self, text: str) -> None:
-        """Print it."""
+        """Print the message."""
         self._say(text)
 
     def tick(self) -> None:

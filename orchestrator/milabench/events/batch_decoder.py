@@ -20,7 +20,7 @@ from milabench.events.model import Event, Line, ObservationBatch, Other, StepEve
 from milabench.events.numbers import LARGEST, SMALLEST
 from milabench.events.wire import decode
 
-# How bulk records begin, as our agent writes them; a guess that only decides what is tried first.
+# How bulk records begin, as our agent writes them; a guess, which only decides which decoder is tried first.
 _DATA_PREFIX, _LINE_PREFIX = b'{"event":"data","data":{"task":', b'{"event":"line",'
 _LARGEST_NS = 2**32 - 1
 
@@ -157,7 +157,7 @@ def _batch(observations: Sequence[_Observation], step: str) -> ObservationBatch:
         units=first.units,
         end=first.time,
         t0_ns=[observation.t0_ns for observation in observations],
-        # The same list says that both clocks are one, and then it is kept once.
+        # The same list object means that both clocks are one; it is then kept once.
         ns=host_ns if is_host_clock else [round(observation.elapsed * 1e9) for observation in observations],
         host_ns=host_ns,
         n=[observation.n for observation in observations],

@@ -24,7 +24,7 @@ class Fanout(Generic[T]):
         for name, sink in tuple(self._sinks.items()):
             try:
                 sink(item)
-            except Exception as error:  # whatever it is: telling must not end what is told about
+            except Exception as error:  # of any kind: a failed sink must not end the run
                 del self._sinks[name]
                 self._say(f"{name}: dropped, the run goes on: {type(error).__name__}: {error}")
 

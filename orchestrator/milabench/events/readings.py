@@ -191,7 +191,7 @@ def _difference(time: Sequence[float], values: Sequence[float], window: tuple[fl
     if ends is None:
         return None
     joules = _at(time, values, ends[1]) - _at(time, values, ends[0])
-    # A counter that began anew, after a reset of the driver, tells nothing.
+    # A counter that restarted, after a reset of the driver, is useless.
     return _whole_window(joules, ends, window) if joules >= 0 else None
 
 

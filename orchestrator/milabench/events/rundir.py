@@ -85,7 +85,7 @@ def stems(steps: Iterable[StepIdentity]) -> dict[str, str]:
         node = nodes[step.node] if len(nodes) > 1 else None
         stem = base = stem_of(step.bench, tag=step.tag, repeat=repeat, node=node)
         again = 1
-        while stem.lower() in taken:  # some file systems do not tell case apart
+        while stem.lower() in taken:  # some file systems ignore case
             stem, again = f"{base}_{again}", again + 1
         taken.add(stem.lower())
         stem_of_step[step.id] = stem
@@ -442,7 +442,7 @@ def find_run(base: Path, name: str | Path) -> Run:
         given = _STAMP.sub("", folder.name)
         if wanted in (folder.name, given, unquote(given)):
             return open_run(folder)
-    if path.is_dir():  # a bare word is first the name of a run: the checkout has folders called run, docs, config
+    if path.is_dir():  # a bare word is tried as a run's name first: the checkout has folders called run, docs, config
         return open_run(path)
     if path.suffix == ".zip" and path.is_file():
         raise RecordError(f"{path}: is no run directory; unpack the bundle to a folder, and name that as the --base")
@@ -512,7 +512,7 @@ def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
         try:
             yield parse_object(line)
         except ValueError:
-            continue  # cut off by a crash; the entry after it says where the run went on
+            continue  # cut off by a crash; the entry after it says where the run was resumed
 
 
 def _read_manifest(path: Path, *, may_be_torn: bool) -> Mapping[str, Any]:
@@ -555,4 +555,4 @@ def _open_or_none(path: Path) -> Run | None:
     try:
         return open_run(path)
     except RecordError:
-        return None  # not the one that was asked for by name: somebody's folder, or a run that began no further
+        return None  # not the one that was named: another folder, or a run that crashed before its manifest

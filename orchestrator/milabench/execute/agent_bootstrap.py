@@ -67,7 +67,7 @@ def boot_line(words: Sequence[str], *, marker: str = "", python: str = "") -> st
     """Return the line for the remote login shell, whichever that is, that becomes the agent with these arguments."""
     program = dict(agent_files())["milabench/execute/agent/unpack.py"]
     candidates = " ".join(map(shlex.quote, [python] if python else PYTHONS))
-    # No quote, backslash, newline or exclamation mark inside: csh and fish would read them in ways of their own.
+    # No quote, backslash, newline or exclamation mark inside: csh and fish interpret them differently.
     # -I -S: neither the variables nor the packages of whoever logs in there, which may take longer than all the rest.
     script = (
         f"for p in {candidates}; do "

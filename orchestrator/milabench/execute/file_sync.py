@@ -20,7 +20,7 @@ from milabench.execute.remote_host import RemoteHost
 
 PIECE_BYTES = 1 << 20
 LEFT_OUT = ("__pycache__", ".git", ".milabench-parts")
-LAST = ".complete"  # says that all the rest is there
+LAST = ".complete"  # marks that everything else is there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,7 +94,7 @@ class Interrupts:
             self._raised_at = time.monotonic()
             raise InterruptRequested
         elif time.monotonic() - self._raised_at > PATIENCE_S:
-            # Clean-up hangs. The leftovers are those of `kill -9`, and are found in the same way.
+            # The clean-up hangs. What we leave behind is what `kill -9` would leave, and is found in the same way.
             os.write(2, b"interrupted\n")
             os._exit(INTERRUPTED)
 

@@ -117,7 +117,7 @@ def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # who holds it no more may live on, and carry out another run
+            with contextlib.suppress(OSError):  # a former holder may live on, and execute another run
                 os.ftruncate(fd, 0)
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 CONNECT_S = 10.0
-# Two questions without an answer: a machine that is gone is noticed within twelve seconds, a hiccup of eight is not a loss.
+# Two keep-alives without an answer: a machine that is gone is noticed within twelve seconds, a hiccup of eight is not a loss.
 KEEPALIVE_S = 4.0
 KEEPALIVE_COUNT = 2
 TAIL_BYTES = 4096

@@ -42,7 +42,7 @@ def thread_map(
                 failed.result()
             return tuple(future.result() for future in futures)
         except BaseException:
-            # What waits goes first: `stop` ends calls, after which the threads would take the next items.
+            # Cancel what waits first: `stop` ends calls, after which the threads would take the next items.
             pool.shutdown(wait=False, cancel_futures=True)
             stop()
             pool.shutdown(wait=True)

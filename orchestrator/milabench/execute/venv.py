@@ -247,7 +247,7 @@ class _Work:
         requirements = folder / ".requirements.txt"
         text = spec.requirements_text()
         if not spec.is_pinned:
-            # Locks hold what the instruments need; a file that a person wrote does not.
+            # Locks contain the instruments' dependencies; a handwritten file does not.
             text += "".join(f"{need}\n" for need in benchmate_requirements(self.options.benchmate))
         requirements.write_text(text)
         constraints = folder / ".constraints.txt"
@@ -420,7 +420,7 @@ class _Shell:
             if output is None:
                 return
             failures.append((attempt.needs_network, output))
-        # Without a cache, the attempts that leave the network alone only say that they did.
+        # Without a cache, attempts that avoid the network fail only for that reason.
         telling = next(
             (output for used_network, output in reversed(failures) if used_network), failures[-1][1] if failures else ""
         )

@@ -1,4 +1,4 @@
-"""Runs of other programs, made into run directories of ours; the records stay as they were written, secrets aside."""
+"""Converts runs of other programs to run directories; records are copied as written, except that secrets are masked."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ IsSecret = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignStep:
-    """One step of a run that arrives: what the plan will say of it, how it ended, its records and what it printed.
+    """One step of a foreign run: its entry for the plan, its outcome, its records and its output.
 
-    A file is read when it is written again: a run may be larger than the memory.
+    A file is read only while it is copied: a run may be larger than the memory.
     """
 
     id: str
@@ -39,7 +39,7 @@ class ForeignStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignRun:
-    """A whole run that arrives; `origin` says in which format it came and from where, `digest` tells it from others."""
+    """A whole foreign run; `origin` is its format and location, `digest` identifies it."""
 
     name: str
     when: datetime

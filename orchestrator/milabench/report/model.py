@@ -14,7 +14,7 @@ from milabench.analysis.sample_statistics import median
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary
 from milabench.report.labels import aim_text, percents, replicates_text
 
-# Options of `run` that say which benchmarks and how often; a line that reruns one benchmark says the first anew.
+# Options of `run` that the command which reruns one benchmark replaces or leaves out.
 _SELECTING = ("--select", "--exclude", "--run-name")
 # What the select language takes for a name as it is; anything else is quoted in it.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.+-]+")

@@ -81,7 +81,7 @@ class PlanExtension:
     messages: tuple[str, ...] = ()
 
 
-# Called with the run directory when all steps have ended, until it returns None; see `execute.engine.ExecutionSettings.more`.
+# Called with the run directory when all steps have ended, until it returns None; see `extend_plan` of `ExecutionSettings`.
 ExtendPlan = Callable[[Path], PlanExtension | None]
 
 
@@ -114,7 +114,7 @@ def execute_plan(
     orchestrator = this_orchestrator(new_marker(writer.path), detached=handover is not None)
     try:
         # Held from before there is a plan until the journal says that its run began: an interrupt in between would leave a
-        # run that nothing can go on with.
+        # run that cannot be resumed.
         with interrupts().deferred(), hold_run(writer.path, orchestrator):
             _write_manifest(writer, plan, context, description, files)
             return continue_plan(
@@ -149,7 +149,7 @@ def continue_plan(
         _journal(writer, [{"run": "started", **orchestrator.to_json(), **_nodes_entry(plan, context)}])
         sinks: dict[str, OnProgress] = {"display": lambda progress: _show(display, progress)}
         if handover is not None:
-            # The first that happens: devices are ours, or waited for. Until then the terminal reads what is wrong.
+            # The first event: we hold the devices, or wait for them. Until then errors are shown in the terminal.
             sinks["handover"] = lambda _: handover.let_go(writer.path)
         checks = LiveChecks(plan, writer.path, display.on_message)
         if plan.phase == "run":
@@ -198,7 +198,7 @@ async def _execute(
     more: Callable[[], Plan | None],
 ) -> ExecutionResult:
     """Start the agents, execute, and end the agents whatever happened; the devices of the `whole` plan are held."""
-    # Elsewhere than where all runs of this machine look for each other: only for tests of ours that run side by side.
+    # Another folder than the one that all runs of this machine share: only for our tests, which run concurrently.
     locks = Path(os.environ["MILABENCH_LOCK_DIR"]) if "MILABENCH_LOCK_DIR" in os.environ else None
     used = {step.node for step in whole.steps}
     nodes = {

@@ -55,7 +55,7 @@ def install(
         check_active_environment(context)
         return
     plan = decide_install(context)
-    # Environments that only other nodes use are made there, unless they are copied from here.
+    # Environments that only other nodes use are built there, unless they are copied from here.
     is_local = is_needed_here(context) or "venv" in context.system.sync
     local = plan if is_local else replace(plan, venvs=())
     if is_local or local.sources:

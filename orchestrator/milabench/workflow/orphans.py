@@ -76,7 +76,7 @@ def _on_each(
 
     async def work() -> dict[Address, T | Unreachable]:
         hosts = {address: pool.machine(address) for address in markers}
-        await connect_all(list(hosts.values()))  # one that cannot be reached raises again when it is asked
+        await connect_all(list(hosts.values()))  # one that cannot be reached raises again when it is queried
         results = await asyncio.gather(*(on_host(hosts[address], own) for address, own in markers.items()))
         return dict(zip(markers, results, strict=True))
 

@@ -54,7 +54,7 @@ def resume_run(
     """
     orchestrator = this_orchestrator(new_marker(path), detached=handover is not None)
     with hold_run(path, orchestrator):
-        run = open_run(path)  # not before it is ours: a living orchestrator would still write to it
+        run = open_run(path)  # only once we hold its lock: a living orchestrator would still write to it
         if run.phase != "run":
             raise UsageError(f"{path}: is not a run but a {run.phase}; `milabench {run.phase}` continues it")
         passed = passed_steps(run)

@@ -91,7 +91,7 @@ class ContainerRemoval:
     def _ended(self, code: int, removed: bytes) -> None:
         self._timers.cancel("engine")
         self._pid = None
-        if code == 0 and removed.strip():  # it names what it removed; nothing where there was nothing
+        if code == 0 and removed.strip():  # it prints the name of what it removed, if anything
             self._message("removed its container, which outlived the command: " + " ".join(self.command))
         self._on_end()
 

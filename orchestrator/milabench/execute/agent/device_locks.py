@@ -104,7 +104,7 @@ class DeviceLocks:
                 os.mkdir(folder)
                 os.chmod(folder, 0o1777)  # noqa: S103 - the locks of all users, as /tmp
             except OSError:
-                pass  # it is there, or cannot be: the next line tells
+                pass  # it exists, or cannot be created: the next line shows which
             if os.path.isdir(folder) and not os.path.islink(folder) and os.access(folder, os.W_OK | os.X_OK):
                 return folder
         raise OSError(

@@ -14,7 +14,7 @@ from .protocol import format_oserror
 
 def new_digest(content: bytes = b"") -> Any:
     """Return a SHA-256 of these bytes, to which more may be added."""
-    import hashlib  # which only files and folders need
+    import hashlib  # only needed for files and folders
 
     return hashlib.sha256(content)
 
@@ -47,7 +47,7 @@ class FileServer:
                 answer = {"ok": False, "error": "%s: %s" % (type(error).__name__, error)}
             self._send_answer(dict({"ok": True}, **answer))
             if not answer.get("ok", True):
-                return 1  # what the sender has begun to send cannot be told from its next request
+                return 1  # the data already on its way cannot be distinguished from the next request
 
     def _send_answer(self, answer: Dict[str, Any]) -> None:
         data = json.dumps(answer).encode() + b"\n"

@@ -60,7 +60,7 @@ class Monitor:
             process.stdin.write(json.dumps({"steps": about}).encode())
             process.stdin.close()
         except OSError:
-            pass  # it has ended already, and says why
+            pass  # it has ended already; its stderr has the reason
 
     def kill(self) -> None:
         """End it, should it still be there."""

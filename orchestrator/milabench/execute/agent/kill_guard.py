@@ -28,7 +28,7 @@ class Cgroup:
             for base in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
                 above = base + line[3:].rstrip("/")
                 folder = "%s/milabench-%d" % (above, os.getpid())
-                # Who moves a process from one to the other needs to write the nearest that is above both.
+                # Moving a process between two cgroups needs write permission on their nearest common ancestor.
                 if not os.access(above + "/cgroup.procs", os.W_OK):
                     continue
                 cls._remove_dead(above)
@@ -73,7 +73,7 @@ class Cgroup:
             except OSError as error:
                 if error.errno != errno.EBUSY:
                     return
-            time.sleep(0.02)  # nobody tells us that the last has died
+            time.sleep(0.02)  # we are not notified when the last one has died
 
 
 def start_guard(run_id: str, grace_s: float, cgroup: Optional[Cgroup]) -> None:

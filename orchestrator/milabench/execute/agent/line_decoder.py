@@ -60,7 +60,7 @@ class LineDecoder:
         for piece in _pieces(data):
             text = piece.decode("utf-8", "backslashreplace")
             out.append('{"event":"line","data":%s,"pipe":"%s","t":%.6f}\n' % (quoted(text), self._pipe, now))
-            if WORD.search(text):  # a ruled line says nothing
+            if WORD.search(text):  # a line of dashes carries no information
                 self.last = text.strip()[-TAIL_CHARACTERS:] if len(text) > TAIL_CHARACTERS else text.strip()
         self.count += 1
         return "".join(out).encode()

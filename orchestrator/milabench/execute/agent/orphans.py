@@ -32,9 +32,9 @@ def sweep_orphans(markers: List[str], grace_s: float) -> Dict[str, Any]:
             if number == signal.SIGKILL:
                 break
             number, deadline = signal.SIGKILL, time.monotonic() + UNKILLABLE_S
-        time.sleep(0.02)  # they are not our children: nobody tells us of their end
+        time.sleep(0.02)  # they are not our children: we are not notified of their end
     remove_dead_runtime_dirs()
-    # A client may have removed on making its container until it was ended itself.
+    # A client may have created its container after the first search, until it was killed itself.
     containers += remove_containers(markers)
     remaining = containers_of(markers) if containers else []
     removed = [container for container in dict.fromkeys(containers) if container not in remaining]

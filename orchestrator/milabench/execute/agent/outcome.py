@@ -10,11 +10,12 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 from .procfs import read_text, signal_name
 from .protocol import DECISIVE_REASONS, TAIL_CHARACTERS
 
-ENGINE_FAILED = (125, 126)  # docker and podman end so when the fault is theirs, or nothing in the image can be invoked
+# Exit codes of docker and podman for their own failures, and for a command in the image that cannot be invoked.
+ENGINE_FAILED = (125, 126)
 OUT_OF_MEMORY = re.compile(r"OutOfMemory|CUDA out of memory|HIP out of memory|\bMemoryError\b")
 KILLED = re.compile(
     r"SIGKILL|[Ss]ignal 9\b|exitcode *: *-9\b|\b[Kk]illed\b"
-)  # said of a child: by shells, by launchers
+)  # printed about a child by shells and launchers
 NO_SPACE = re.compile(r"No space left on device|\[Errno 28\]")
 
 
@@ -41,13 +42,13 @@ class StepLedger:
         self.bytes = 0
         self.error: Optional[Tuple[str, str]] = None  # type and message of an exception that an instrument recorded
         self.failure: Optional[Tuple[str, str]] = None  # reason and detail of a `fail` line
-        self.cause: Optional[StepOutcome] = None  # of an end that we brought about
+        self.cause: Optional[StepOutcome] = None  # of an end that we caused
         self.return_code: Optional[int] = None
         self.last_error_line = ""
         self.ranks = 0  # processes that said hello on the sink
         self.finished = 0  # those that sent their final record
         self.saw_abort = False
-        self.out_of_memory = ""  # what the kernel tells of having killed it, or one of its processes
+        self.out_of_memory = ""  # what the kernel reports about killing it, or one of its processes
         self.is_contained = False
 
     @property

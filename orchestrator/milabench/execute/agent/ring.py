@@ -153,7 +153,7 @@ class RingReader:
                 line = common.replace("%.9g", "%s", 1)
                 out.append(line % ("null", end, elapsed, n, batch, start, host, clock, more))
         self.observations += len(out)
-        # What a person sees is the rate of the window so far; of the warm-up, that of its latest steps.
+        # A display shows the rate of the window so far; during warm-up, that of the latest steps.
         if self._measured[1] > 0:
             self.last["rate"] = self._measured[0] / self._measured[1]
         elif seconds > 0:

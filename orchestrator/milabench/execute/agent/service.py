@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from .event_loop import NamedTimers
 
-KNOCK_S = 0.2  # between two looks whether a server answers
+KNOCK_S = 0.2  # between two attempts to reach a server
 HEARD_CHARACTERS = 4096  # of the output that a pattern may span
 
 

@@ -72,7 +72,7 @@ class RunningStep:
         self.folder = folder
         self.group: str = request.get("group") or self.id
         self.group_size = int(request.get("group_size") or 1)
-        self.is_spread = bool(request.get("is_spread"))  # its group has members on other nodes: who knows all decides
+        self.is_spread = bool(request.get("is_spread"))  # has group members on other nodes: the engine decides
         self.barrier_s: Optional[float] = request.get("barrier_s")
         self.monitor: Dict[str, Any] = request.get("monitor") or {}
         self.grace_s = float(request.get("grace_s") or host.grace_s)
@@ -200,7 +200,7 @@ class RunningStep:
 
     def _check_silence(self) -> None:
         allowed = float(self._request["max_silence_s"])
-        # Paused, it is us who do not listen; at the barrier it may not go on, and the barrier has a limit of its own.
+        # While paused, we do not read; at the barrier the step must wait, and the barrier has a limit of its own.
         if self.host.loop.is_paused or self.host.stragglers(self):
             self._last_heartbeat = time.monotonic()
         silent = time.monotonic() - self._last_heartbeat
@@ -339,7 +339,7 @@ class RunningStep:
     def note_exit(self, code: int) -> None:
         """Take note that the leader is gone."""
         if self._removal is not None and 128 < code < 128 + signal.NSIG:
-            code = 128 - code  # as engines tell that a signal ended the program
+            code = 128 - code  # as engines report that a signal ended the program
         self.ledger.return_code = code
         self._timers.cancel("timeout", "silence", "ready", "knock")
         if self._removal is not None and (code != 0 or self.ledger.cause is not None):
@@ -497,7 +497,7 @@ def merge_environment(inherited: Dict[str, str], own: Dict[str, Optional[str]]) 
 
     for vendor in VENDORS:
         if any(name in own for name in vendor.visible_variables):
-            # Ours names devices of the machine; another one, inherited, would count from or overrule it.
+            # Our variable names devices of the machine; another one, inherited, would be relative to it or overrule it.
             for name in vendor.visible_variables:
                 inherited.pop(name, None)
     return {name: value for name, value in {**inherited, **own}.items() if value is not None}

@@ -19,9 +19,9 @@ RECORD_BYTES = 1 << 26  # longer records are refused
 RECORD_START = b'{"event":'
 EVENT_NAME = re.compile(rb'\{"event": ?"(\w+)"')
 WARMUP = re.compile(rb'"warmup": ?true')
-# What the instruments say of every process: no measurement of the benchmark.
+# What the instruments record about every process: not a measurement of the benchmark.
 PROCESS_METRIC = re.compile(rb'"metric": ?"(first_step|compile|host_memory_peak|memory_(allocated|reserved)_peak)"')
-ABORT_TEXT = re.compile(rb"terminate called|SIGABRT|Signal 6\b")  # said by the C++ runtime, by torchrun of a rank
+ABORT_TEXT = re.compile(rb"terminate called|SIGABRT|Signal 6\b")  # printed by the C++ runtime, by torchrun
 FINAL_RECORD = b'"overhead":'  # in the last record of a process
 
 
@@ -188,7 +188,7 @@ class Listener(Source):
     def read(self) -> int:
         try:
             connection, _ = self._socket.accept()
-        except OSError:  # nobody there, or no descriptor left: the process waits in the queue
+        except OSError:  # nobody is waiting, or no descriptor is left: the process stays in the queue
             return 0
         self.owner.connections.append(ObservationConnection(self.owner, connection))
         return 1

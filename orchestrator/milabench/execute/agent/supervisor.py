@@ -285,7 +285,7 @@ class Agent:
         """Return what to reply; None when the reply comes later."""
         verb = request["verb"]
         if verb == "beat":
-            return None  # that it came is what it says
+            return None  # a heartbeat: receiving it is enough
         if verb == "start":
             return self._start(request)
         if verb == "end":
@@ -356,7 +356,7 @@ class Agent:
             for _, fd in opened:
                 os.close(fd)
             return {"ok": False, "error": "held", "holders": holders}
-        # The helper waits in flock on our own descriptors: what it gets, we have, and nobody polls.
+        # The helper waits in flock on our own descriptors: what it locks, we hold, and nothing polls.
         self.outbox.send("waiting", json.dumps({"id": request.get("id"), "holders": holders}).encode())
 
         def taken(code: int, _: bytes) -> None:

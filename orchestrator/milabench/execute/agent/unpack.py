@@ -104,7 +104,7 @@ def unpack(archive: bytes, folder: str, digest: str) -> None:
             try:
                 os.rename(new, folder)
             except OSError:
-                if not is_whole(folder, digest):  # else somebody was faster
+                if not is_whole(folder, digest):  # else another process was faster
                     raise
     finally:
         for path in (new, old):

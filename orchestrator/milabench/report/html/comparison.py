@@ -28,7 +28,7 @@ _OPEN_UP_TO = 2
 _MOST_BARS = 200
 _MOST_ROWS = 2000
 _WORST_FIRST = ("SLOWER", "excluded", "INCONCLUSIVE", "DIFFERENT-BUT-SMALL", "FASTER", "EQUIVALENT")
-# What names a device or a moment, and no property of it.
+# Keys that name a device or a time rather than a property.
 _NO_PROPERTY = ("index", "uuid", "pci", "processes", "memory_used_mib", "serial", "temperature", "hostname")
 
 

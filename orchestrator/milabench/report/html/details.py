@@ -60,7 +60,7 @@ def selected_steps(traced: Sequence[Trace], most: int) -> list[Trace]:
     by_rate = sorted(range(len(traced)), key=lambda index: middle_rate(traced[index]))
     throttled = [index for index in by_rate if any(device.held_back for device in traced[index].devices)]
     spread = [by_rate[round(position * (len(traced) - 1) / max(1, most - 1))] for position in range(most)]
-    # Not throttled steps alone: what they should have been like is to be seen beside them.
+    # Not only throttled steps: normal ones are shown beside them for comparison.
     candidates = list(dict.fromkeys([*throttled[: (most + 1) // 2], spread[-1], *spread]))
     return [traced[index] for index in sorted(candidates[:most])]
 

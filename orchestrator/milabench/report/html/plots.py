@@ -12,7 +12,7 @@ from milabench.report.html.markup import Child, Markup, el
 from milabench.report.model import format_number
 
 SERIES = "abcdef"
-"""What systems and steps are told apart by, as classes: each has a colour and a dash of its own."""
+"""The classes that distinguish systems and steps: each has a colour and a dash of its own."""
 
 _WIDTH = 960
 _LETTERS = 30  # of a label, more of which would run into the drawing
@@ -145,7 +145,7 @@ def _ratio_range(ratios: Sequence[Ratio]) -> Interval:
     values = [ratio.value for ratio in ratios if ratio.value is not None]
     margins = [ratio.margin for ratio in ratios] or [0.01]
     low, high = min([*values, 1 / (1 + max(margins))]), max([*values, 1 + max(margins)])
-    # A wide interval may not squeeze all others; what it reaches beyond is cut, with an arrow.
+    # A wide interval must not squeeze all others; what lies outside is cut, with an arrow.
     reach = max(high / low, 1.05)
     ends = [end for ratio in ratios if ratio.interval for end in ratio.interval]
     low, high = max(min([low, *ends]), low / reach), min(max([high, *ends]), high * reach)

@@ -87,7 +87,7 @@ def open_rocm_smi() -> ReadAll:
     def read_all() -> List[Reading]:
         answer = json.loads(command_output("rocm-smi", *options, timeout_s=READING_TIMEOUT_S))
         cards = cards_of(answer)
-        # Which card each process uses is not told.
+        # The card that each process uses is not reported.
         processes = rocm_smi_processes(mapping(answer.get("system"))) if len(cards) == 1 else None
         return [parse_rocm_smi(index, card, processes) for index, card in cards.items()]
 
