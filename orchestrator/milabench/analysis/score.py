@@ -121,7 +121,7 @@ def _interval(counted: Sequence[tuple[ScoreEntry, float]]) -> Interval | None:
 
 
 def weights_that_turn(logs: Sequence[float], weights: Sequence[float]) -> float | None:
-    """The relative change, up to 1, of every weight for itself that just brings the index to 1; 1: no weights above zero do.
+    """Return the relative change, up to 1, of each weight alone that just brings the index to 1; 1: no weights above zero do.
 
     The worst case raises the weights of one sign of the logarithms and lowers the others by the same share.
     """

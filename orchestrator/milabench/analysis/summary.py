@@ -92,7 +92,7 @@ def _verdict(benches: Sequence[BenchSummary], *, was_interrupted: bool) -> Liter
 
 
 def _shared_clocks(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, float]]:
-    """The steps that were released together on several nodes, of each its group and how far its node's clock is ahead, in s."""
+    """Return the steps released together on several nodes, each with its group and its node's clock offset in seconds."""
     clocks: dict[str, tuple[str, float]] = {}
     for entry in journal:
         if entry.get("state") != "released":

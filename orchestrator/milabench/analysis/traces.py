@@ -112,7 +112,7 @@ class Tracing:
         return lambda step: _Drawn(step, drawn)
 
     def of(self, run: Run) -> tuple[Trace, ...]:
-        """The course of each step of a run, the attempt that counts. Raises RecordError when its records cannot be read."""
+        """Return each step's course in a run, of the counting attempt. Raises RecordError when its records cannot be read."""
         by_step, attempts_of = self._drawn.get(run.path, {}), attempts(run.journal)
         traced = []
         for step in planned_steps(run):

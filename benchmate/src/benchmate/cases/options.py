@@ -157,7 +157,7 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
     )
 
     def google(name: str, **settings: Any) -> None:
-        """An option of Google Benchmark; its default may stand in the environment."""
+        """Add an option of Google Benchmark; its default may stand in the environment."""
         variable = f"BENCHMARK_{name.upper()}"
         value = env.get(variable)
         if value is not None:

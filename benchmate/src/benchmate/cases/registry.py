@@ -34,7 +34,7 @@ class BenchmarkCase(abc.ABC):
 
     @abc.abstractmethod
     def run(self) -> None:
-        """What is measured."""
+        """Do what is measured."""
 
     def teardown(self) -> None:  # noqa: B027  (optional)
         """Give back what was taken; not timed, and called also when `run` failed."""

@@ -18,17 +18,17 @@ class Nvidia(Vendor):
     apptainer_options = ("--nv",)
 
     def assigned_environment(self, ids: Sequence[str]) -> Dict[str, str]:
-        """Number them by PCI address too: CUDA's own order is by speed, ours that of the tools that people compare with."""
+        # CUDA numbers devices by speed, nvidia-smi and we by PCI address.
         return {**super().assigned_environment(ids), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
     def container_environment(self, env: Mapping[str, str], count: int) -> Dict[str, str]:
-        """Number them from 0: inside there are only these."""
+        """Return the numbers inside a container, from 0: it has only these devices."""
         if self.assigned_variable not in env:
             return {}
         return {self.assigned_variable: ",".join(map(str, range(count)))}
 
     def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
-        """Name them: by docker's own option, by podman's for the container device interface."""
+        """Return the options that name devices: docker's own, or podman's for the container device interface."""
         if not ids:
             return ()
         if engine == "docker":
@@ -37,7 +37,7 @@ class Nvidia(Vendor):
         return tuple("--device=nvidia.com/gpu=%s" % one for one in ids)
 
     def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
-        """The driver's library, else nvidia-smi."""
+        """Return the ways to ask: the driver's library, else nvidia-smi."""
         return (("nvidia by library", by_library), ("nvidia by command", inventory_by_nvidia_smi))
 
 

@@ -97,7 +97,7 @@ class Recorder:
         self._written: Path | None = None
 
     def hook_torch(self) -> None:
-        """Hook optimizers once their module is imported; start at once where the whole program is to be recorded."""
+        """Install hooks on optimizers once their module is imported, or start at once to record the whole program."""
         module = sys.modules.get("torch.optim.optimizer")
         register = getattr(module, "register_optimizer_step_post_hook", None)
         if register is not None and not self._is_hooked and not self.recording.is_whole:
