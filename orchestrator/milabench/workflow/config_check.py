@@ -42,16 +42,16 @@ def rendered_placeholders(suite: Suite, options: SuiteOptions, key: str, session
     name = max((bench for bench in suite.benchmarks if key.startswith(bench + ".")), key=len, default=None)
     if name is None:
         return []
-    found = placeholders(suite.benchmarks[name], key[len(name) + 1 :])
-    if not found:
+    spans = placeholders(suite.benchmarks[name], key[len(name) + 1 :])
+    if not spans:
         return []
     quote = '"' if "'" in name else "'"
     context = read_context(replace(options, select=f"{quote}{name}{quote}"), session)
     (bench,) = context.benches
     plan_context = context.plan_context
     names = names_for(benchmark_on(plan_context.facts.main, bench, plan_context))
-    wanted = [text for text in found if text.startswith("{")]
-    if len(wanted) < len(found):
+    wanted = [text for text in spans if text.startswith("{")]
+    if len(wanted) < len(spans):
         # A function is evaluated in the whole value that it stands in.
         wanted += [text for text in texts(bench.config, key[len(name) + 1 :]) if text not in wanted]
     return [f"  {text} is {render_text(text, names)}" for text in wanted]

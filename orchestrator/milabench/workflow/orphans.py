@@ -108,7 +108,7 @@ def find_orphans(base: Path | None, session: Session, *, is_local_only: bool = F
     answers = find_remote(markers, session)
     return Orphans(
         local=_find_local(local_markers),
-        remote={address: found for address, found in answers.items() if not isinstance(found, Unreachable) and found},
+        remote={address: left for address, left in answers.items() if not isinstance(left, Unreachable) and left},
         unknown=tuple(answer for answer in answers.values() if isinstance(answer, Unreachable)),
         local_markers=local_markers,
         remote_markers=markers,
