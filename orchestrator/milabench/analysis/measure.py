@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import filterfalse
 from typing import Any, Literal
 
 from milabench.analysis.json_codec import json_key
@@ -243,7 +244,7 @@ def _warmup_throughput(ranks: Sequence[Series]) -> Throughput | None:
 
 def _steadiness(parts: Sequence[Part]) -> Steadiness | None:
     """Return how steady the slowest rank was in its window: seconds an item, so that a smaller last batch is not a faster one."""
-    durations = max(parts, key=lambda part: part.seconds()).durations()
+    durations = max(parts, key=Part.seconds).durations()
     return None if durations is None else steadiness(durations)
 
 
@@ -269,11 +270,10 @@ def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Through
     """
     if rate.basis != "ratio-of-totals":
         return
-    parts = [(series, part) for series in ranks if len(part := part_of(series, window))]
-    series, part = max(parts, key=lambda pair: pair[1].seconds())
+    part = max((part_of(series, window) for series in ranks), key=Part.seconds)
     if rate.left_out and rate.steady is not None:
         part = part.after(rate.steady.settled_at)
-    first_ns, begin_ns = series.t0_ns[0], part.begin_ns()
+    first_ns, begin_ns = part.series.t0_ns[0], part.begin_ns()
     if 0 <= first_ns < begin_ns:
         yield Metric(name="warm_up", value=(begin_ns - first_ns) / 1e9, units="s", direction="lower")
     busy_s, wall_s = part.wall_s(), part.wall_s(has_gaps=True)
@@ -283,7 +283,16 @@ def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Through
 
 def combined_throughput(parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals") -> Throughput | None:
     """Return the throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
-    totals = [_totals(part) for part in parts]
+    totals = [
+        Totals(
+            rank=part.series.rank,
+            items=part.items(),
+            seconds=part.seconds(),
+            observations=len(part),
+            steps=part.steps(),
+        )
+        for part in parts
+    ]
     items = math.fsum(total.items for total in totals)
     if items <= 0:
         return None
@@ -304,15 +313,7 @@ def combined_throughput(parts: Sequence[Part], units: str, basis: Basis = "ratio
 
 def _seconds(series: Series) -> float:
     """Return the seconds of all observations, warm-up included; none of those of milabench 1.3, which do not say."""
-    if series.compact is not None:
-        return sum(series.compact.ns) / 1e9
-    return math.fsum(seconds for seconds in series.elapsed if not math.isnan(seconds))
-
-
-def _totals(part: Part) -> Totals:
-    return Totals(
-        rank=part.rank, items=part.items(), seconds=part.seconds(), observations=len(part), steps=part.steps()
-    )
+    return math.fsum(filterfalse(math.isnan, series.lasted)) / series.lasted_per_s
 
 
 def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
@@ -333,12 +334,12 @@ def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
 
 
 def _compat_window(series: Series) -> list[float]:
-    kept = [index for index, is_warmup in enumerate(series.warmup) if not is_warmup and series.rate[index] > 0]
+    kept = [index for index, is_warmup in enumerate(series.warmup) if not is_warmup and series.rate(index) > 0]
     if len(kept) == len(series.warmup) and kept:
-        begin = series.end[kept[0]]
-        early = sum(1 for index in kept if series.end[index] - begin < _COMPAT_WARMUP_S)  # nan compares false
+        begin = series.end(kept[0])
+        early = sum(1 for index in kept if series.end(index) - begin < _COMPAT_WARMUP_S)  # nan compares false
         kept = kept[min(max(_COMPAT_WARMUP_RECORDS, early), len(kept) // 2) :]
-    return [series.rate[index] for index in kept]
+    return [series.rate(index) for index in kept]
 
 
 def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
@@ -466,17 +467,16 @@ class MeasurementFold:
     def _growing(self, key: tuple[str, int]) -> Growing:
         growing = self.growing.get(key)
         if growing is None:
-            growing = self.growing[key] = Growing()
+            growing = self.growing[key] = Growing(*key)
         return growing
 
     def _waiting(self, task: str) -> Iterable[Metric]:
         """Return the share of the time after warm-up in which the ranks of a task waited for data, where they report it."""
-        waiting = [growing.waiting for (name, _), growing in self.growing.items() if name == task]
-        worked_s = math.fsum(seconds for _, seconds in waiting)
+        growing = [growing for (name, _), growing in self.growing.items() if name == task]
+        worked_s = math.fsum(rank.worked_s for rank in growing)
         if worked_s:
-            yield Metric(
-                name="data_wait", value=math.fsum(wait_s for wait_s, _ in waiting) / worked_s, direction="lower"
-            )
+            waited_s = math.fsum(rank.waited_s for rank in growing)
+            yield Metric(name="data_wait", value=waited_s / worked_s, direction="lower")
 
     def _loss(self, loss: float | None) -> None:
         seen = self.losses
@@ -550,8 +550,7 @@ class MeasurementFold:
 
     def series(self) -> tuple[Series, ...]:
         """Return the observations of each task and rank of which anything can be used."""
-        grown = (growing.series(task, rank) for (task, rank), growing in self.growing.items())
-        return tuple(series for series in grown if series is not None)
+        return tuple(series for growing in self.growing.values() if (series := growing.series) is not None)
 
     def window(self, task: str) -> Window | None:
         """Return the window of a task, or the one that was declared for no task."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from milabench.analysis.measure import Measurement, MeasurementFold, Window, main_task
-from milabench.analysis.series import Series
+from milabench.analysis.series import Compact, Series
 from milabench.analysis.step_results import CourseOf, planned_steps
 from milabench.analysis.windows import part_of, quantiles
 from milabench.events.attempts import attempts, last_word
@@ -222,7 +222,7 @@ def _buckets(length: int, buckets: int) -> Iterable[range]:
 
 
 def _first_end(series: Series) -> float:
-    return float(series.end[0]) if len(series.end) else math.nan
+    return series.end(0) if series.lasted else math.nan
 
 
 def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:
@@ -230,7 +230,7 @@ def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:
     ends, low, high = [], [], []
     for bucket in _buckets(length, BUCKETS):
         least, most = _least_and_most(series, bucket)
-        ends.append((float(series.end[bucket[-1]]) - begin, float(bucket[-1] + 1)))
+        ends.append((series.end(bucket[-1]) - begin, float(bucket[-1] + 1)))
         low.append(least)
         high.append(most)
     is_timed = not any(math.isnan(time) for time, _ in ends)
@@ -245,44 +245,37 @@ def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:
             count=length,
             is_timed=is_timed,
         ),
-        warmup=None if warm is None else (series.end[warm] - begin if is_timed else float(warm + 1)),
+        warmup=None if warm is None else (series.end(warm) - begin if is_timed else float(warm + 1)),
         quantiles=_rate_quantiles(series, window),
     )
 
 
 def _least_and_most(series: Series, indices: range) -> tuple[float, float]:
     """Return the least and the most rate of some entries; of plain observations without looking at each of them."""
-    compact = series.compact
-    constant = compact.n.constant if compact is not None else None
-    if compact is not None and constant is not None:
-        part = memoryview(compact.ns)[indices.start : indices.stop]
-        longest, shortest = max(part), min(part)
-        return constant * 1e9 / max(1, longest), constant * 1e9 / max(1, shortest)
-    rates = [series.rate[index] for index in indices]
+    if isinstance(series, Compact) and series.n.constant is not None:
+        lasted, scaled = series.lasted[indices.start : indices.stop], series.n.constant * 1e9
+        return scaled / max(lasted), scaled / min(lasted)
+    rates = [series.rate(index) for index in indices]
     return min(rates), max(rates)
 
 
 def _warmup(series: Series) -> int | None:
     """Return the index of the last entry of the warm-up at the beginning; None where there is none."""
-    if series.compact is not None:
-        run, is_warmup = next(iter(series.compact.warmup.runs()))
-        return run.stop - 1 if is_warmup else None
     first = next((index for index, is_warmup in enumerate(series.warmup) if not is_warmup), len(series.warmup))
     return first - 1 if first else None
 
 
 def _rate_quantiles(series: Series, window: Window | None) -> tuple[float, ...]:
     if not series.has_totals:
-        rates = sorted(rate for rate, is_warmup in zip(series.rate, series.warmup, strict=True) if not is_warmup)
+        rates = [series.rate(index) for index, is_warmup in enumerate(series.warmup) if not is_warmup]
         return tuple(quantiles(rates, QUANTILES)) if rates else ()
     part = part_of(series, window)
     if not len(part):
         return ()
-    constant = series.compact.n.constant if series.compact is not None else None
-    if constant is not None and constant > 0:
+    if part.items_each:
         # Nanoseconds as they were recorded: the slow ones are the low rates.
         lasted = part.durations() or ()
-        return tuple(constant * 1e9 / max(1.0, ns) for ns in quantiles(lasted, [1 - q for q in QUANTILES]))
+        return tuple(part.items_each * 1e9 / max(1.0, ns) for ns in quantiles(lasted, [1 - q for q in QUANTILES]))
     return tuple(quantiles(array("d", part.rates()), QUANTILES))
 
 
