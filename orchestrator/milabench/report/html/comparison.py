@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Facts
+from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, System
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
@@ -332,7 +332,7 @@ def _systems(comparison: Comparison) -> Child:
     return html_table("systems compared", ("what", "same?", *names), (True,) * (len(names) + 2), rows, is_alone=True)
 
 
-def _facts(system: Facts) -> dict[str, str]:
+def _facts(system: System) -> dict[str, str]:
     summary: Summary = system.summary
     properties = {name: value for name, value in model.system_lines(summary) if name != "software"}
     properties["ended"] = "yes" if summary.is_ended else "no: cut off, or still going"
@@ -420,7 +420,7 @@ def _of_steps(
     return children
 
 
-def _bench(system: Facts, name: str) -> BenchSummary | None:
+def _bench(system: System, name: str) -> BenchSummary | None:
     return next((bench for bench in system.summary.benchmarks if bench.bench == name), None)
 
 
