@@ -44,19 +44,19 @@ class System:
         return sorted(self.summary.benchmarks, key=lambda bench: bench.bench)
 
     @property
-    def failures(self) -> list[Failure]:
+    def failures(self) -> tuple[Failure, ...]:
         """The steps that should have passed."""
-        return [failure for bench in self.benches for failure in bench.failures]
+        return tuple(failure for bench in self.benches for failure in bench.failures)
 
     @property
-    def skipped(self) -> list[tuple[str, str]]:
+    def skipped(self) -> tuple[tuple[str, str], ...]:
         """The benchmarks or steps that were left out on purpose, each with why."""
-        return [(skip.step or bench.bench, skip.detail) for bench in self.benches for skip in bench.skipped]
+        return tuple((skip.step or bench.bench, skip.detail) for bench in self.benches for skip in bench.skipped)
 
     @property
-    def suspects(self) -> list[tuple[str, Validity, tuple[str, ...]]]:
+    def suspects(self) -> tuple[tuple[str, Validity | None, tuple[str, ...]], ...]:
         """The numbers that are shown with a mark: benchmark, validity, reasons."""
-        return [(b.bench, b.validity, b.reasons) for b in self.benches if b.validity not in (None, "valid")]
+        return tuple((b.bench, b.validity, b.reasons) for b in self.benches if b.validity in ("suspect", "invalid"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,11 +125,6 @@ class Tracing:
         return tuple(traced)
 
 
-def traces(run: Run) -> tuple[Trace, ...]:
-    """Return what each step of a run did over time; each step's records are read once. Raises RecordError when they cannot be."""
-    return Tracing().of(run)
-
-
 def trace(step: str, bench: str, events: Iterable[StepEvent]) -> Trace:
     """Return the trace of one step, in one pass over its events."""
     fold, measurement = _Fold(), MeasurementFold()
