@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
 from milabench.analysis.intervals import t_quantile
-from milabench.analysis.json_codec import from_json_value, json_key, to_json_value
+from milabench.analysis.json_codec import JsonKey, from_json_value, to_json_value
 from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, median, median_absolute_deviation
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult, Summary
 from milabench.errors import RecordError
@@ -67,10 +67,10 @@ class Expected:
     bench: str = "None"
     metric: str = "None"
     units: str = ""
-    direction: str = field(default="none", metadata=json_key(followed_by=("n",)))
+    direction: str = field(default="none", metadata={"json": JsonKey(followed_by=("n",))})
     median: float
     spread: float
-    values: Mapping[str, float] = field(metadata=json_key("places"))
+    values: Mapping[str, float] = field(metadata={"json": JsonKey("places")})
 
     @property
     def n(self) -> int:
@@ -135,9 +135,9 @@ class Findings:
     """The outliers, how many numbers were judged, what could not be judged with the reason, and what is suspect with its."""
 
     outliers: tuple[Outlier, ...] = field(
-        metadata=json_key(write=lambda outliers: [outlier.to_json() for outlier in outliers])
+        metadata={"json": JsonKey(write=lambda outliers: [outlier.to_json() for outlier in outliers])}
     )
-    judged: int = field(metadata=json_key(followed_by=("by_chance",)))
+    judged: int = field(metadata={"json": JsonKey(followed_by=("by_chance",))})
     level: float = LEVEL
     unjudged: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()

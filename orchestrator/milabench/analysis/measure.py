@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from typing import Any, Literal
 
-from milabench.analysis.json_codec import json_key
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
 from milabench.analysis.sample_statistics import geometric_mean, lag1, variation, variation_and_lag1
 from milabench.analysis.series import Growing, Series
@@ -105,13 +105,13 @@ class Throughput:
 
     value: float
     units: str = ""
-    direction: Direction = field(default="higher", metadata=json_key(fallback="none"))
-    basis: Basis = field(default="ratio-of-totals", metadata=json_key(fallback="ratio-of-totals"))
+    direction: Direction = field(default="higher", metadata={"json": JsonKey(fallback="none")})
+    basis: Basis = field(default="ratio-of-totals", metadata={"json": JsonKey(fallback="ratio-of-totals")})
     observations: int = 0
     totals: tuple[Totals, ...] = ()
     spread_within: float | None = None
     lag1: float | None = None
-    steady: Steadiness | None = field(default=None, metadata=json_key(is_read=False))
+    steady: Steadiness | None = field(default=None, metadata={"json": JsonKey(is_read=False)})
     latency: Mapping[str, float] = field(default_factory=dict)
     left_out: float = 0.0
     doubts: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from milabench.analysis.intervals import Interval
-from milabench.analysis.json_codec import json_key
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.two_samples import Estimate
 
@@ -46,8 +46,8 @@ class Score:
     ci95: Interval | None = None
     reference: str | None = None
     complete: tuple[int, int] = (0, 0)
-    is_weighted: bool = field(default=False, metadata=json_key("weighted"))
-    is_compat: bool = field(default=False, metadata=json_key("compat"))
+    is_weighted: bool = field(default=False, metadata={"json": JsonKey("weighted")})
+    is_compat: bool = field(default=False, metadata={"json": JsonKey("compat")})
     suspects: int = 0
 
 
