@@ -109,52 +109,38 @@ class Tracing:
     def course(self, run: Run) -> CourseOf:
         """Return the recorder that observes the records of a run while they are read."""
         drawn = self._drawn[run.path] = {}
-        return lambda step: _Drawn(step, drawn)
+        return lambda step: _Fold(step, drawn)
 
     def of(self, run: Run) -> tuple[Trace, ...]:
         """Return each step's course in a run, of the counting attempt. Raises RecordError when its records cannot be read."""
         by_step, attempts_of = self._drawn.get(run.path, {}), attempts(run.journal)
         traced = []
         for step in planned_steps(run):
-            if step.id in by_step:
-                traced.append(replace(by_step[step.id], bench=step.bench))
-                continue
-            counts = last_word(attempts_of.get(step.id, ()))
-            events = run.batches(step.id, counts.number if counts is not None else 1)
-            traced.append(trace(step.id, step.bench, events))
+            drawn = by_step.get(step.id)
+            if drawn is None:
+                counts = last_word(attempts_of.get(step.id, ()))
+                drawn = trace(step.id, step.bench, run.batches(step.id, counts.number if counts is not None else 1))
+            traced.append(replace(drawn, bench=step.bench))
         return tuple(traced)
 
 
 def trace(step: str, bench: str, events: Iterable[StepEvent]) -> Trace:
     """Return the trace of one step, in one pass over its events."""
-    fold, measurement = _Fold(), MeasurementFold()
+    fold, measurement = _Fold(step, {}), MeasurementFold()
     for event in events:
         if not isinstance(event, Line):
             fold.observe(event)
             measurement.observe(event)
     series = measurement.series()
-    return fold.result(step, bench, series, measurement.window(main_task(rank.task for rank in series)))
+    return fold.result(bench, series, measurement.window(main_task(rank.task for rank in series)))
 
 
-class _Drawn:
-    """The course of a step whose observations are gathered elsewhere."""
+class _Fold:
+    """What has been seen so far of a step beside the observations, which are gathered elsewhere, column by column."""
 
     def __init__(self, step: str, drawn: dict[str, Trace]) -> None:
         self._step = step
         self._drawn = drawn
-        self._fold = _Fold()
-
-    def observe(self, event: StepEvent) -> None:
-        self._fold.observe(event)
-
-    def end(self, measured: Measurement) -> None:
-        self._drawn[self._step] = self._fold.result(self._step, "", measured.series, measured.window)
-
-
-class _Fold:
-    """What has been seen so far beside the observations, column by column."""
-
-    def __init__(self) -> None:
         self._readings = Readings()
         self._host: dict[str, tuple[array[float], array[float]]] = {}
 
@@ -172,7 +158,10 @@ class _Fold:
                 times.append(time)
                 values.append(value)
 
-    def result(self, step: str, bench: str, gathered: Sequence[Series], bounds: Window | None) -> Trace:
+    def end(self, measured: Measurement) -> None:
+        self._drawn[self._step] = self.result("", measured.series, measured.window)
+
+    def result(self, bench: str, gathered: Sequence[Series], bounds: Window | None) -> Trace:
         task = main_task(series.task for series in gathered)
         ranks = sorted((series for series in gathered if series.task == task), key=lambda series: series.rank)
         window = self._readings.window
@@ -187,7 +176,7 @@ class _Fold:
             default=math.nan,
         )
         return Trace(
-            step=step,
+            step=self._step,
             bench=bench,
             begin=begin,
             ranks=tuple(_rank(series, begin, bounds) for series in ranks),
