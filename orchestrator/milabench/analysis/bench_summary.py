@@ -17,15 +17,7 @@ from milabench.analysis.measure import Measurement, Metric, Throughput, Window
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, median, pooled_log_stdev
 from milabench.analysis.step_results import StepResult
 from milabench.analysis.summary_io import rate_to_json
-from milabench.analysis.summary_model import (
-    COUNTED_OUTCOMES,
-    BenchSummary,
-    Failure,
-    Flaky,
-    ReplicateResult,
-    Skip,
-    Validity,
-)
+from milabench.analysis.summary_model import COUNTED_OUTCOMES, BenchSummary, Failure, Flaky, ReplicateResult, Skip
 from milabench.analysis.validity import LEAST_OVERLAP, overlap, validation_json
 from milabench.events.model import OutcomeName
 from milabench.events.numbers import SMALLEST
@@ -160,8 +152,7 @@ def _judged(summary: BenchSummary, passed: Sequence[StepResult], conditions: Run
     if summary.outcome == "passed" and summary.direction != "none":
         # Inverted for a lower-is-better metric, so that more is better in every score.
         score = perf * summary.instances if summary.direction == "higher" else summary.instances / perf
-    validity: Validity = "suspect" if reasons else "valid"
-    return replace(summary, score=score, validity=validity, reasons=tuple(sorted(reasons)))
+    return replace(summary, score=score, validity="suspect" if reasons else "valid", reasons=tuple(sorted(reasons)))
 
 
 def _doubts(rate: Throughput, is_short: bool) -> Iterable[str]:

@@ -17,20 +17,8 @@ from milabench.analysis.sample_statistics import geometric_mean, lag1, variation
 from milabench.analysis.series import Growing, Series
 from milabench.analysis.steady_state import Steadiness, agree, steadiness
 from milabench.analysis.windows import Part, latency, later_half, part_of
-from milabench.events.model import (
-    Config,
-    Data,
-    End,
-    Error,
-    Line,
-    Message,
-    Meta,
-    ObservationBatch,
-    Start,
-    StepEvent,
-    Verdict,
-    reported_error,
-)
+from milabench.events import model
+from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
 from milabench.events.numbers import SMALLEST, finite_number, whole
 from milabench.events.readings import Readings, energy_of
 from milabench.events.reasons import Reason
@@ -214,32 +202,15 @@ def step_throughput(ranks: Sequence[Series], window: Window | None) -> Throughpu
         return _compat_rate(ranks)
     in_window = [part for series in ranks if len(part := part_of(series, window))]
     if not in_window:
-        return _warmup_throughput(ranks)
+        # It never left its warm-up: shown, as a number that is not steady.
+        halves = [part for series in ranks if len(part := later_half(series))]
+        return combined_throughput(halves, units=ranks[0].units, basis="warm-up", is_steady=False) if halves else None
     steady, parts, left_out = _steadiness(in_window), in_window, 0.0
     if steady is not None and steady.settled_at and steady.is_steady:
         parts = [part.after(steady.settled_at) for part in in_window]
         left_out = math.fsum([*(part.items() for part in in_window), *(-part.items() for part in parts)])
-    throughput = combined_throughput(parts, units=ranks[0].units)
-    if throughput is None:
-        return None
-    doubts: list[Reason] = []
-    if steady is not None and not steady.is_steady:
-        doubts.append("no-steady-state")
-    if not all(_clocks_agree(part) for part in parts):
-        doubts.append("clocks-disagree")
-    return replace(throughput, steady=steady, left_out=left_out, doubts=tuple(doubts))
-
-
-def _warmup_throughput(ranks: Sequence[Series]) -> Throughput | None:
-    """Return the throughput of a job that never left its warm-up: shown, as a number that is not steady."""
-    parts = [part for series in ranks if len(part := later_half(series))]
-    throughput = combined_throughput(parts, units=ranks[0].units, basis="warm-up") if parts else None
-    if throughput is None:
-        return None
-    doubts: list[Reason] = ["no-steady-state"]
-    if not all(_clocks_agree(part) for part in parts):
-        doubts.append("clocks-disagree")
-    return replace(throughput, doubts=tuple(doubts))
+    throughput = combined_throughput(parts, units=ranks[0].units, is_steady=steady is None or steady.is_steady)
+    return None if throughput is None else replace(throughput, steady=steady, left_out=left_out)
 
 
 def _steadiness(parts: Sequence[Part]) -> Steadiness | None:
@@ -281,7 +252,9 @@ def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Through
         yield Metric(name="between_epochs", value=1 - busy_s / wall_s, direction="lower")
 
 
-def combined_throughput(parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals") -> Throughput | None:
+def combined_throughput(
+    parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals", *, is_steady: bool
+) -> Throughput | None:
     """Return the throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
     totals = [
         Totals(
@@ -298,6 +271,10 @@ def combined_throughput(parts: Sequence[Part], units: str, basis: Basis = "ratio
         return None
     slowest = max(range(len(totals)), key=lambda index: totals[index].seconds)
     seconds = totals[slowest].seconds
+    doubts: Mapping[Reason, bool] = {
+        "no-steady-state": not is_steady,
+        "clocks-disagree": not all(map(_clocks_agree, parts)),
+    }
     spread, correlation = variation_and_lag1(parts[slowest].rates(), totals[slowest].items / seconds)
     return Throughput(
         value=items / seconds,
@@ -308,6 +285,7 @@ def combined_throughput(parts: Sequence[Part], units: str, basis: Basis = "ratio
         spread_within=spread,
         lag1=correlation,
         latency=latency(parts[slowest]),
+        doubts=tuple(reason for reason, holds in doubts.items() if holds),
     )
 
 
@@ -367,12 +345,6 @@ def _reasons(data: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*reasons, *(["unconverged"] if data.get("converged") is False else [])]))
 
 
-def _log_metric(log: LogSeries) -> Metric:
-    assert log.value is not None
-    asked_for = log.metric
-    return Metric(name=asked_for.name, value=log.value, units=asked_for.units, direction=asked_for.direction)
-
-
 def _main_log_metric(logs: Sequence[LogSeries]) -> Throughput | None:
     """Return the first number of the log for which one direction is better, with the spread of what it was made of."""
     for log in logs:
@@ -426,19 +398,19 @@ class MeasurementFold:
                 self.end = event
             case Verdict():
                 self.verdicts.append(event)
-            case Message(text=text):
+            case model.Message(text=text):
                 self.messages[text] = None
             case Line(text=text, pipe=pipe):
                 if self.log is not None:
                     self.log.observe(text, pipe)
-            case Config(data=data):
+            case model.Config(data=data):
                 self.config = data
                 log_metrics = metrics_of(data)
                 if log_metrics and self.log is None:
                     self.log = LogFold(log_metrics)
-            case Meta(data=data):
+            case model.Meta(data=data):
                 self.meta.update(data)
-            case Start(data=data):
+            case model.Start(data=data):
                 self.start = data
             case _:
                 error = reported_error(event)
@@ -572,7 +544,11 @@ class MeasurementFold:
         window, ranks = self.window(task), [item for item in series if item.task == task]
         logs = self.log.series() if self.log is not None else ()
         metrics = [*self.metrics.values(), *self._derived_metrics(task)]
-        metrics += [_log_metric(item) for item in logs if item.value is not None]
+        metrics += [
+            Metric(name=log.metric.name, value=value, units=log.metric.units, direction=log.metric.direction)
+            for log in logs
+            if (value := log.value) is not None
+        ]
         if ranks:
             throughput = step_throughput(ranks, window)
             metrics += about_the_loop(ranks, window, throughput) if throughput is not None else ()
