@@ -271,10 +271,11 @@ def combined_throughput(
         return None
     slowest = max(range(len(totals)), key=lambda index: totals[index].seconds)
     seconds = totals[slowest].seconds
-    doubts: Mapping[Reason, bool] = {
-        "no-steady-state": not is_steady,
-        "clocks-disagree": not all(map(_clocks_agree, parts)),
-    }
+    doubts: list[Reason] = []
+    if not is_steady:
+        doubts.append("no-steady-state")
+    if not all(map(_clocks_agree, parts)):
+        doubts.append("clocks-disagree")
     spread, correlation = variation_and_lag1(parts[slowest].rates(), totals[slowest].items / seconds)
     return Throughput(
         value=items / seconds,
@@ -285,7 +286,7 @@ def combined_throughput(
         spread_within=spread,
         lag1=correlation,
         latency=latency(parts[slowest]),
-        doubts=tuple(reason for reason, holds in doubts.items() if holds),
+        doubts=tuple(doubts),
     )
 
 

@@ -10,18 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from milabench.analysis.intervals import Interval
+from milabench.analysis.intervals import Interval, least_difference, share_of_processes
 from milabench.analysis.json_codec import JsonKey, to_json_value
 from milabench.analysis.measure import Direction, Throughput
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.score import Score
 from milabench.analysis.step_results import SupersededAttempt
-from milabench.analysis.variance import least_difference, share_of_processes
 from milabench.events.model import OutcomeName
 from milabench.events.numbers import strict
 
 SCHEMA = 1
 Validity = Literal["valid", "suspect", "invalid"]
+_WITH_RATIO = {"json": JsonKey(is_read=False, is_omitted=lambda bench: bench.ratio is None)}
+_WITH_AIM = {"json": JsonKey(is_omitted=lambda summary: not summary.aim)}
 COUNTED_OUTCOMES = ("passed", "failed", "skipped", "missing", "cancelled")
 
 
@@ -106,12 +107,8 @@ class BenchSummary:
     flaky: tuple[Flaky, ...] = ()
     validations: tuple[Mapping[str, Any], ...] = ()
     messages: tuple[str, ...] = ()
-    ratio: float | None = field(
-        default=None, metadata={"json": JsonKey(is_read=False, is_omitted=lambda bench: bench.ratio is None)}
-    )
-    ratio_ci95: Interval | None = field(
-        default=None, metadata={"json": JsonKey(is_read=False, is_omitted=lambda bench: bench.ratio is None)}
-    )
+    ratio: float | None = field(default=None, metadata=_WITH_RATIO)
+    ratio_ci95: Interval | None = field(default=None, metadata=_WITH_RATIO)
     metrics: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -139,8 +136,7 @@ class BenchSummary:
 
     def to_json(self) -> dict[str, Any]:
         """Return the benchmark as docs/reference/protocol.md, section 6, spells it."""
-        encoded: dict[str, Any] = to_json_value(self)
-        return encoded
+        return dict(to_json_value(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,12 +164,8 @@ class Summary:
     accelerators: tuple[Mapping[str, Any], ...] = ()
     benchmarks: tuple[BenchSummary, ...]
     score: Score
-    aim: Mapping[str, Any] = field(
-        default_factory=dict, metadata={"json": JsonKey(is_omitted=lambda summary: not summary.aim)}
-    )
-    replicates: Mapping[str, Any] = field(
-        default_factory=dict, metadata={"json": JsonKey(is_omitted=lambda summary: not summary.aim)}
-    )
+    aim: Mapping[str, Any] = field(default_factory=dict, metadata=_WITH_AIM)
+    replicates: Mapping[str, Any] = field(default_factory=dict, metadata=_WITH_AIM)
     ab: AB | None = field(
         default=None,
         metadata={"json": JsonKey(write=AB.to_json, is_read=False, is_omitted=lambda summary: summary.ab is None)},
@@ -186,5 +178,4 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as docs/reference/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""
-        encoded: dict[str, Any] = to_json_value(self)
-        return {"schema": SCHEMA, **{key: strict(value) for key, value in encoded.items()}}
+        return {"schema": SCHEMA, **strict(to_json_value(self))}

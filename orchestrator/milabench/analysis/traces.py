@@ -168,7 +168,7 @@ class _Fold:
         devices = self._readings.devices
         begin = min(
             [
-                *(first for series in ranks if not math.isnan(first := _first_end(series))),
+                *(series.end(0) for series in ranks if series.lasted and not math.isnan(series.end(0))),
                 *(device.time[0] for device in devices.values() if device.time),
                 *(times[0] for times, _ in self._host.values()),
                 *((window[0],) if window is not None else ()),
@@ -203,10 +203,6 @@ def _buckets(length: int, buckets: int) -> Iterable[range]:
     count = min(length, buckets)
     for bucket in range(count):
         yield range(length * bucket // count, length * (bucket + 1) // count)
-
-
-def _first_end(series: Series) -> float:
-    return series.end(0) if series.lasted else math.nan
 
 
 def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:

@@ -14,9 +14,9 @@ from itertools import chain, pairwise, repeat
 from operator import rshift, truediv
 from typing import Protocol
 
+from milabench.analysis.intervals import most_bounds
 from milabench.analysis.sample_statistics import quantile
 from milabench.analysis.series import Columns, Runs, Series
-from milabench.analysis.variance import most_bounds
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _SORTED = 50_000  # up to so many values are sorted for a quantile; more are counted in buckets first
