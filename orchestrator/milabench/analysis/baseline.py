@@ -18,7 +18,7 @@ from milabench.analysis.json_codec import JsonKey, from_json_value, to_json_valu
 from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, median, median_absolute_deviation
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.errors import RecordError
-from milabench.events.json_access import as_mapping
+from milabench.events.json_access import as_mapping, mappings_in
 from milabench.events.numbers import finite_number
 
 SCHEMA = 1
@@ -260,8 +260,8 @@ def baseline_from_json(value: Mapping[str, Any], where: str) -> Baseline:
         raise RecordError(
             f"{where}: has schema {value.get('schema')!r}, and this version reads {SCHEMA}; create it again"
         )
-    listed, expected = value.get("expected"), []
-    for index, entry in enumerate(map(as_mapping, listed if isinstance(listed, list) else ())):
+    expected = []
+    for index, entry in enumerate(mappings_in(value.get("expected"))):
         middle, spread = finite_number(entry.get("median")), finite_number(entry.get("spread"))
         values = {name: number for name, number in as_mapping(entry.get("places")).items() if finite_number(number)}
         if middle is None or middle <= 0 or spread is None or spread < 0 or not values:
@@ -327,23 +327,17 @@ def _failed(summary: Summary, bench: BenchSummary, expected: Expected | None) ->
 
 def _step_location(summary: Summary, suffixes: Sequence[str]) -> MeasuredUnit:
     """Return where a step ran by the suffixes of its id: its device, and the node where there are several."""
-    names = {str(node.get("name")) for node in _nodes(summary)}
+    names = {str(node.get("name")) for node in mappings_in(summary.system.get("nodes"))}
     name = next((part for part in suffixes if part in names), "")
     return _location(summary, name, next((part for part in suffixes if part[:1] == "D" and part[1:].isdigit()), ""))
 
 
-def _nodes(summary: Summary) -> list[Mapping[str, Any]]:
-    listed = summary.system.get("nodes")
-    return [as_mapping(node) for node in listed] if isinstance(listed, list) else []
-
-
 def _location(summary: Summary, name: str, tag: str) -> MeasuredUnit:
     """Return the machine called `name` in a run, by its host name, with its device; a lone machine needs no name."""
-    nodes = _nodes(summary)
+    nodes = mappings_in(summary.system.get("nodes"))
     node = next((node for node in nodes if node.get("name") == name), nodes[0] if len(nodes) == 1 else {})
     host = str(node.get("hostname") or node.get("name") or name or summary.run)
-    devices = node.get("devices")
-    for device in map(as_mapping, devices if isinstance(devices, list) else ()):
+    for device in mappings_in(node.get("devices")):
         if tag == f"D{device.get('index')}":
             return MeasuredUnit(node=host, device=tag, uuid=str(device.get("uuid") or ""))
     return MeasuredUnit(node=host, device=tag)

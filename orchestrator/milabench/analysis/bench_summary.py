@@ -13,12 +13,12 @@ from typing import Any
 
 from milabench.analysis.case_sets import cases_of
 from milabench.analysis.intervals import log_t_interval
-from milabench.analysis.measure import Measurement, Metric, Throughput, Window
+from milabench.analysis.measure import Measurement, Metric, Throughput
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, median, pooled_log_stdev
-from milabench.analysis.step_results import StepResult
+from milabench.analysis.step_results import LEAST_OVERLAP, StepResult, overlap, validation_json
 from milabench.analysis.summary_io import rate_to_json
 from milabench.analysis.summary_model import COUNTED_OUTCOMES, BenchSummary, Failure, Flaky, ReplicateResult, Skip
-from milabench.analysis.validity import LEAST_OVERLAP, overlap, validation_json
+from milabench.analysis.windows import Window
 from milabench.events.model import OutcomeName
 from milabench.events.numbers import SMALLEST
 from milabench.events.reasons import Reason

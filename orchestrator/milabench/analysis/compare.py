@@ -21,8 +21,17 @@ from milabench.analysis.replicates import MOST, processes_for_ratio
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
 from milabench.analysis.score import Score, ScoreEntry, counted_entries, log_index_estimate, score, weights_that_turn
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
-from milabench.analysis.two_samples import fieller, hodges_lehmann, least_p, mann_whitney_p, welch
-from milabench.analysis.verdict import MARGIN, Judgement, Verdict, judge_family
+from milabench.analysis.two_samples import (
+    MARGIN,
+    Judgement,
+    Verdict,
+    fieller,
+    hodges_lehmann,
+    judge_family,
+    least_p,
+    mann_whitney_p,
+    welch,
+)
 
 Per = Literal["system", "instance"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from milabench.analysis.sample_statistics import median
 from milabench.events.attempts import attempts
-from milabench.events.json_access import as_mapping
+from milabench.events.json_access import as_mapping, mappings_in
 from milabench.events.rundir import Run
 
 # Keys in which replicates, sides and runs of the same content differ, or which follow from the others.
@@ -47,7 +47,7 @@ def spans(run: Run) -> Iterator[Span]:
 def groups_of(steps: Any) -> list[Steps]:
     """Return the steps of a plan's JSON that run together, group by group; none of what is no list of steps."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
-    for step in map(as_mapping, steps if isinstance(steps, list | tuple) else ()):
+    for step in mappings_in(steps):
         groups.setdefault(str(step.get("group") or step.get("id")), []).append(step)
     return list(groups.values())
 

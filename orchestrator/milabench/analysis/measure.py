@@ -16,7 +16,7 @@ from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
 from milabench.analysis.sample_statistics import geometric_mean, lag1, variation, variation_and_lag1
 from milabench.analysis.series import Growing, Series
 from milabench.analysis.steady_state import Steadiness, agree, steadiness
-from milabench.analysis.windows import Part, latency, later_half, part_of
+from milabench.analysis.windows import Part, Window, latency, later_half, part_of
 from milabench.events import model
 from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
 from milabench.events.numbers import SMALLEST, finite_number, whole
@@ -55,17 +55,6 @@ _REASON = 40  # characters of a reason that a program gives: it is a word, not a
 # milabench 1.3 marked no warm-up: discard as methodology.md, 1.1 has it, but never more than half of what there is.
 _COMPAT_WARMUP_RECORDS = 10
 _COMPAT_WARMUP_S = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """The measured window that the process declared; monotonic nanoseconds, and unix seconds where it said them."""
-
-    start_ns: int
-    stop_ns: int
-    start: float | None = None
-    stop: float | None = None
-    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,12 +351,6 @@ def _main_log_metric(logs: Sequence[LogSeries]) -> Throughput | None:
     return None
 
 
-def _union(left: Window, right: Window) -> Window:
-    """Return a window that holds both: each rank of a job tells its own, and warm-up is marked on the observations anyway."""
-    first, last = min(left, right, key=lambda w: w.start_ns), max(left, right, key=lambda w: w.stop_ns)
-    return replace(last, start_ns=first.start_ns, start=first.start)
-
-
 class MeasurementFold:
     """What has been observed so far of a step."""
 
@@ -497,7 +480,7 @@ class MeasurementFold:
                 stop=finite_number(data.get("stop")),
                 why=str(data.get("why", "")),
             )
-            self.windows[task] = _union(self.windows[task], window) if task in self.windows else window
+            self.windows[task] = self.windows[task].union(window) if task in self.windows else window
 
     def _doubts(self, series: Sequence[Series]) -> Iterable[str]:
         """Return the instruments' own reasons for doubt: lost records, or too large a share of the loops that they observed."""

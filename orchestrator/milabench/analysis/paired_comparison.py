@@ -9,8 +9,7 @@ from typing import Any
 
 from milabench.analysis.intervals import Interval
 from milabench.analysis.sample_statistics import mean
-from milabench.analysis.two_samples import Estimate, paired_difference
-from milabench.analysis.verdict import MARGIN, Verdict, judge_family
+from milabench.analysis.two_samples import MARGIN, Estimate, Verdict, judge_family, paired_difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,10 @@ from milabench.analysis.ab_run import ab_of
 from milabench.analysis.bench_summary import RunConditions, bench_summary, skipped_bench
 from milabench.analysis.measure import Measurement
 from milabench.analysis.score import Score, ScoreEntry, score
-from milabench.analysis.step_results import CourseOf, StepResult, planned_steps, step_result
+from milabench.analysis.step_results import ChecksOf, CourseOf, StepResult, planned_steps, step_result, unchecked
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.analysis.validity import ChecksOf, unchecked
 from milabench.events.attempts import attempts
-from milabench.events.json_access import as_mapping
+from milabench.events.json_access import as_mapping, mappings_in
 from milabench.events.numbers import finite_number
 from milabench.events.rundir import Run
 
@@ -121,9 +120,8 @@ def scored(benches: Iterable[BenchSummary]) -> Score:
 
 
 def _skipped_benches(run: Run) -> Iterable[tuple[str, str]]:
-    skipped = as_mapping(run.manifest.get("plan")).get("skipped")
-    for entry in skipped if isinstance(skipped, list) else ():
-        yield str(as_mapping(entry).get("bench", "")), str(as_mapping(entry).get("why", ""))
+    for entry in mappings_in(as_mapping(run.manifest.get("plan")).get("skipped")):
+        yield str(entry.get("bench", "")), str(entry.get("why", ""))
 
 
 def _weight_in_suite(run: Run, bench: str) -> float | None:

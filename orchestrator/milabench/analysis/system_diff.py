@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from milabench.analysis.compare import Comparison, System
-from milabench.events.json_access import as_mapping
+from milabench.events.json_access import as_mapping, mappings_in
 
 Area = Literal["benchmark", "environment", "device", "machine", "run"]
 _NEAREST_FIRST: tuple[Area, ...] = get_args(Area)
@@ -109,16 +109,13 @@ def _environment(system: System, bench: str) -> dict[str, str]:
 
 
 def _first_step(system: System, bench: str) -> Mapping[str, Any]:
-    steps = as_mapping(system.manifest.get("plan")).get("steps")
-    for step in steps if isinstance(steps, list) else ():
-        if as_mapping(step).get("bench") == bench:
-            return as_mapping(step)
-    return {}
+    steps = mappings_in(as_mapping(system.manifest.get("plan")).get("steps"))
+    return next((step for step in steps if step.get("bench") == bench), {})
 
 
 def _devices(system: System) -> dict[str, str]:
     table = _joined(_flat(device) for device in system.summary.accelerators)
-    devices = (as_mapping(device) for node in _nodes(system) for device in _list(node.get("devices")))
+    devices = [device for node in _nodes(system) for device in mappings_in(node.get("devices"))]
     counted = [device for device in devices if device.get("arch") != "cpu"]
     if counted:
         table["number of devices"] = str(len(counted))
@@ -157,11 +154,7 @@ def _run(system: System) -> dict[str, str]:
 
 
 def _nodes(system: System) -> list[Mapping[str, Any]]:
-    return [as_mapping(node) for node in _list(system.summary.system.get("nodes"))]
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return mappings_in(system.summary.system.get("nodes"))
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from milabench.analysis.measure import Measurement, MeasurementFold, Window, main_task
+from milabench.analysis.measure import Measurement, MeasurementFold, main_task
 from milabench.analysis.series import Compact, Series
 from milabench.analysis.step_results import CourseOf, planned_steps
-from milabench.analysis.windows import part_of, quantiles
+from milabench.analysis.windows import Window, part_of, quantiles
 from milabench.events.attempts import attempts, last_word
 from milabench.events.json_access import as_mapping
 from milabench.events.model import Data, Line, StepEvent
@@ -186,16 +186,16 @@ class _Fold:
         )
 
 
-def curve(time: Sequence[float], values: Sequence[float], begin: float, buckets: int = BUCKETS) -> Curve:
+def curve(time: Sequence[float], values: Sequence[float], begin: float, most: int = BUCKETS) -> Curve:
     """Return readings in buckets of equal size; nan is not a reading."""
     kept = [index for index, value in enumerate(values) if not math.isnan(value)]
-    ends, low, high = [], [], []
-    for bucket in _buckets(len(kept), buckets):
-        within = [values[kept[index]] for index in bucket]
-        ends.append(time[kept[bucket[-1]]] - begin)
-        low.append(min(within))
-        high.append(max(within))
-    return Curve(time=tuple(ends), low=tuple(low), high=tuple(high), count=len(kept))
+    buckets = [[kept[index] for index in bucket] for bucket in _buckets(len(kept), most)]
+    return Curve(
+        time=tuple(time[bucket[-1]] - begin for bucket in buckets),
+        low=tuple(min(values[index] for index in bucket) for bucket in buckets),
+        high=tuple(max(values[index] for index in bucket) for bucket in buckets),
+        count=len(kept),
+    )
 
 
 def _buckets(length: int, buckets: int) -> Iterable[range]:
@@ -207,21 +207,18 @@ def _buckets(length: int, buckets: int) -> Iterable[range]:
 
 def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:
     length = len(series.warmup)
-    ends, low, high = [], [], []
-    for bucket in _buckets(length, BUCKETS):
-        least, most = _least_and_most(series, bucket)
-        ends.append((series.end(bucket[-1]) - begin, float(bucket[-1] + 1)))
-        low.append(least)
-        high.append(most)
-    is_timed = not any(math.isnan(time) for time, _ in ends)
+    buckets = list(_buckets(length, BUCKETS))
+    times = [series.end(bucket[-1]) - begin for bucket in buckets]
+    is_timed = not any(map(math.isnan, times))
+    bounds = [_least_and_most(series, bucket) for bucket in buckets]
     warm = _warmup(series)
     return RankTrace(
         rank=series.rank,
         units=series.units,
         rate=Curve(
-            time=tuple(time if is_timed else count for time, count in ends),
-            low=tuple(low),
-            high=tuple(high),
+            time=tuple(times) if is_timed else tuple(float(bucket[-1] + 1) for bucket in buckets),
+            low=tuple(least for least, _ in bounds),
+            high=tuple(most for _, most in bounds),
             count=length,
             is_timed=is_timed,
         ),

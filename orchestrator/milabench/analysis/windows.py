@@ -10,9 +10,9 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
 from operator import rshift, truediv
-from typing import Protocol
 
 from milabench.analysis.intervals import most_bounds
 from milabench.analysis.sample_statistics import quantile
@@ -23,16 +23,23 @@ _SORTED = 50_000  # up to so many values are sorted for a quantile; more are cou
 _BUCKETS = 1 << 16
 
 
-class Bounds(Protocol):
-    """A window, as far as it is needed here: monotonic nanoseconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The measured window that the process declared; monotonic nanoseconds, and unix seconds where it said them."""
 
-    @property
-    def start_ns(self) -> int: ...
-    @property
-    def stop_ns(self) -> int: ...
+    start_ns: int
+    stop_ns: int
+    start: float | None = None
+    stop: float | None = None
+    why: str = ""
+
+    def union(self, other: Window) -> Window:
+        """Return a window that holds both: each rank of a job tells its own, and warm-up is marked on the observations anyway."""
+        first, last = min(self, other, key=lambda w: w.start_ns), max(self, other, key=lambda w: w.stop_ns)
+        return replace(last, start_ns=first.start_ns, start=first.start)
 
 
-def part_of(series: Series, window: Bounds | None) -> Part:
+def part_of(series: Series, window: Window | None) -> Part:
     """Return the observations after warm-up and, where a window was declared, inside it.
 
     One belongs to the window that holds its middle, so that a bound which is off by a clock reading cuts nothing.

@@ -54,7 +54,7 @@ class LiveChecks:
                 self._check(step, outcome.attempt)
 
     def _check(self, step: str, attempt: int) -> None:
-        from milabench.analysis.validity import tee
+        from milabench.analysis.step_results import tee
         from milabench.workflow.run_checks import checks_of
 
         try:

@@ -11,7 +11,7 @@ import pytest
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.paired_comparison import AB, Paired, paired_ratio, paired_verdicts
 from milabench.analysis.summary import summarise
-from milabench.analysis.verdict import MARGIN
+from milabench.analysis.two_samples import MARGIN
 from milabench.events.model import Event
 from milabench.report.model import pair_rows
 from tests.recorded_run import Recorded, data, rates, record

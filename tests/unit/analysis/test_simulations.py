@@ -10,8 +10,7 @@ import pytest
 
 from milabench.analysis.sample_statistics import log_stdev, mean
 from milabench.analysis.score import ScoreEntry, counted_entries, log_index_estimate
-from milabench.analysis.two_samples import Estimate, paired_difference, welch
-from milabench.analysis.verdict import tail
+from milabench.analysis.two_samples import Estimate, paired_difference, tail, welch
 
 TRIALS = 3000
 

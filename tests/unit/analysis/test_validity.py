@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from milabench.analysis.measure import Window
+from milabench.analysis.step_results import overlap
 from milabench.analysis.summary import summarise
-from milabench.analysis.validity import overlap
+from milabench.analysis.windows import Window
 from milabench.checks.check import StepContext
 from milabench.checks.registry import NAMES, checks_for
 from milabench.events.model import Data
