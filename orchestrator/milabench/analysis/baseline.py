@@ -84,6 +84,7 @@ class Expected:
         of few places too.
         """
         freedom = max(1.0, _MAD_EFFICIENCY * (self.n - 1))
+        # The variance of the median of n normal values is pi/2n of theirs.
         reach = t_quantile((1 + level) / 2, freedom) * self.spread * math.sqrt(1 + math.pi / (2 * self.n))
         return max(reach, math.log1p(floor))
 
@@ -109,11 +110,11 @@ class Outlier:
     run: str
     bench: str
     metric: str
-    value: float | None
+    value: float | None = None
     units: str
     expected: float
-    deviation: float | None
-    within: float
+    deviation: float | None = None
+    within: float = 0.0
     side: Literal["worse", "better", "different", "failed"]
     rule: str
 
@@ -153,6 +154,7 @@ def samples(summary: Summary) -> tuple[Sample, ...]:
         for metric, location, value, units, direction in (
             _numbers(summary, bench) if bench.validity != "invalid" else ()
         ):
+            # What is in other units than the first number of its kind is left out: it cannot be compared.
             first_units, _, by_location = groups.setdefault((bench.bench, metric), (units, direction, {}))
             if units == first_units and value > 0:
                 by_location.setdefault(location, []).append(value)
@@ -315,11 +317,8 @@ def _failed(summary: Summary, bench: BenchSummary, expected: Expected | None) ->
             run=summary.run,
             bench=bench.bench,
             metric="rate",
-            value=None,
             units=expected.units,
             expected=expected.median,
-            deviation=None,
-            within=0.0,
             side="failed",
             rule=f"{failure.step} did not pass: {failure.why}{detail}",
         )

@@ -25,6 +25,7 @@ from milabench.events.reasons import Reason
 from milabench.events.sanitize import one_line
 
 # A benchmark has the worst outcome of its steps.
+# Skipped is last: a benchmark of which something passed and something was left out on purpose has passed.
 _WORST_FIRST: tuple[OutcomeName, ...] = ("failed", "cancelled", "missing", "passed", "skipped")
 _MAX_MESSAGES = 20
 
@@ -140,6 +141,7 @@ def _judged(summary: BenchSummary, passed: Sequence[StepResult], conditions: Run
         reasons |= {"cases-differ"}
     if perf is None:
         mixed = {"mixed"} if processes else set()
+        # Numbers in different units have no mean; nothing below can be said of no number.
         return replace(summary, validity="invalid" if mixed else None, reasons=tuple(sorted(reasons | mixed)))
     reasons |= {reason for result in passed for reason in result.check_reasons}
     of_the_run: Mapping[Reason, bool] = {

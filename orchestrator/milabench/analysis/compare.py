@@ -254,8 +254,9 @@ def _noise(summary: Summary, name: str) -> float:
 def _side(system: str, bench: BenchSummary | None, per: Per) -> SystemResult:
     if bench is None:
         return SystemResult(system=system, outcome="absent", why_not="is not in this run")
-    # The system's values are what the instances of a launch reached together.
-    times = 1.0 if per == "system" else _one_instance(bench)
+    # `launches` says what the instances of a launch reached together; one of n is 1/n of it, or takes n times as long.
+    n = 1 if per == "system" else bench.instances
+    times = 1 / max(1, n) if bench.direction == "higher" else n
     values = () if bench.perf is None else tuple(value * times for value in launches(bench).values())
     why_not = _why_not(bench)
     return SystemResult(
@@ -307,11 +308,6 @@ def _of_the_same_cases(sides: Sequence[SystemResult], benches: Sequence[BenchSum
     ]
 
 
-def _one_instance(bench: BenchSummary) -> float:
-    """Return the factor that turns the rate of all instances together into that of one."""
-    return 1 / max(1, bench.instances) if bench.direction == "higher" else bench.instances
-
-
 def _why_not(bench: BenchSummary) -> str:
     if bench.outcome != "passed":
         first = next(
@@ -348,6 +344,7 @@ def _row(
     sides = _of_the_same_cases(
         [_side(system.name, bench, per) for system, bench in zip(systems, benches, strict=True)], benches
     )
+    # A benchmark that is missing on the first side has its units from the others.
     first = sides[0]
     named = next((side for side in sides if side.units), first)
     return ComparisonRow(
@@ -379,6 +376,7 @@ def _contrast(first: SystemResult, other: SystemResult) -> Contrast | None:
         note = f"{fewest} on a side; there is no interval below {_LEAST} launches on each"
         return replace(contrast, note=note, needed=_LEAST)
     a, b = _logs(first.values, first.direction), _logs(other.values, first.direction)
+    # Welch, never Student: with three to five launches nobody can tell that two spreads are equal.
     estimate, is_constant = welch(a, b), len({*a}) == len({*b}) == 1
     return replace(
         contrast,
@@ -386,6 +384,7 @@ def _contrast(first: SystemResult, other: SystemResult) -> Contrast | None:
         ci90=estimate.ratio_interval(0.90),
         ci95_devices=_for_other_devices(first, other, estimate.d),
         freedom=estimate.freedom,
+        # On the numbers themselves: a method that shares no assumption with the logarithms and should agree.
         cross_check=fieller([math.exp(value) for value in a], [math.exp(value) for value in b]),
         shift=math.exp(hodges_lehmann(a, b)),
         rank_p=mann_whitney_p(a, b),
@@ -457,6 +456,7 @@ def _undecided(contrast: Contrast, row: ComparisonRow, column: int, family: int)
     first, other = row.sides[0], row.sides[column + 1]
     spread = math.sqrt(((first.spread or 0.0) ** 2 + (other.spread or 0.0) ** 2) / 2)
     gap = abs(math.log(contrast.ratio)) - math.log1p(row.margin)
+    # Two-sided at 5 % for a difference; two one-sided tests at 5 % for equivalence are an interval of 90 %.
     level = 1 - (0.05 if gap > 0 else 0.10) / family
     needed = processes_for_ratio(spread, math.expm1(abs(gap)), level=level) if gap and spread else MOST
     needed = max(needed, min(len(first.values), len(other.values)) + 1)
@@ -502,6 +502,7 @@ def _index(system: str, whole: Score, counted: Sequence[tuple[ComparisonRow, flo
         if rest:
             without[left_out.bench] = geometric_mean([ratio for ratio, _ in rest], [weight for _, weight in rest])
     weights = [weight for _, _, weight in counted]
+    # Weights are opinions: the reader is told how far they may be changed before the ranking does.
     turn = weights_that_turn([math.log(ratio) for _, ratio, _ in counted], weights)
     if any(row.margin > margin for row, _, _ in counted):
         # By how much an index may differ where no benchmark differs by more than its own margin.

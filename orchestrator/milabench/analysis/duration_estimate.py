@@ -39,6 +39,7 @@ def spans(run: Run) -> Iterator[Span]:
             members = [by_number[number] for by_number in attempts_of]
             began = [attempt.began for attempt in members if attempt.began is not None]
             ended = [attempt.ended for attempt in members if attempt.ended is not None]
+            # A group that was cut off took at least so long, and nobody knows how much longer.
             if len(began) == len(ended) == len(members):
                 is_passed = all(attempt.outcome == "passed" for attempt in members)
                 yield Span(steps=steps, seconds=max(0.0, max(ended) - min(began)), is_passed=is_passed)

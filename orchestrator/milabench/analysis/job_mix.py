@@ -97,6 +97,7 @@ def job_mix(system: str, tasks: Sequence[JobTask], costs: Costs) -> JobMix | Non
     missing = tuple(name for name, value in needs.items() if value is None)
     cost = None
     if costs.price is not None and costs.years is not None and costs.electricity is not None and energy is not None:
+        # The price is a cost of time, not of work: an idle machine is written off too, but that is no part of a job.
         written_off = costs.price * time_h / (costs.years * HOURS_PER_YEAR)
         cost = written_off + energy * costs.pue * costs.electricity
     return JobMix(

@@ -74,6 +74,7 @@ def from_json_value(kind: type[T], value: Any) -> T:
             values[attribute] = read(encoded[name])
         elif fallback is not _NO_FALLBACK:
             values[attribute] = fallback() if isinstance(fallback, _FromNothing) else fallback
+    # What is missing and has no default is the constructor's to find: it names the key.
     try:
         return kind(**values)
     except TypeError as error:

@@ -10,6 +10,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from milabench.analysis.sample_statistics import lag1, quantile, stdev, variation
@@ -109,24 +110,20 @@ def _deviation(values: Sequence[float]) -> float:
     return stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan
 
 
-def _quantile(q: float) -> Callable[[Sequence[float]], float]:
-    return lambda values: quantile(values, q)
-
-
 REDUCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "last": lambda values: values[-1],
     "first": lambda values: values[0],
     "mean": lambda values: _sum(values, len(values)),
-    "median": _quantile(0.5),
+    "median": partial(quantile, q=0.5),
     "min": min,
     "max": max,
     "std": _deviation,
     "sum": _sum,
     "count": lambda values: float(len(values)),
-    "p50": _quantile(0.5),
-    "p90": _quantile(0.9),
-    "p95": _quantile(0.95),
-    "p99": _quantile(0.99),
+    "p50": partial(quantile, q=0.5),
+    "p90": partial(quantile, q=0.9),
+    "p95": partial(quantile, q=0.95),
+    "p99": partial(quantile, q=0.99),
     "harmonic": _harmonic,
 }
 """How several numbers become one; quantiles by linear interpolation (R7), the deviation that of a sample."""
@@ -148,6 +145,7 @@ class LogFold:
     def observe(self, text: str, pipe: str | None = None) -> None:
         """Take what came from a pipe: a line, or a piece of one when it does not end."""
         held = self._held.pop(pipe, "") if self._held else ""
+        # After a carriage return the next piece overwrites what was held, as on a terminal.
         if held and not held.endswith("\r"):
             text = held + text
         if text.endswith("\n") or len(text) > _HELD_CHARACTERS:

@@ -179,10 +179,7 @@ def measure(step: str, events: Iterable[StepEvent]) -> Measurement:
 def main_task(tasks: Iterable[str]) -> str:
     """Return the task whose rate is the step's: train, else inference, else the first seen; empty when there is none."""
     tasks = tuple(tasks)
-    for task in ("train", "inference"):
-        if task in tasks:
-            return task
-    return tasks[0] if tasks else ""
+    return next((task for task in ("train", "inference", *tasks) if task in tasks), "")
 
 
 def step_throughput(ranks: Sequence[Series], window: Window | None) -> Throughput | None:
@@ -196,6 +193,7 @@ def step_throughput(ranks: Sequence[Series], window: Window | None) -> Throughpu
         return combined_throughput(halves, units=ranks[0].units, basis="warm-up", is_steady=False) if halves else None
     steady, parts, left_out = _steadiness(in_window), in_window, 0.0
     if steady is not None and steady.settled_at and steady.is_steady:
+        # All ranks lose the same steps: they wait for each other, so that none is steady before the slowest.
         parts = [part.after(steady.settled_at) for part in in_window]
         left_out = math.fsum([*(part.items() for part in in_window), *(-part.items() for part in parts)])
     throughput = combined_throughput(parts, units=ranks[0].units, is_steady=steady is None or steady.is_steady)
@@ -258,6 +256,7 @@ def combined_throughput(
     items = math.fsum(total.items for total in totals)
     if items <= 0:
         return None
+    # Ranks of a job wait for each other; adding their rates up would count that time as if it were work.
     slowest = max(range(len(totals)), key=lambda index: totals[index].seconds)
     seconds = totals[slowest].seconds
     doubts: list[Reason] = []
@@ -390,6 +389,7 @@ class MeasurementFold:
             case model.Config(data=data):
                 self.config = data
                 log_metrics = metrics_of(data)
+                # The configuration is recorded before the first line of output: no line is missed.
                 if log_metrics and self.log is None:
                     self.log = LogFold(log_metrics)
             case model.Meta(data=data):
@@ -415,16 +415,16 @@ class MeasurementFold:
             self.dropped += finite_number(cost.get("dropped")) or 0.0
         if isinstance(data.get("gpudata"), Mapping):
             self._devices(data["gpudata"])
+            # Not `observe`: the readings are this fold's own, so that no record can come twice.
             self.readings.take(data)
         if isinstance(data.get("window"), Mapping):
             self._window(str(data.get("task", "")), data["window"])
             self.readings.take(data)
 
     def _growing(self, key: tuple[str, int]) -> Growing:
-        growing = self.growing.get(key)
-        if growing is None:
-            growing = self.growing[key] = Growing(*key)
-        return growing
+        if key not in self.growing:
+            self.growing[key] = Growing(*key)
+        return self.growing[key]
 
     def _waiting(self, task: str) -> Iterable[Metric]:
         """Return the share of the time after warm-up in which the ranks of a task waited for data, where they report it."""
@@ -490,6 +490,7 @@ class MeasurementFold:
         for ranked in series:
             by_rank.setdefault(ranked.rank, []).append(_seconds(ranked))
         observed_s = max(map(math.fsum, by_rank.values()), default=0.0)
+        # The ranks of a job run at once, the tasks of a rank in turn: the costliest process against the longest rank.
         if self.cost_s > MOST_OVERHEAD * observed_s > 0:
             yield "overhead"
 

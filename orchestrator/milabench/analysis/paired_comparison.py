@@ -61,15 +61,15 @@ class Pair:
         result = self.result
         return {
             "bench": self.bench,
-            "pairs": 0 if result is None else result.pairs,
-            "ratio": None if result is None else result.ratio,
-            "ci95": None if result is None or result.ci95 is None else list(result.ci95),
-            "verdict": "INCONCLUSIVE" if result is None else result.verdict,
+            "pairs": result.pairs if result else 0,
+            "ratio": result.ratio if result else None,
+            "ci95": list(result.ci95) if result and result.ci95 else None,
+            "verdict": result.verdict if result else "INCONCLUSIVE",
             "units": self.units,
             "why": self.why,
             "same_steps": self.is_same,
             "noise": self.noise,
-            "p_holm": None if result is None else result.p_holm,
+            "p_holm": result.p_holm if result else None,
             "reasons": list(self.reasons),
         }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from milabench.events.attempts import Attempt, attempts, last_word
-from milabench.events.json_access import as_mapping
+from milabench.events.json_access import as_mapping, mappings_in
 from milabench.events.rundir import Run
 
 OUTCOMES = ("passed", "failed", "skipped", "cancelled", "missing")
@@ -51,7 +51,7 @@ def run_status(run: Run) -> RunStatus:
     times = [float(t) for entry in run.journal if isinstance(t := entry.get("t"), int | float)]
     last = transitions[-1] if transitions else {}
     planned = as_mapping(run.manifest.get("plan")).get("steps")
-    benches = [str(as_mapping(step).get("bench")) for step in planned] if isinstance(planned, list) else list(run.files)
+    benches = [str(step.get("bench")) for step in mappings_in(planned)] if isinstance(planned, list) else run.files
     return RunStatus(
         name=run.name,
         phase=run.phase,

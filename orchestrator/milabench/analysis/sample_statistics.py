@@ -68,6 +68,7 @@ def variation_and_lag1(values: Iterable[float], near: float) -> tuple[float | No
 
     Sums are of differences from `near`, so that nothing cancels as in the naive sum of squares.
     """
+    # One pass, because the rates of millions of observations are computed on the way and never kept.
     count, total, squares, products, first, before = 0, 0.0, 0.0, 0.0, 0.0, 0.0
     for value in values:
         away = value - near

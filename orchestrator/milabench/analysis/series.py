@@ -35,6 +35,7 @@ class Runs(Sequence[float]):
         if self._single is not None:
             self._single.extend(values)
             return
+        # One comparison in C for a whole batch: nearly every batch only continues the last run.
         if values and self._values and values.count(self._values[-1]) == len(values):
             self._ends[-1] += len(values)
             return
@@ -47,6 +48,7 @@ class Runs(Sequence[float]):
                 self._values.append(value)
                 self._ends.append(end)
         if len(self._values) > _FREE_RUNS + end // _RECORDS_A_RUN:
+            # Numbers that alternate would cost a float object and an end each, several times the eight bytes of this.
             self._single = array("d", self)
             self._values.clear()
             self._ends = array("q")
@@ -123,6 +125,7 @@ class Compact:
 
     def extend(self, batch: ObservationBatch) -> None:
         """Append a batch."""
+        # The same list object means that both clocks are one: nothing is kept twice until a batch tells otherwise.
         if self.host_ns is None and batch.host_ns is not batch.ns:
             self.host_ns = array("I", self.lasted)
         self.t0_ns.extend(batch.t0_ns)
@@ -180,6 +183,7 @@ class Columns:
         if elapsed is None or n is None or (n and n < SMALLEST):
             if rate is None:
                 return  # nothing in it can be used; the check `rate` reports it
+            # milabench 1.3 recorded rates alone.
             elapsed = n = math.nan
             self.has_totals = False
         end = finite_number(data.get("time"))
@@ -254,6 +258,7 @@ class Growing:
             self._series = series
             series.extend(batch)
             return
+        # Once general, a series stays so: turning back would copy all of it again for every batch.
         single = self._compact(batch)
         single.extend(batch)
         self._expanded().extend(single)

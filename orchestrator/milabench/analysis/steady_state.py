@@ -43,6 +43,7 @@ def steadiness(durations: Sequence[float]) -> Steadiness:
     n = len(durations)
     blocks, size = _blocks(durations, _BLOCKS)
     change = _last_change(blocks)
+    # Were a later change a warm-up's end, most of what was measured would be thrown away on its account.
     settled = change if change <= len(blocks) / 2 else 0
     rest = blocks[settled:]
     slope, is_drifting = drift(rest)

@@ -153,6 +153,7 @@ def step_result(
     """
     attempt_that_counts = last_word(attempts)
     number = attempt_that_counts.number if attempt_that_counts is not None else 1
+    # New ones for every step: a check is a fold over one step's events.
     step_checks = checks(planned.id)
     recorder = None if course is None else course(planned.id)
     observers = step_checks if recorder is None else (*step_checks, recorder)
@@ -161,6 +162,7 @@ def step_result(
         recorder.end(measured)
     # Only the totals are needed from here on; a run may hold millions of observations.
     measured = replace(measured, series=())
+    # milabench 1.3 wrote no plan: what a step was is only known from its own records.
     if not run.manifest:
         planned = _with_config(planned, measured.config)
     entry = None if attempt_that_counts is None else attempt_that_counts.entry

@@ -49,8 +49,7 @@ def _with_processes(bench: BenchSummary, encoded: Mapping[str, Any]) -> BenchSum
 def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
     """Return the `rate` entry of a benchmark's metrics: a replicate with its throughput, in one object."""
     rate = process.throughput
-    steady = rate.steady
-    return {
+    encoded = {
         "step": process.steps[0],
         "steps": list(process.steps),
         "metric": "rate",
@@ -67,18 +66,13 @@ def rate_to_json(process: ReplicateResult) -> dict[str, Any]:
         **({"left_out": rate.left_out} if rate.left_out else {}),
         "latency": dict(rate.latency),
         "totals": [asdict(total) for total in rate.totals],
-        **({} if steady is None else _steadiness_to_json(steady)),
     }
-
-
-def _steadiness_to_json(steady: Steadiness) -> dict[str, Any]:
-    """Return the entry of steadiness: observations still in warm-up, the drift over the others, their effective number."""
-    return {
-        "warmup_left": steady.settled_at,
-        "drift": steady.drift,
-        "n_effective": steady.n_effective,
-        "window": {"n": steady.n, "lag1": steady.lag1, "steady": steady.is_steady},
-    }
+    if rate.steady is not None:
+        # Observations still in warm-up, the drift over the others, and how many independent values those are worth.
+        steady = rate.steady
+        encoded |= {"warmup_left": steady.settled_at, "drift": steady.drift, "n_effective": steady.n_effective}
+        encoded["window"] = {"n": steady.n, "lag1": steady.lag1, "steady": steady.is_steady}
+    return encoded
 
 
 def _process_from_json(rate: Mapping[str, Any]) -> ReplicateResult:

@@ -160,6 +160,7 @@ def _process(block: int, key: CellKey, audit: Mapping[str, Any]) -> TimedProcess
         calls=calls,
         settled_at=steadiness(wall_ns).settled_at,
         unfinished=audit["unfinished"] / calls if event_ns else None,
+        # A call whose end is waited for cannot last longer on the device than the wall around it: such an event is wrong.
         too_long=sum(event > wall + EVENT_SLACK_NS for event, wall in zip(event_ns, wall_ns, strict=False))
         if key.sync == "each"
         else 0,
@@ -219,6 +220,7 @@ def _floor(
 ) -> float | None:
     """Return the upper 95 % bound of |ln ratio| between a cell and itself, at least one percent; None below three blocks."""
     for key, processes in again.items():
+        # A cell measured again in the same blocks differs from itself by noise only: that is the floor.
         if key.batch != batch or key not in cells:
             continue
         interval = log_t_interval(_ratios(cells[key], processes))

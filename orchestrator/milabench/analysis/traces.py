@@ -188,6 +188,7 @@ class _Fold:
 
 def curve(time: Sequence[float], values: Sequence[float], begin: float, most: int = BUCKETS) -> Curve:
     """Return readings in buckets of equal size; nan is not a reading."""
+    # Buckets of equal count, not of equal time: a gap in the samples makes no empty bucket.
     kept = [index for index, value in enumerate(values) if not math.isnan(value)]
     buckets = [[kept[index] for index in bucket] for bucket in _buckets(len(kept), most)]
     return Curve(
@@ -231,6 +232,7 @@ def _least_and_most(series: Series, indices: range) -> tuple[float, float]:
     """Return the least and the most rate of some entries; of plain observations without looking at each of them."""
     if isinstance(series, Compact) and series.n.constant is not None:
         lasted, scaled = series.lasted[indices.start : indices.stop], series.n.constant * 1e9
+        # The slowest entry is the least rate; durations of plain observations are never zero.
         return scaled / max(lasted), scaled / min(lasted)
     rates = [series.rate(index) for index in indices]
     return min(rates), max(rates)

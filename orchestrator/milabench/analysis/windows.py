@@ -56,6 +56,7 @@ def part_of(series: Series, window: Window | None) -> Part:
             cuts = [indices.start - 1, *outside, indices.stop]
             kept += [range(before + 1, after) for before, after in pairwise(cuts)]
         else:
+            # In order: the bounds are found without looking at each of millions.
             first = bisect_left(indices, window.start_ns, key=series.middle)
             kept.append(indices[first : bisect_right(indices, window.stop_ns, key=series.middle)])
     return Part(series, kept)
@@ -92,6 +93,7 @@ class Part:
 
     def seconds(self) -> float:
         """Return the sum of their durations, in seconds."""
+        # Whole nanoseconds are exact as floats up to 2^53 of them, a hundred days: the sum is rounded once, at the end.
         return math.fsum(self._lasted()) / self.series.lasted_per_s
 
     def durations(self) -> Sequence[float] | None:
@@ -136,6 +138,7 @@ class Part:
         for run, is_end in series.epoch_end.runs():
             for index in run if is_end else ():
                 if index != last and any(index in indices for indices in self._ranges):
+                    # The gap lasts until what counts next begins, which may be in the next range.
                     follower = after.get(index, index + 1)
                     yield max(0, series.t0_ns[follower] - series.t0_ns[index] - series.host(index))
 
@@ -154,6 +157,7 @@ class Part:
 
     def _lasted(self) -> Sequence[float]:
         """Return the durations in the series' unit: a view where they lie together, as they nearly always do."""
+        # A slice of an array would copy it; this is called for every number that a part adds up to.
         whole = memoryview(self.series.lasted)
         if len(self._ranges) == 1:
             return whole[self._ranges[0].start : self._ranges[0].stop]
@@ -190,6 +194,7 @@ def quantiles(values: Sequence[float], qs: Sequence[float]) -> list[float]:
         ordered = sorted(values)
         return [quantile(ordered, q) for q in qs]
     whole: Sequence[int] = values  # type: ignore[assignment]  # the first says what all are
+    # Sorting ten million integers needs seconds, and 40 bytes for each; counting by their leading bits needs two passes.
     least = min(whole)
     shift = max(0, (max(whole) - least).bit_length() - _BUCKETS.bit_length() + 1)
     counts = Counter(map(rshift, whole, repeat(shift)))

@@ -93,6 +93,7 @@ class ThrottleCheck(Check):
                 continue
             reasons = sorted({reason for sample in sampled for reason in sample or ()} & THROTTLED)
             by_device[key] = {"share": share, "samples": samples, **({"reasons": reasons} if reasons else {})}
+            # A single sample may catch a clock as it changes.
             if share > MAX_SHARE:
                 slowed.append(f"device {key} in {share:.1%} of the samples ({', '.join(reasons)})")
         if slowed:
@@ -192,6 +193,7 @@ class SensorCheck(Check):
         window = readings.window
         by_device: dict[str, Any] = {}
         problems = []
+        # Silence is no proof of health: without a reading nothing can be said for the device.
         if window is not None and self.context.devices and not readings.devices:
             problems.append("no accelerator was read: whether it was throttled, shared or capped is not known")
         for key, device in readings.devices.items():
@@ -234,6 +236,7 @@ class EnergyCheck(Check):
             if energy.counter_j is None and energy.integral_j is None:
                 continue
             by_device[key] = {"counter_J": energy.counter_j, "integral_J": energy.integral_j}
+            # Sampling alone explains a few percent; a counter in another unit, or of another device, is off by far more.
             disagreement = energy.disagreement
             if disagreement is not None and math.isfinite(disagreement) and disagreement > MAX_DISAGREEMENT:
                 problems.append(

@@ -42,6 +42,7 @@ class _Totals:
             self._items.append(math.fsum(items[start : start + size]))
             self._seconds.append(math.fsum(seconds[start : start + size]))
         self._open_items, self._open_seconds = items[whole:], seconds[whole:]
+        # Neighbours are added up and the size doubles: memory stays bounded whatever the length of the run.
         while len(self._items) > _MAX_SUMS:
             if len(self._items) % 2:
                 self._open_items.insert(0, self._items.pop())

@@ -46,11 +46,12 @@ def attempts(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Attempt, .
             continue
         number = entry.get("attempt", 1)
         number = number if isinstance(number, int) and not isinstance(number, bool) else 1
+        # A resumed run may end what an earlier one started: entries of one attempt are merged, later values winning.
         state_entry = entries.setdefault(step, {}).setdefault(number, {})
         state_entry.update(entry)
         state_entry[state] = entry.get("t")
     return {
-        step: tuple(_attempt(step, number, state_entry) for number, state_entry in sorted(numbers.items()))
+        step: tuple(_attempt(step, number, numbers[number]) for number in sorted(numbers))
         for step, numbers in entries.items()
     }
 

@@ -26,13 +26,10 @@ class Fanout(Generic[T]):
                 sink(item)
             except Exception as error:  # of any kind: a failed sink must not end the run
                 del self._sinks[name]
-                self._say(f"{name}: dropped, the run goes on: {type(error).__name__}: {error}")
+                with suppress(Exception):
+                    self._warn(f"{name}: dropped, the run goes on: {type(error).__name__}: {error}")
 
     @property
     def sinks(self) -> tuple[str, ...]:
         """The names of the sinks that are still fed."""
         return tuple(self._sinks)
-
-    def _say(self, text: str) -> None:
-        with suppress(Exception):
-            self._warn(text)

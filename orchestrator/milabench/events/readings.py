@@ -87,6 +87,7 @@ class DeviceReadings:
         if window is None:
             return range(len(self.time))
         start, stop = window
+        # Not bisected: a wall clock that was set back leaves the samples out of order.
         first = next((index for index, time in enumerate(self.time) if time >= start), len(self.time))
         last = next((index for index in range(len(self.time), 0, -1) if self.time[index - 1] <= stop), first)
         return range(first, max(first, last))
@@ -127,10 +128,8 @@ class Readings:
     @property
     def window(self) -> tuple[float, float] | None:
         """Unix seconds between which the step measured what it is known for: train, else inference, else the first."""
-        for task in ("train", "inference", *self.windows):
-            if task in self.windows:
-                return self.windows[task]
-        return None
+        tasks = ("train", "inference", *self.windows)
+        return next((self.windows[task] for task in tasks if task in self.windows), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +188,7 @@ def _ends(time: Sequence[float], window: Span | None) -> Span | None:
         return None
     if window is None:
         return time[0], time[-1]
+    # The monitor starts and stops between two samples, not at the window's ends.
     slack = 2 * (time[-1] - time[0]) / (len(time) - 1)
     if time[0] > window[0] + slack or time[-1] < window[1] - slack:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 from operator import itemgetter
 
 from milabench.events.attempts import attempts
@@ -18,14 +19,10 @@ def replay(run: Run) -> Iterator[Event]:
     back; records without a time (milabench 1.3) keep their place beside the record before them.
     """
     attempts_of = attempts(run.journal)
+    numbers_of = {step: [attempt.number for attempt in attempts_of.get(step, ())] or [1] for step in run.files}
     return merge_events(
-        _all_attempts(run, step, [attempt.number for attempt in attempts_of.get(step, ())] or [1]) for step in run.files
+        chain.from_iterable(map(run.events, repeat(step), numbers)) for step, numbers in numbers_of.items()
     )
-
-
-def _all_attempts(run: Run, step: str, numbers: Iterable[int]) -> Iterator[Event]:
-    for number in numbers:
-        yield from run.events(step, number)
 
 
 def merge_events(streams: Iterable[Iterable[Event]]) -> Iterator[Event]:

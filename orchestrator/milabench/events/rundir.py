@@ -113,6 +113,7 @@ def create_run(base: Path, name: str, now: datetime, clock: Callable[[], float] 
         path = runs / (f"{stamp}_{again}" if again else stamp)
         try:
             runs.mkdir(parents=True, exist_ok=True)
+            # Making a folder is atomic, also on NFS: of two runs of one second exactly one gets the name.
             path.mkdir()
         except FileExistsError:
             if not runs.is_dir():
@@ -183,6 +184,7 @@ class RunWriter:
             self._files.popitem()[1].close()
 
     def _file(self, name: str) -> _AppendOnly:
+        # Taken out and put back at the end: the order of the dictionary is that of use.
         file = self._files.pop(name, None)
         if file is None:
             while len(self._files) >= _OPEN_FILES:
@@ -214,9 +216,11 @@ class _AppendOnly:
         rest = memoryview(piece)
         try:
             while rest:
+                # A write may be short (signal, quota); only what is left is tried again.
                 rest = rest[os.write(self._fd, rest) :]
         except OSError:
             if len(rest) < len(piece):
+                # Half a record would swallow the next one: what was there before is put back.
                 self._take_back()
             raise
         self._torn = False
@@ -252,7 +256,9 @@ def _replace(path: Path, value: Mapping[str, Any]) -> None:
         file.write(dump(value) + b"\n")
         file.flush()
         os.fsync(file.fileno())
+    # Synced before it gets its name: else a power cut may leave the name on an empty file (ext4, delayed allocation).
     draft.replace(path)
+    # A new name is durable only when its folder is, too (fsync(2)).
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

@@ -174,6 +174,7 @@ def _complete_end(known: dict[str, Any], data: Mapping[str, Any]) -> None:
 def parse_object(line: bytes) -> dict[str, Any]:
     """Return the JSON object on one line. Raises ValueError when there is none, for any bytes."""
     try:
+        # Decoded here: given bytes, the parser guesses UTF-16 or UTF-32 from zero bytes.
         value = json.loads(line.decode("utf-8"))
     except RecursionError:
         raise NotARecordError("it is nested too deeply") from None
@@ -225,6 +226,7 @@ def _kind_payload_pipe(event: Event) -> tuple[str, Any, Pipe]:
 def dump(record: Mapping[str, Any]) -> bytes:
     """Return a record as strict, compact JSON on one line; what is not finite becomes null and is named in its payload."""
     try:
+        # Nearly all records are finite; only one that is refused is walked through.
         return json.dumps(record, separators=(",", ":"), allow_nan=False).encode()
     except ValueError:
         return json.dumps(_finite(record), separators=(",", ":"), allow_nan=False).encode()
