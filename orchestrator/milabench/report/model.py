@@ -12,6 +12,7 @@ from typing import Any
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary
+from milabench.report.document import Entry, Table
 from milabench.report.labels import aim_text, percents, replicates_text
 
 # Options of `run` that the command which reruns one benchmark replaces or leaves out.
@@ -34,15 +35,11 @@ _METRICS_ELSEWHERE = ("rate", "first_step")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of the main table: its heading, and the cell of a benchmark (empty where there is nothing to show).
-
-    `is_optional`: it is only shown where some benchmark has something in it.
-    """
+    """One column of the main table: its heading, and the cell of a benchmark (empty where there is nothing to show)."""
 
     heading: str
     cell: Callable[[BenchSummary], str]
     is_text: bool = False
-    is_optional: bool = False
 
 
 def format_number(value: float | None) -> str:
@@ -94,14 +91,17 @@ COLUMNS: tuple[Column, ...] = (
     Column(heading="sem%", cell=lambda b: percent(b.sem)),
     Column(heading="std%", cell=lambda b: percent(b.spread)),
     Column(heading="within%", cell=lambda b: percent(b.spread_within)),
-    Column(heading="mde%", cell=lambda b: percent(b.mde), is_optional=True),
+    Column(heading="mde%", cell=lambda b: percent(b.mde)),
     Column(heading="peak_memory", cell=lambda b: "" if b.memory_peak_mib is None else f"{b.memory_peak_mib:.0f}"),
     Column(heading="first_step", cell=lambda b: "" if b.first_step_s is None else f"{b.first_step_s:.2f}"),
     Column(heading="score", cell=lambda b: format_number(b.score)),
-    Column(heading="ratio", cell=lambda b: "" if b.ratio is None else f"{b.ratio:.4f}", is_optional=True),
+    Column(heading="ratio", cell=lambda b: "" if b.ratio is None else f"{b.ratio:.4f}"),
     Column(heading="weight", cell=lambda b: "" if b.weight is None else f"{b.weight:g}"),
     Column(heading="validity", cell=validity_text, is_text=True),
 )
+
+OPTIONAL = ("mde%", "ratio")
+"""Columns that are only shown where some benchmark has something in them."""
 
 LEGEND = (
     "fail: steps that did not pass; n: processes; perf: rate of one instance (a device, a job), geometric mean over n",
@@ -117,15 +117,16 @@ def ordered(benches: Sequence[BenchSummary]) -> list[BenchSummary]:
     return sorted(benches, key=lambda bench: (bench.outcome == "skipped", bench.bench))
 
 
-def columns(benches: Sequence[BenchSummary]) -> list[Column]:
-    """Return the columns of the main table that have content for these benchmarks."""
-    return [column for column in COLUMNS if not column.is_optional or any(map(column.cell, benches))]
-
-
-def cells(benches: Sequence[BenchSummary]) -> list[list[str]]:
-    """Return the main table, row by row."""
-    shown = columns(benches)
-    return [[column.cell(bench) for column in shown] for bench in ordered(benches)]
+def main_table(benches: Sequence[BenchSummary], first: Sequence[str] = (), more: Sequence[Column] = ()) -> Table:
+    """Return a row for each benchmark; `more` columns are added, and those with these headings are the `first`."""
+    # Stable: columns that are not among the first ones stay in their order.
+    ranks = {heading: rank for rank, heading in enumerate(first)}
+    columns = sorted((*COLUMNS, *more), key=lambda column: ranks.get(column.heading, len(ranks)))
+    return Table(
+        headings=tuple(column.heading for column in columns),
+        is_text=tuple(column.is_text for column in columns),
+        rows=tuple(tuple(column.cell(bench) for column in columns) for bench in ordered(benches)),
+    )
 
 
 def system_lines(summary: Summary) -> list[tuple[str, str]]:
@@ -197,8 +198,8 @@ def _devices(devices: Sequence[Any]) -> str:
     return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
 
 
-def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
-    """Return the headings and rows of the rates on each node, the median over its processes; None for a run of one node."""
+def node_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return the rates on each node, the median over its processes; empty for a run of one node."""
     rates: dict[str, dict[str, list[float]]] = {}
     for bench in ordered(summary.benchmarks):
         for process in bench.processes:
@@ -207,20 +208,33 @@ def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
                 rates.setdefault(bench.bench, {}).setdefault(node, []).append(process.throughput.value)
     nodes = sorted({node for by_node in rates.values() for node in by_node})
     if len(nodes) < 2:
-        return None
+        return ()
     units = {bench.bench: bench.units for bench in summary.benchmarks}
     rows = []
     for name, by_node in rates.items():
         medians = {node: median(rates_of_node) for node, rates_of_node in by_node.items()}
         least, most = min(medians.values()), max(medians.values())
         cells = [format_number(medians.get(node)) for node in nodes]
-        rows.append([name, *cells, units[name], percent((most - least) / most if most > 0 else None)])
-    return ["bench", *nodes, "units", "apart%"], rows
+        rows.append((name, *cells, units[name], percent((most - least) / most if most > 0 else None)))
+    is_text = (True, *(False for _ in nodes), True, False)
+    return (Table(title="by node", headings=("bench", *nodes, "units", "apart%"), is_text=is_text, rows=tuple(rows)),)
 
 
-def failure_entries(summary: Summary) -> list[tuple[BenchSummary, Failure]]:
-    """Return everything that should have passed and did not."""
-    return [(bench, failure) for bench in ordered(summary.benchmarks) for failure in bench.failures]
+def failures(summary: Summary) -> list[Entry]:
+    """Return everything that should have passed and did not: why, its log, and the command that runs it again."""
+    return [
+        Entry(
+            name=failure.step,
+            text=step_reason(failure),
+            details=(*_log(failure.log), ("rerun", rerun_line(summary, bench.bench))),
+        )
+        for bench in ordered(summary.benchmarks)
+        for failure in bench.failures
+    ]
+
+
+def _log(path: str | None) -> tuple[tuple[str, str], ...]:
+    return (("log", path),) if path else ()
 
 
 def step_reason(failure: Failure) -> str:
@@ -234,17 +248,16 @@ def skips(summary: Summary) -> list[tuple[str, str]]:
     return [(skip.step or bench.bench, skip.detail) for bench in benches for skip in bench.skipped]
 
 
-def flaky(summary: Summary) -> list[tuple[str, str, str | None]]:
-    """Return each step that passed although another attempt failed: its name, a sentence, the log of the failure."""
-    rows = []
+def flaky(summary: Summary) -> list[Entry]:
+    """Return each step that passed although another attempt failed, with the log of the failure."""
+    entries = []
     for bench in ordered(summary.benchmarks):
         for step in bench.flaky:
             for attempt in step.others:
-                ending = ": ".join(part for part in (attempt.why, attempt.detail) if part) or attempt.outcome
-                rows.append(
-                    (step.step, f"passed at attempt {step.attempt}; attempt {attempt.number}: {ending}", attempt.log)
-                )
-    return rows
+                ending = ": ".join(filter(None, (attempt.why, attempt.detail))) or attempt.outcome
+                text = f"passed at attempt {step.attempt}; attempt {attempt.number}: {ending}"
+                entries.append(Entry(name=step.step, text=text, details=_log(attempt.log)))
+    return entries
 
 
 def validations(summary: Summary) -> list[tuple[str, str]]:
@@ -272,8 +285,8 @@ def messages(summary: Summary) -> list[tuple[str, str]]:
     return [(bench.bench, text) for bench in ordered(summary.benchmarks) for text in bench.messages]
 
 
-def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
-    """Return all metrics but the rate: benchmark, metric, median over processes, units, number of values."""
+def metric_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return all metrics but the rate, the median over processes; empty without other metrics."""
     rows = []
     for bench in ordered(summary.benchmarks):
         groups: dict[tuple[str, str], list[float]] = {}
@@ -292,7 +305,9 @@ def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
                 groups[f"step {name}", "ms"] = milliseconds
         for (name, units), values in groups.items():
             rows.append((bench.bench, name, format_number(median(values)), units, str(len(values))))
-    return rows
+    headings, is_text = ("bench", "metric", "median", "units", "n"), (True, True, False, True, False)
+    table = Table(title="other metrics", headings=headings, is_text=is_text, rows=tuple(rows))
+    return (table,) if rows else ()
 
 
 def score_line(summary: Summary) -> str:
@@ -335,24 +350,26 @@ PAIR_LEGEND = (
     "B/A: geometric mean over pairs, above 1 where B is better; 95 % interval: Student's t on the logarithms of the pairs; "
     "verdict: beyond 1 %, or within it by two one-sided tests, both by Holm's correction over all rows"
 )
-PAIR_HEADINGS = ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark")
-PAIR_TEXT = (True, False, False, True, True, True)
 
 
-def pair_rows(ab: AB) -> list[list[str]]:
+def pair_table(ab: AB, title: str = "") -> Table:
     """Return a row for each benchmark of an A/B run: number of pairs, B over A (> 1 means B is better), verdict."""
     rows = []
     for pair in ab.pairs:
         result = pair.result
         if result is None:
-            rows.append([pair.bench, "0", "", "", "INCONCLUSIVE", pair.why])
+            rows.append((pair.bench, "0", "", "", "INCONCLUSIVE", pair.why))
             continue
         interval = "below three pairs" if result.ci95 is None else f"[{result.ci95[0]:.4f}, {result.ci95[1]:.4f}]"
         noise = "" if pair.noise is None else f"the same on both sides: the noise is {percents(pair.noise)}"
         suspect = f"suspect ({', '.join(pair.reasons)})" if pair.reasons else ""
-        remark = "; ".join(part for part in (pair.why, noise, suspect) if part)
-        rows.append([pair.bench, str(result.pairs), f"{result.ratio:.4f}", interval, result.verdict, remark])
-    return rows
+        remark = "; ".join(filter(None, (pair.why, noise, suspect)))
+        rows.append((pair.bench, str(result.pairs), f"{result.ratio:.4f}", interval, result.verdict, remark))
+    headings, is_text = (
+        ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark"),
+        (True, False, False, True, True, True),
+    )
+    return Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows))
 
 
 def rerun_line(summary: Summary, bench: str) -> str:

@@ -10,13 +10,11 @@ from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report import comparison_text
-from milabench.report.acceptance_document import acceptance_sentence, criteria_table
+from milabench.report.document_renderer import acceptance_document
 from milabench.report.html import comparison as compared
 from milabench.report.html import run
 from milabench.report.html.details import fineness
-from milabench.report.html.markup import el
-from milabench.report.html.page import document
-from milabench.report.html.tables import document_table
+from milabench.report.html.page import document, document_body
 from milabench.version import __version__
 
 
@@ -50,11 +48,4 @@ def render_comparison(
 def render_acceptance(acceptance: Acceptance) -> str:
     """Return the page of the verdict on a run, criterion by criterion."""
     title = f"{acceptance.verdict}: {acceptance.title or 'acceptance'}"
-    missing = [el("p", f"{check.where}: {check.missing}") for check in acceptance.checks if check.missing]
-    body = [
-        el("h1", title, id="top"),
-        el("p", acceptance_sentence(acceptance)),
-        document_table(criteria_table(acceptance)),
-        *missing,
-    ]
-    return document(title, [("top", title)], body, __version__)
+    return document(title, [("top", title)], document_body(acceptance_document(acceptance)), __version__)

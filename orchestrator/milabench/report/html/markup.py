@@ -45,6 +45,11 @@ def el(tag: str, /, *children: Child, **attributes: object) -> Markup:
     return Markup(f"<{tag}{content}>{inner}</{tag}>")
 
 
+def note(*text: Child) -> Markup:
+    """Return small print."""
+    return el("p", *text, class_="note")
+
+
 def _flat(children: Iterable[Child]) -> Iterable[str]:
     for child in children:
         if child is None or child is False:

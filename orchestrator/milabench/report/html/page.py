@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import assert_never
 
-from milabench.report.html.markup import Child, Markup, el
+from milabench.report.document import Document, Entry, Notes, Properties, Section, Statement, Table, Title, Value
+from milabench.report.html.markup import Child, Markup, el, note
 from milabench.report.html.plots import patterns
+from milabench.report.html.tables import html_table, pairs
 
 
 def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: str = "") -> str:
@@ -43,6 +46,83 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: s
         el("script", Markup(script)),
     )
     return f"<!doctype html>\n{el('html', head, body_element, lang='en')}\n"
+
+
+def article(
+    title: str, lead: str, tiles: Child, alerts: Child, sections: Sequence[tuple[str, str, Child]], key: str = ""
+) -> tuple[Markup, list[tuple[str, str]]]:
+    """Return an article of sections (id, name, content) and its link targets; `key` is the prefix of every id."""
+    head = el(
+        "header",
+        el("h1", title, id=f"{key}top"),
+        el("p", lead, class_="lead"),
+        el("ul", tiles, class_="tiles"),
+        el("div", alerts, class_="lists"),
+    )
+    body = [el("section", el("h2", name), content, id=f"{key}{section_id}") for section_id, name, content in sections]
+    return el("article", head, body), [(f"{key}{section_id}", name) for section_id, name, _ in sections]
+
+
+def tile(name: str, value: Child, *details: Child, kind: str) -> Markup:
+    """Return a number that a reader must see, with what qualifies it."""
+    return el("li", name, el("b", value), [el("small", detail) for detail in details], class_=kind)
+
+
+def alert(
+    title: str, kind: str, entries: Iterable[Child | Entry | tuple[str, str]], count: int | None = None
+) -> Markup | None:
+    """Return a prominent list with its count, the names in it in bold; None when it is empty."""
+    items = []
+    for entry in entries:
+        match entry:
+            case Entry(name=name, text=text, details=details):
+                items.append(
+                    el("li", el("strong", name), ": ", text, [el("code", f"{what}: {line}") for what, line in details])
+                )
+            case (name, text):
+                items.append(el("li", el("strong", name), ": ", text))
+            case _:
+                items.append(el("li", entry))
+    if not items:
+        return None
+    return el(
+        "section",
+        el("h2", f"{title} ({len(items) if count is None else count})"),
+        el("ul", items),
+        class_=f"alerts {kind}",
+    )
+
+
+def foldable(
+    title: str, hint: str, *content: Child, id_: str | None = None, is_open: bool = False, sign: Child = None
+) -> Markup:
+    """Return content that is opened by its heading; `hint` stands beside the heading."""
+    summary = el("summary", el("h3", title), sign, el("span", hint, class_="told") if hint else None)
+    return el("details", summary, *content, id=id_, open=is_open)
+
+
+def document_body(document: Document) -> list[Child]:
+    """Return a document, as the text formats have it, as elements."""
+    body: list[Child] = []
+    for block in document:
+        match block:
+            case Title():
+                body.append(el("h1", block.text, id="top"))
+            case Table():
+                body.append(html_table(block))
+            case Section():
+                body.append(alert(block.title.capitalize(), "doubt", block.entries))
+            case Statement():
+                body.append(el("p", block.text))
+            case Value():
+                body.append(el("p", el("strong", block.name), ": ", block.text))
+            case Properties():
+                body.append(pairs(block.pairs))
+            case Notes():
+                body += [note(line) for line in block.lines]
+            case _:
+                assert_never(block)
+    return body
 
 
 def _policy(style: str, script: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from milabench.analysis.intervals import Interval
@@ -361,8 +361,8 @@ def _at(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def plot_legend(entries: Sequence[tuple[str, str]]) -> Markup:
-    """Return the legend of shapes and names: (name, one of SERIES)."""
+def plot_legend(sign: Mapping[str, str]) -> Markup:
+    """Return the legend of shapes and names: one of SERIES for each name."""
     return el(
         "ul",
         [
@@ -380,7 +380,7 @@ def plot_legend(entries: Sequence[tuple[str, str]]) -> Markup:
                 " ",
                 name,
             )
-            for name, mark in entries
+            for name, mark in sign.items()
         ],
         class_="legend",
     )
