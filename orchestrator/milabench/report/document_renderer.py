@@ -12,17 +12,7 @@ from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Difference
 from milabench.analysis.traces import Trace
 from milabench.report import comparison_text, model
-from milabench.report.document import (
-    Document,
-    Notes,
-    Properties,
-    Statement,
-    Title,
-    Value,
-    notes,
-    section,
-    words_table,
-)
+from milabench.report.document import Document, Notes, Properties, Statement, Title, Value, notes, section, words_table
 
 WORST_FIRST = ("FAIL", "INCONCLUSIVE", "PASS")
 
