@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from milabench.analysis.compare import Comparison, System
 from milabench.events.json_access import as_mapping
@@ -50,6 +50,10 @@ class Difference:
     values: tuple[str | None, ...]
     benches: tuple[str, ...] = ()
     is_near: bool = False
+
+
+Differences: TypeAlias = Sequence[Difference] | None
+"""The differences between systems; None where they were not asked for."""
 
 
 def system_differences(systems: Sequence[System], comparison: Comparison) -> tuple[Difference, ...]:

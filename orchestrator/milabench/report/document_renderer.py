@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison
 from milabench.analysis.summary_model import Summary
-from milabench.analysis.system_diff import Difference
-from milabench.analysis.traces import Trace
+from milabench.analysis.system_diff import Differences
+from milabench.analysis.traces import RunTraces
 from milabench.report import comparison_text, model
 from milabench.report.document import Document, Notes, Properties, Statement, Title, Value, notes, section, words_table
 
@@ -23,15 +23,12 @@ class DocumentRenderer:
 
     write: Callable[[Document], str]
 
-    def render(self, summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
+    def render(self, summaries: Sequence[Summary], traces: RunTraces = None) -> str:
         """Return the reports on some runs, one after the other."""
         return "\n".join(self.write(run_document(summary)) for summary in summaries)
 
     def render_comparison(
-        self,
-        comparison: Comparison,
-        differences: Sequence[Difference] | None = None,
-        traces: Sequence[Sequence[Trace] | None] | None = None,
+        self, comparison: Comparison, differences: Differences = None, traces: RunTraces = None
     ) -> str:
         """Return a comparison; `differences` where requested."""
         return self.write(comparison_document(comparison, differences))
@@ -71,7 +68,7 @@ def _ab_blocks(summary: Summary) -> Document:
     return (*section("A and B", sides), model.pair_table(summary.ab), Notes(lines=(model.PAIR_LEGEND,)))
 
 
-def comparison_document(comparison: Comparison, differences: Sequence[Difference] | None) -> Document:
+def comparison_document(comparison: Comparison, differences: Differences) -> Document:
     """Return the comparison as a document: sentence, failures, exclusions, tables; `differences` where requested."""
     differing = () if differences is None else (comparison_text.differences_table(comparison, differences),)
     return (

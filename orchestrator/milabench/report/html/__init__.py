@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison
 from milabench.analysis.summary_model import Summary
-from milabench.analysis.system_diff import Difference
-from milabench.analysis.traces import Trace
+from milabench.analysis.system_diff import Differences
+from milabench.analysis.traces import RunTraces
 from milabench.report import comparison_text
 from milabench.report.document_renderer import acceptance_document
 from milabench.report.html import comparison as compared
@@ -18,9 +18,9 @@ from milabench.report.html.page import document, document_body
 from milabench.version import __version__
 
 
-def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
+def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     """Return one page with all runs, one after the other; `traces` are the time series of their steps."""
-    traced = traces if traces is not None else [()] * len(summaries)
+    traced = [steps or () for steps in traces or [None] * len(summaries)]
     how = fineness(traced)
     several = len(summaries) > 1
     bodies, nav = [], []
@@ -33,11 +33,7 @@ def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | Non
     return document(f"milabench {title}"[:200], nav, bodies, __version__)
 
 
-def render_comparison(
-    comparison: Comparison,
-    differences: Sequence[Difference] | None = None,
-    traces: Sequence[Sequence[Trace] | None] | None = None,
-) -> str:
+def render_comparison(comparison: Comparison, differences: Differences = None, traces: RunTraces = None) -> str:
     """Return the page of a comparison; `traces` are the time series of each system's steps, None where unknown."""
     traced = traces if traces is not None else [None] * len(comparison.systems)
     how = fineness([system_traces for system_traces in traced if system_traces is not None])

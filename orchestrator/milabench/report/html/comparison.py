@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Facts, SystemResult
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.analysis.system_diff import Difference
+from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import Trace
 from milabench.report import comparison_text, model
 from milabench.report.document import Table, words_table
@@ -38,7 +38,7 @@ _NO_PROPERTY = ("index", "uuid", "pci", "processes", "memory_used_mib", "serial"
 
 
 def comparison_article(
-    comparison: Comparison, differences: Sequence[Difference] | None, traced: Traced, how: Fineness
+    comparison: Comparison, differences: Differences, traced: Traced, how: Fineness
 ) -> tuple[Markup, list[tuple[str, str]]]:
     """Return the article of the comparison and its link targets."""
     doubtful = sum(len(system.suspects) for system in comparison.systems)
@@ -264,7 +264,7 @@ def _facts(system: Facts) -> dict[str, str]:
     return properties
 
 
-def _why(comparison: Comparison, differences: Sequence[Difference] | None) -> Child:
+def _why(comparison: Comparison, differences: Differences) -> Child:
     if differences is None:
         return note("Arguments, environments and devices were not compared; ask for it with --why.")
     if not differences:
