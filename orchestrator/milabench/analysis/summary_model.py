@@ -182,7 +182,21 @@ class Summary:
         """How many of the planned steps ended how."""
         return {outcome: sum(bench.counts[outcome] for bench in self.benchmarks) for outcome in COUNTED_OUTCOMES}
 
+    @property
+    def nodes(self) -> list[Mapping[str, Any]]:
+        """The nodes of its machine, as they were recorded."""
+        return _mappings(self.system.get("nodes"))
+
+    @property
+    def devices(self) -> list[Mapping[str, Any]]:
+        """The devices of all nodes, as they were recorded."""
+        return [device for node in self.nodes for device in _mappings(node.get("devices"))]
+
     def to_json(self) -> dict[str, Any]:
         """Return the summary as docs/reference/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""
         encoded: dict[str, Any] = to_json_value(self)
         return {"schema": SCHEMA, **{key: strict(value) for key, value in encoded.items()}}
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.events.json_access import as_mapping
 
 Row = tuple[Any, ...]
 
@@ -59,11 +58,7 @@ def rows(summary: Summary, document: Mapping[str, Any], identity: str) -> RunRow
     """Return the rows of a run; `identity` is its key, `document` its summary as JSON, which is kept whole."""
     text = json.dumps(document, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    listed = summary.system.get("nodes")
-    nodes = [as_mapping(node) for node in listed] if isinstance(listed, list) else []
-    devices = [
-        as_mapping(device) for node in nodes for device in (node.get("devices") or ()) if isinstance(device, Mapping)
-    ]
+    nodes, devices = summary.nodes, summary.devices
     run: Row = (
         identity,
         summary.run,

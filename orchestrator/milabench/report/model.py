@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary
+from milabench.events.json_access import as_mapping
 from milabench.report.document import Entry, Table
 from milabench.report.labels import aim_text, percents, replicates_text
 
@@ -136,11 +138,9 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
         lines.append(("created", summary.created))
     profile = summary.profile or "not recorded"
     lines.append(("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile))
-    nodes = summary.system.get("nodes")
-    nodes = [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
-    for node in nodes:
-        lines += _node_lines(node, name=str(node.get("name", "")) if len(nodes) > 1 else "")
-    if not nodes:
+    for node in summary.nodes:
+        lines += _node_lines(node, name=str(node.get("name", "")) if len(summary.nodes) > 1 else "")
+    if not summary.nodes:
         lines.append(("system", "not recorded"))
     software = {"milabench": summary.version, **summary.software}
     versions = ", ".join(f"{name} {version}" for name, version in software.items() if version)
@@ -154,20 +154,13 @@ def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
     wall, control, agent = (overhead.get(name) for name in ("wall_s", "control_cpu_s", "agent_cpu_s"))
     if not wall or control is None or agent is None:
         return []
-    share = percent_of_core((control + agent) / wall)
+    share = f"{100 * (control + agent) / wall:.2f}"
     return [("harness", f"{share} % of a core: control plane {control:.2f} s, agent {agent:.2f} s, in {wall:.1f} s")]
-
-
-def percent_of_core(fraction: float) -> str:
-    """Return a small share in per cent with two digits."""
-    return f"{100 * fraction:.2f}"
 
 
 def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     suffix = f" ({name})" if name else ""
-    recorded = node.get("cpu")
-    cpu: Mapping[str, Any] = recorded if isinstance(recorded, dict) else {}
-    lines = []
+    cpu, lines = as_mapping(node.get("cpu")), []
     if cpu.get("model") or cpu.get("count"):
         count = f"{cpu['count']} x " if cpu.get("count") else ""
         lines.append((f"cpu{suffix}", f"{count}{cpu.get('model') or 'unknown model'}"))
@@ -185,16 +178,14 @@ def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
 
 def _devices(devices: Sequence[Any]) -> str:
     """Return `8 x NVIDIA H100 (81559 MiB)` for each kind of device."""
-    kinds: dict[str, int] = {}
-    for device in devices:
-        if not isinstance(device, dict):
-            continue
+    kinds = Counter[str]()
+    for device in map(as_mapping, devices):
         kind = str(device.get("name") or "unknown")
         if device.get("arch") == "cpu":
             kind = f"processor slot ({kind})"
         elif device.get("memory_MiB"):
             kind += f" ({device['memory_MiB']} MiB)"
-        kinds[kind] = kinds.get(kind, 0) + 1
+        kinds[kind] += 1
     return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
 
 
@@ -222,15 +213,12 @@ def node_tables(summary: Summary) -> tuple[Table, ...]:
 
 def failures(summary: Summary) -> list[Entry]:
     """Return everything that should have passed and did not: why, its log, and the command that runs it again."""
-    return [
-        Entry(
-            name=failure.step,
-            text=step_reason(failure),
-            details=(*_log(failure.log), ("rerun", rerun_line(summary, bench.bench))),
-        )
-        for bench in ordered(summary.benchmarks)
-        for failure in bench.failures
-    ]
+    entries = []
+    for bench in ordered(summary.benchmarks):
+        rerun = ("rerun", rerun_line(summary, bench.bench))
+        for failure in bench.failures:
+            entries.append(Entry(name=failure.step, text=step_reason(failure), details=(*_log(failure.log), rerun)))
+    return entries
 
 
 def _log(path: str | None) -> tuple[tuple[str, str], ...]:
@@ -269,12 +257,9 @@ def validations(summary: Summary) -> list[tuple[str, str]]:
             steps.setdefault(check["step"], []).append(check)
         for step, verdicts in steps.items():
             passed = [check["check"] for check in verdicts if check["verdict"] == "pass"]
-            not_passed = [
-                f"{check['verdict']} {check['check']} ({check['message']})"
-                for check in verdicts
-                if check["verdict"] != "pass"
-            ]
-            rows.append((step, "; ".join([*not_passed, *([f"pass {', '.join(passed)}"] if passed else [])])))
+            others = [check for check in verdicts if check["verdict"] != "pass"]
+            texts = [f"{check['verdict']} {check['check']} ({check['message']})" for check in others]
+            rows.append((step, "; ".join([*texts, *([f"pass {', '.join(passed)}"] if passed else [])])))
         if bench.overlap is not None:
             rows.append((bench.bench, f"overlap of the instances' windows {bench.overlap:.1%}"))
     return rows
@@ -365,11 +350,8 @@ def pair_table(ab: AB, title: str = "") -> Table:
         suspect = f"suspect ({', '.join(pair.reasons)})" if pair.reasons else ""
         remark = "; ".join(filter(None, (pair.why, noise, suspect)))
         rows.append((pair.bench, str(result.pairs), f"{result.ratio:.4f}", interval, result.verdict, remark))
-    headings, is_text = (
-        ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark"),
-        (True, False, False, True, True, True),
-    )
-    return Table(title=title, headings=headings, is_text=is_text, rows=tuple(rows))
+    headings = ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark")
+    return Table(title=title, headings=headings, is_text=(True, False, False, True, True, True), rows=tuple(rows))
 
 
 def rerun_line(summary: Summary, bench: str) -> str:
@@ -398,12 +380,10 @@ def _given(argv: Sequence[str]) -> list[str]:
     """Return the original arguments after `run`, without those that select benchmarks."""
     words = list(argv[argv.index("run") + 1 :]) if "run" in argv else []
     kept: list[str] = []
-    skip_value = False
-    for word in words:
-        if skip_value:
-            skip_value = False
-        elif word in _SELECTING:
-            skip_value = True
+    rest = iter(words)
+    for word in rest:
+        if word in _SELECTING:
+            next(rest, "")  # its value
         elif not word.startswith(tuple(f"{option}=" for option in _SELECTING)):
             kept.append(word)
     return kept

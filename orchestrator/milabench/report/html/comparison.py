@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Facts, SystemResult
@@ -99,20 +99,18 @@ def _ratios(comparison: Comparison) -> Child:
     ids = _ids(comparison)
     drawn = []
     for row, side, contrast in comparison_text.ratios(() if is_many else comparison_text.by_ratio(comparison.rows)):
-        name = f"{row.bench} · {side.system}" if several else row.bench
-        ratio = Ratio(label=name, value=None, margin=row.margin, link=f"#{ids[row.bench]}")
-        if contrast is None:
-            drawn.append(replace(ratio, note=f"excluded: {_why_no_ratio(comparison, row, side)}"))
-        else:
-            drawn.append(
-                replace(
-                    ratio,
-                    value=contrast.ratio,
-                    interval=contrast.ci95,
-                    verdict=contrast.verdict,
-                    is_suspect=contrast.is_suspect,
-                )
+        drawn.append(
+            Ratio(
+                label=f"{row.bench} · {side.system}" if several else row.bench,
+                value=contrast.ratio if contrast else None,
+                interval=contrast.ci95 if contrast else None,
+                margin=row.margin,
+                verdict=contrast.verdict if contrast else "",
+                note="" if contrast else f"excluded: {_why_no_ratio(comparison, row, side)}",
+                is_suspect=contrast is not None and contrast.is_suspect,
+                link=f"#{ids[row.bench]}",
             )
+        )
     for index in comparison.indices:
         drawn.append(
             Ratio(
@@ -200,7 +198,13 @@ def _memory(comparison: Comparison) -> list[Child]:
     names = [system.name for system in comparison.systems]
     sign = marks(names)
     children: list[Child] = [plot_legend(sign)]
-    rows = [bar for row in comparison.rows for bar in _memory_bars(row, sign)]
+    rows = []
+    for row in comparison.rows:
+        peaks = [(side.memory_peak_mib, side.system) for side in row.sides if side.memory_peak_mib is not None]
+        for peak, name in peaks:
+            # The first bar of a benchmark names it; the others stand below.
+            label = row.bench if name == peaks[0][1] else ""
+            rows.append(Bar(label=label, value=peak, text=f"{peak:.0f} MiB, {name}", mark=sign[name]))
     if len(rows) > _MOST_BARS:
         children.append(note(f"Peak memory is not drawn: {len(rows)} bars are too many; the table below has all."))
     elif rows:
@@ -216,16 +220,6 @@ def _memory(comparison: Comparison) -> list[Child]:
     text = "An empty cell: not recorded, or (overlap) one instance."
     text += f" Known of no benchmark, and not shown: {', '.join(empty)}." if empty else ""
     return [*children, html_table(table), note(text)]
-
-
-def _memory_bars(row: ComparisonRow, sign: dict[str, str]) -> Iterable[Bar]:
-    """Return a bar for each system that recorded the benchmark's peak memory; the first one names the benchmark."""
-    label = row.bench
-    for side in row.sides:
-        if side.memory_peak_mib is not None:
-            peak = side.memory_peak_mib
-            yield Bar(label=label, value=peak, text=f"{peak:.0f} MiB, {side.system}", mark=sign[side.system])
-            label = ""
 
 
 def _resource_cells(comparison: Comparison, row: ComparisonRow) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from milabench.analysis.traces import QUANTILES, Trace
 from milabench.report import model
 from milabench.report.document import Table
 from milabench.report.html.markup import Markup, el, note
-from milabench.report.html.plots import SERIES, DistributionLine, Dots, distribution, dots, figure
+from milabench.report.html.plots import DistributionLine, Dots, distribution, dots, figure
 from milabench.report.html.strips import curves_of, step_timeline, timeline_notes
 from milabench.report.html.tables import html_table
 
@@ -183,11 +183,3 @@ def process_table(bench: BenchSummary) -> Markup | None:
         )
     table = Table(title=f"processes of {bench.bench}", headings=headings, is_text=is_text, rows=tuple(rows))
     return html_table(table, can_filter=len(rows) > 8)
-
-
-def steps_named(traced: Sequence[Trace], how: Fineness) -> list[tuple[str, str, Trace]]:
-    """Return the chosen steps as (name, one of SERIES, trace)."""
-    return [
-        (trace.step, SERIES[position % len(SERIES)], trace)
-        for position, trace in enumerate(selected_steps(traced, max(1, how.steps)))
-    ]

@@ -16,12 +16,12 @@ from milabench.report.html.details import (
     device_spread,
     process_table,
     rate_distributions,
+    selected_steps,
     step_timelines,
-    steps_named,
 )
 from milabench.report.html.markup import Child, Markup, el, note
 from milabench.report.html.page import alert, article, foldable, tile
-from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest
+from milabench.report.html.plots import SERIES, Bar, Dots, Ratio, bars, dots, figure, forest
 from milabench.report.html.tables import badge, html_table, pairs
 
 _OPEN_UP_TO = 2  # benchmarks, whose details are open from the beginning
@@ -231,16 +231,8 @@ def _memory(summary: Summary) -> list[Child]:
 
 def _device_memory(summary: Summary) -> float | None:
     """Return the memory of the smallest device, MiB; None where benchmarks ran on the processor."""
-    nodes = summary.system.get("nodes")
-    rows = [
-        float(device["memory_MiB"])
-        for node in (nodes if isinstance(nodes, list) else [])
-        for device in (node.get("devices") or [] if isinstance(node, dict) else [])
-        if isinstance(device, dict)
-        and device.get("arch") != "cpu"
-        and isinstance(device.get("memory_MiB"), int | float)
-    ]
-    return min(rows, default=None) or None
+    sizes = [device.get("memory_MiB") for device in summary.devices if device.get("arch") != "cpu"]
+    return min((float(size) for size in sizes if isinstance(size, int | float)), default=None) or None
 
 
 def _ids(summary: Summary, key: str) -> dict[str, str]:
@@ -266,7 +258,8 @@ def _details(summary: Summary, traced: Sequence[Trace], how: Fineness, key: str)
 def _drawings(bench: BenchSummary, traced: Sequence[Trace], how: Fineness) -> list[Child]:
     if bench.outcome == "skipped":
         return [note(f"Nothing to show: it was skipped. {'; '.join(skip.detail for skip in bench.skipped)}")]
-    steps = steps_named([trace for trace in traced if trace.ranks], how)
+    chosen = selected_steps([trace for trace in traced if trace.ranks], max(1, how.steps))
+    steps = [(trace.step, SERIES[position % len(SERIES)], trace) for position, trace in enumerate(chosen)]
     return [
         step_timelines(traced, how),
         rate_distributions(steps, bench.bench) if steps else None,
