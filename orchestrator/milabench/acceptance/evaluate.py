@@ -134,17 +134,8 @@ def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
 
 def units_of(bench: BenchSummary, quantity: Quantity) -> str:
     """Return the units of the numbers of `replicate_values`."""
-    match quantity:
-        case "rate" | "system":
-            return bench.units
-        case "energy":
-            return f"J/{item_of(bench.units)}"
-        case "first_step":
-            return "s"
-        case "memory_peak":
-            return "MiB"
-        case _:
-            assert_never(quantity)
+    units = {"energy": f"J/{item_of(bench.units)}", "first_step": "s", "memory_peak": "MiB"}
+    return units.get(quantity, bench.units)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,12 +185,12 @@ class Summary:
     @property
     def nodes(self) -> list[Mapping[str, Any]]:
         """The nodes of its machine, as they were recorded."""
-        return _mappings(self.system.get("nodes"))
+        return mappings(self.system.get("nodes"))
 
     @property
     def devices(self) -> list[Mapping[str, Any]]:
         """The devices of all nodes, as they were recorded."""
-        return [device for node in self.nodes for device in _mappings(node.get("devices"))]
+        return [device for node in self.nodes for device in mappings(node.get("devices"))]
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as docs/reference/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""
@@ -198,5 +198,6 @@ class Summary:
         return {"schema": SCHEMA, **{key: strict(value) for key, value in encoded.items()}}
 
 
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
+def mappings(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings of a list; nothing of any other value."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

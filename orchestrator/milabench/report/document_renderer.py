@@ -12,7 +12,18 @@ from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
 from milabench.report import comparison_text, model
-from milabench.report.document import Document, Notes, Properties, Statement, Title, Value, notes, section, words_table
+from milabench.report.document import (
+    Document,
+    Notes,
+    Properties,
+    Statement,
+    Table,
+    Title,
+    Value,
+    notes,
+    section,
+    words_table,
+)
 
 WORST_FIRST = ("FAIL", "INCONCLUSIVE", "PASS")
 
@@ -89,21 +100,40 @@ def comparison_document(comparison: Comparison, differences: Differences) -> Doc
 
 def acceptance_document(acceptance: Acceptance) -> Document:
     """Return the verdict, the criteria with the worst first, and what is missing to decide the rest."""
-    rows, missing = [], []
-    for check in sorted(acceptance.checks, key=lambda check: WORST_FIRST.index(check.verdict)):
-        rows.append((check.verdict, check.bench or "the run", check.criterion, check.requirement, check.measured))
-    for check in acceptance.checks:
-        name = f"{check.bench} {check.criterion}" if check.bench else f"the run: {check.criterion}"
-        if check.missing:
-            missing.append((name, f"{check.missing} ({check.where})" if check.where else check.missing))
+    return (
+        Title(text=acceptance_title(acceptance)),
+        Statement(text=acceptance_sentence(acceptance)),
+        criteria_table(acceptance),
+        *section("what is missing", missing_evidence(acceptance)),
+    )
+
+
+def acceptance_title(acceptance: Acceptance) -> str:
+    """Return the verdict and what it is on."""
+    return f"{acceptance.verdict}: {acceptance.title or 'acceptance'}"
+
+
+def acceptance_sentence(acceptance: Acceptance) -> str:
+    """Return which run was checked against which criteria, and how many of them hold."""
     counts = Counter[str](check.verdict for check in acceptance.checks)
     against = f" against {acceptance.reference}" if acceptance.reference else ""
     return (
-        Title(text=f"{acceptance.verdict}: {acceptance.title or 'acceptance'}"),
-        Statement(
-            text=f"{acceptance.run}{against}, by {acceptance.file}: {counts['PASS']} of {len(acceptance.checks)} criteria "
-            f"hold, {counts['FAIL']} fail, {counts['INCONCLUSIVE']} are undecided"
-        ),
-        words_table("criteria", ("verdict", "benchmark", "criterion", "asked", "found"), rows),
-        *section("what is missing", missing),
+        f"{acceptance.run}{against}, by {acceptance.file}: {counts['PASS']} of {len(acceptance.checks)} criteria hold, "
+        f"{counts['FAIL']} fail, {counts['INCONCLUSIVE']} are undecided"
     )
+
+
+def criteria_table(acceptance: Acceptance) -> Table:
+    """Return a row for each criterion, the worst verdict first."""
+    worst_first = sorted(acceptance.checks, key=lambda check: WORST_FIRST.index(check.verdict))
+    rows = [(c.verdict, c.bench or "the run", c.criterion, c.requirement, c.measured) for c in worst_first]
+    return words_table("criteria", ("verdict", "benchmark", "criterion", "asked", "found"), rows)
+
+
+def missing_evidence(acceptance: Acceptance) -> list[tuple[str, str]]:
+    """Return what the undecided criteria lack, with their lines in the file."""
+    return [
+        (f"{check.bench or 'the run:'} {check.criterion}", check.missing + (f" ({check.where})" if check.where else ""))
+        for check in acceptance.checks
+        if check.missing
+    ]

@@ -6,14 +6,13 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
-from milabench.analysis.summary_model import BenchSummary, Failure, Summary
-from milabench.events.json_access import as_mapping
+from milabench.analysis.summary_model import BenchSummary, Failure, Summary, mappings
 from milabench.report.document import Entry, Table
 from milabench.report.labels import aim_text, percents, replicates_text
 
@@ -160,15 +159,16 @@ def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
 
 def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     suffix = f" ({name})" if name else ""
-    cpu, lines = as_mapping(node.get("cpu")), []
+    cpu, lines = node.get("cpu"), []
+    cpu = cpu if isinstance(cpu, Mapping) else {}
     if cpu.get("model") or cpu.get("count"):
         count = f"{cpu['count']} x " if cpu.get("count") else ""
         lines.append((f"cpu{suffix}", f"{count}{cpu.get('model') or 'unknown model'}"))
     memory = node.get("memory_MiB")
     if isinstance(memory, int | float) and memory:
         lines.append((f"memory{suffix}", f"{memory / 1024:.1f} GiB"))
-    devices = node.get("devices")
-    if isinstance(devices, list) and devices:
+    devices = mappings(node.get("devices"))
+    if devices:
         lines.append((f"devices{suffix}", _devices(devices)))
     system = " ".join(str(part) for part in (node.get("os"), node.get("kernel")) if part)
     if system:
@@ -176,10 +176,10 @@ def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     return lines
 
 
-def _devices(devices: Sequence[Any]) -> str:
+def _devices(devices: Iterable[Mapping[str, Any]]) -> str:
     """Return `8 x NVIDIA H100 (81559 MiB)` for each kind of device."""
     kinds = Counter[str]()
-    for device in map(as_mapping, devices):
+    for device in devices:
         kind = str(device.get("name") or "unknown")
         if device.get("arch") == "cpu":
             kind = f"processor slot ({kind})"

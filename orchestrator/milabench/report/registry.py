@@ -23,17 +23,14 @@ class Renderer(Protocol):
 
     def render(self, summaries: Sequence[Summary], traces: RunTraces = None) -> str:
         """Return the report on some runs; `traces` has the course of each run's steps."""
-        ...
 
     def render_comparison(
         self, comparison: Comparison, differences: Differences = None, traces: RunTraces = None
     ) -> str:
         """Return the comparison; `traces` has None for a system of which only a JSON report is known."""
-        ...
 
     def render_acceptance(self, acceptance: Acceptance) -> str:
         """Return the verdict on a run, criterion by criterion."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

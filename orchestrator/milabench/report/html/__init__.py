@@ -10,11 +10,12 @@ from milabench.analysis.summary_model import Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import RunTraces
 from milabench.report import comparison_text
-from milabench.report.document_renderer import acceptance_document
+from milabench.report.document_renderer import acceptance_sentence, acceptance_title, criteria_table, missing_evidence
 from milabench.report.html import comparison as compared
 from milabench.report.html import run
 from milabench.report.html.details import fineness
-from milabench.report.html.page import document, document_body
+from milabench.report.html.page import alert, article, document
+from milabench.report.html.tables import html_table
 from milabench.version import __version__
 
 
@@ -43,5 +44,11 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
 
 def render_acceptance(acceptance: Acceptance) -> str:
     """Return the page of the verdict on a run, criterion by criterion."""
-    title = f"{acceptance.verdict}: {acceptance.title or 'acceptance'}"
-    return document(title, [("top", title)], document_body(acceptance_document(acceptance)), __version__)
+    body, nav = article(
+        acceptance_title(acceptance),
+        acceptance_sentence(acceptance),
+        None,
+        alert("What is missing", "doubt", missing_evidence(acceptance)),
+        [("criteria", "Criteria", html_table(criteria_table(acceptance)))],
+    )
+    return document(acceptance_title(acceptance), nav, body, __version__)

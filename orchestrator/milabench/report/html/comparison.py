@@ -47,7 +47,7 @@ def comparison_article(
         alert("Failures", "bad", comparison_text.failed_entries(comparison)),
         alert("Excluded from the index", "bad", comparison.excluded),
         alert("Suspect numbers", "doubt", comparison_text.suspects(comparison), doubtful),
-        alert("To be known before the first number", "doubt", comparison.warnings),
+        alert("To be known before the first number", "doubt", [("", text) for text in comparison.warnings]),
         alert("Skipped, on purpose", "none", skips),
     ]
     sections: tuple[tuple[str, str, Child], ...] = (

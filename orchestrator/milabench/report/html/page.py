@@ -7,12 +7,10 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import assert_never
 
-from milabench.report.document import Document, Entry, Notes, Properties, Section, Statement, Table, Title, Value
-from milabench.report.html.markup import Child, Markup, el, note
+from milabench.report.document import Entry, section
+from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import patterns
-from milabench.report.html.tables import html_table, pairs
 
 
 def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: str = "") -> str:
@@ -56,7 +54,7 @@ def article(
         "header",
         el("h1", title, id=f"{key}top"),
         el("p", lead, class_="lead"),
-        el("ul", tiles, class_="tiles"),
+        el("ul", tiles, class_="tiles") if tiles else None,
         el("div", alerts, class_="lists"),
     )
     body = [el("section", el("h2", name), content, id=f"{key}{section_id}") for section_id, name, content in sections]
@@ -68,21 +66,12 @@ def tile(name: str, value: Child, *details: Child, kind: str) -> Markup:
     return el("li", name, el("b", value), [el("small", detail) for detail in details], class_=kind)
 
 
-def alert(
-    title: str, kind: str, entries: Iterable[Child | Entry | tuple[str, str]], count: int | None = None
-) -> Markup | None:
+def alert(title: str, kind: str, entries: Iterable[Entry | tuple[str, str]], count: int | None = None) -> Markup | None:
     """Return a prominent list with its count, the names in it in bold; None when it is empty."""
     items = []
-    for entry in entries:
-        match entry:
-            case Entry(name=name, text=text, details=details):
-                items.append(
-                    el("li", el("strong", name), ": ", text, [el("code", f"{what}: {line}") for what, line in details])
-                )
-            case (name, text):
-                items.append(el("li", el("strong", name), ": ", text))
-            case _:
-                items.append(el("li", entry))
+    for entry in (entry for block in section(title, entries) for entry in block.entries):
+        name = [el("strong", entry.name), ": "] if entry.name else None
+        items.append(el("li", name, entry.text, [el("code", f"{what}: {line}") for what, line in entry.details]))
     if not items:
         return None
     return el(
@@ -99,30 +88,6 @@ def foldable(
     """Return content that is opened by its heading; `hint` stands beside the heading."""
     summary = el("summary", el("h3", title), sign, el("span", hint, class_="told") if hint else None)
     return el("details", summary, *content, id=id_, open=is_open)
-
-
-def document_body(document: Document) -> list[Child]:
-    """Return a document, as the text formats have it, as elements."""
-    body: list[Child] = []
-    for block in document:
-        match block:
-            case Title():
-                body.append(el("h1", block.text, id="top"))
-            case Table():
-                body.append(html_table(block))
-            case Section():
-                body.append(alert(block.title.capitalize(), "doubt", block.entries))
-            case Statement():
-                body.append(el("p", block.text))
-            case Value():
-                body.append(el("p", el("strong", block.name), ": ", block.text))
-            case Properties():
-                body.append(pairs(block.pairs))
-            case Notes():
-                body += [note(line) for line in block.lines]
-            case _:
-                assert_never(block)
-    return body
 
 
 def _policy(style: str, script: str) -> str:

@@ -188,28 +188,39 @@ def _ratio_text(ratio: Ratio) -> str:
 
 def _verdict_mark(ratio: Ratio, x: float, y: float) -> Markup:
     if ratio.is_total:
-        return el("path", d=f"M{at(x - 9)},{at(y)}l9,-7 9,7 -9,7z", class_="mark total")
-    shapes = {
-        "FASTER": f"M{at(x - 6)},{at(y + 5)}h12l-6,-11z",
-        "SLOWER": f"M{at(x - 6)},{at(y - 5)}h12l-6,11z",
-        "EQUIVALENT": f"M{at(x - 5)},{at(y - 5)}h10v10h-10z",
-        "DIFFERENT-BUT-SMALL": f"M{at(x - 6)},{at(y)}l6,-6 6,6 -6,6z",
-    }
-    kind = {"FASTER": "better", "SLOWER": "worse"}.get(ratio.verdict, "level")
-    if ratio.verdict in shapes:
-        return el("path", d=shapes[ratio.verdict], class_=f"mark {kind}")
-    return el("circle", cx=at(x), cy=at(y), r="5", class_="mark open")
+        return _shape("index", x, y, "mark total")
+    kinds = {"FASTER": "better", "SLOWER": "worse", "EQUIVALENT": "level", "DIFFERENT-BUT-SMALL": "level"}
+    return _shape(ratio.verdict, x, y, f"mark {kinds.get(ratio.verdict, 'open')}", radius=5)
+
+
+# Verdicts and SERIES: where a shape begins, from its centre, and how it goes on. A name without a shape is a circle.
+_SHAPES = {
+    "FASTER": (-6, 5, "h12l-6,-11z"),
+    "SLOWER": (-6, -5, "h12l-6,11z"),
+    "EQUIVALENT": (-5, -5, "h10v10h-10z"),
+    "DIFFERENT-BUT-SMALL": (-6, 0, "l6,-6 6,6 -6,6z"),
+    "index": (-9, 0, "l9,-7 9,7 -9,7z"),
+    "b": (-4, -4, "h8v8h-8z"),
+    "c": (-5, 4, "h10l-5,-9z"),
+    "d": (-5, 0, "l5,-5 5,5 -5,5z"),
+    "e": (-5, -4, "h10l-5,9z"),
+    "f": (-5, -1.5, "h3.5v-3.5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5z"),
+}
+
+
+def _shape(name: str, x: float, y: float, kind: str | None = None, *, radius: int = 4) -> Markup:
+    if name not in _SHAPES:
+        return el("circle", cx=at(x), cy=at(y), r=radius, class_=kind)
+    across, down, outline = _SHAPES[name]
+    return el("path", d=f"M{at(x + across)},{at(y + down)}{outline}", class_=kind)
 
 
 def _whisker(interval: Interval, scale: Scale, y: float) -> Markup:
     ends = [scale(end) for end in interval]
     path = f"M{at(ends[0])},{at(y)}H{at(ends[1])}"
     for end, x, sign in ((interval[0], ends[0], 1), (interval[1], ends[1], -1)):
-        path += (
-            f"M{at(x)},{at(y - 5)}v10"
-            if scale.holds(end)
-            else f"M{at(x + 6 * sign)},{at(y - 5)}L{at(x)},{at(y)}l{6 * sign},5"
-        )
+        arrow = f"M{at(x + 6 * sign)},{at(y - 5)}L{at(x)},{at(y)}l{6 * sign},5"
+        path += f"M{at(x)},{at(y - 5)}v10" if scale.holds(end) else arrow
     return el("path", d=path, class_="whisker")
 
 
@@ -252,7 +263,7 @@ def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = Fa
         if entry.centre is not None:
             content.append(el("path", d=f"M{at(scale(entry.centre))},{at(y - 8)}v16", class_=f"mean {entry.mark}"))
         content.append(
-            el("g", [_dot(scale(value), y, entry.mark) for value in entry.values], class_=f"dots {entry.mark}")
+            el("g", [_shape(entry.mark, scale(value), y) for value in entry.values], class_=f"dots {entry.mark}")
         )
         drawn.append((entry.label, entry.note, content))
     describe = "; ".join(f"{entry.label}: {', '.join(map(format_number, entry.values))}" for entry in rows)
@@ -261,20 +272,6 @@ def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = Fa
 
 def _line(x: float, bottom: float, kind: str) -> Markup:
     return el("path", d=f"M{at(x)},{_TOP}V{bottom}", class_=kind)
-
-
-def _dot(x: float, y: float, mark: str) -> Markup:
-    """Return the shape of one of SERIES."""
-    shapes = {
-        "b": f"M{at(x - 4)},{at(y - 4)}h8v8h-8z",
-        "c": f"M{at(x - 5)},{at(y + 4)}h10l-5,-9z",
-        "d": f"M{at(x - 5)},{at(y)}l5,-5 5,5 -5,5z",
-        "e": f"M{at(x - 5)},{at(y - 4)}h10l-5,9z",
-        "f": f"M{at(x - 5)},{at(y - 1.5)}h3.5v-3.5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5z",
-    }
-    if mark in shapes:
-        return el("path", d=shapes[mark])
-    return el("circle", cx=at(x), cy=at(y), r="4")
 
 
 # ------------------------------------------------------------------------------------------------------------------ bars
@@ -355,7 +352,7 @@ def plot_legend(sign: Mapping[str, str]) -> Markup:
     """Return the legend of shapes and names: one of SERIES for each name."""
     items = []
     for name, mark in sign.items():
-        drawn = (el("path", d="M0,8h30", class_=f"line {mark}"), el("g", _dot(15, 8, mark), class_=f"dots {mark}"))
+        drawn = (el("path", d="M0,8h30", class_=f"line {mark}"), el("g", _shape(mark, 15, 8), class_=f"dots {mark}"))
         picture = el("svg", *drawn, width="30", height="16", viewBox="0 0 30 16", aria_hidden="true")
         items.append(el("li", picture, " ", name))
     return el("ul", items, class_="legend")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -35,13 +36,10 @@ def sentence(summary: Summary) -> str:
     passed = sum(bench.outcome == "passed" for bench in benches)
     devices = dict(model.system_lines(summary)).get("devices", "")
     clauses = [f"{passed} of {len(benches)} benchmarks passed" + (f" on {devices}" if devices else "")]
-    if summary.ab is None and summary.score.value is not None:
-        clauses.append(f"score {model.score_line(summary)}")
-    else:
-        clauses.append(f"score: {model.score_line(summary)}")
-    suspect = sum(bench.validity == "suspect" for bench in benches)
-    invalid = sum(bench.validity == "invalid" for bench in benches)
-    clauses += [f"{count} {word}" for count, word in ((suspect, "suspect"), (invalid, "invalid")) if count]
+    has_score = summary.ab is None and summary.score.value is not None
+    clauses.append(f"score{'' if has_score else ':'} {model.score_line(summary)}")
+    counts = Counter(bench.validity for bench in benches)
+    clauses += [f"{counts[word]} {word}" for word in ("suspect", "invalid") if word in counts]
     if not summary.is_ended:
         clauses.append("the run is incomplete or still running: this is what is known so far")
     if summary.profile == "quick":
