@@ -122,8 +122,8 @@ def _open_file(path: Path, is_writing: bool) -> Store:
             connection.execute("PRAGMA query_only = ON")
             # A file that is attached, or vacuumed into, would be made.
             connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        connection.execute("SELECT count(*) FROM sqlite_master")
-        if not is_writing and not _has_tables(connection):
+        tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'milabench_store'").fetchone()
+        if not is_writing and not tables[0]:
             connection.close()
             raise NothingSelected(f"{path}: is empty: no run was added; `milabench db add RUN...` adds one")
     except sqlite3.Error as error:
@@ -131,11 +131,6 @@ def _open_file(path: Path, is_writing: bool) -> Store:
     except OSError as error:
         raise RecordError(f"{path}: cannot be created: {(error.strerror or str(error)).lower()}") from None
     return Store(connection, str(path), "?", sqlite3.Error)
-
-
-def _has_tables(connection: sqlite3.Connection) -> bool:
-    count_row = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'milabench_store'").fetchone()
-    return bool(count_row[0])
 
 
 def _open_server(url: str, is_writing: bool) -> Store:

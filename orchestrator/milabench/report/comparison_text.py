@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Index, SystemResult
@@ -86,12 +87,7 @@ def ratio_table(comparison: Comparison, *, is_whole: bool = False, is_compact: b
 
 def by_ratio(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     """Return the rows by the ratio of the last system, the fastest first; those without a ratio last."""
-
-    def place(row: ComparisonRow) -> tuple[bool, float, str]:
-        contrast = row.contrasts[-1]
-        return contrast is None, -contrast.ratio if contrast else 0.0, row.bench
-
-    return sorted(rows, key=place)
+    return sorted(rows, key=lambda row: (-row.contrasts[-1].ratio if row.contrasts[-1] else math.inf, row.bench))
 
 
 def p_text(contrast: Contrast | None) -> str:

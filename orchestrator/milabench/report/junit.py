@@ -49,16 +49,13 @@ def render_acceptance(acceptance: Acceptance) -> str:
     suite = ET.Element("testsuite", name=_clean(acceptance.title or "acceptance"))
     for check in acceptance.checks:
         case = _case(suite, check.criterion, check.bench or "run")
-        lines = [
-            f"asked: {check.requirement}",
-            f"found: {check.measured}",
-            *([f"missing: {check.missing}"] if check.missing else []),
-        ]
+        missing = f"; missing: {check.missing}" if check.missing else ""
+        text = f"asked: {check.requirement}; found: {check.measured}{missing}"
         if check.verdict == "PASS":
-            _add_output(case, ["; ".join(lines)])
+            _add_output(case, [text])
         else:
             kind = "failure" if check.verdict == "FAIL" else "error"
-            _add_result(case, kind, check.missing or check.measured, "; ".join(lines))
+            _add_result(case, kind, check.missing or check.measured, text)
     return _document([suite])
 
 

@@ -151,9 +151,8 @@ def _benchmarks(comparison: Comparison) -> list[Child]:
     if len(ratios) > _MOST_ROWS:
         kept = sorted(kept, key=lambda at: _WORST_FIRST.index(states[at]))[:_MOST_ROWS]
     # Only the scaling stands behind the verdict, and only where it is known.
-    shown = {
-        len(table.headings) - (2 if table.headings[-1] == "scaling" else 1): [_verdict(ratios[at][2]) for at in kept]
-    }
+    verdict = len(table.headings) - (2 if table.headings[-1] == "scaling" else 1)
+    shown = {verdict: [_verdict(ratios[at][2]) for at in kept]}
     if not is_many:
         names = (ratios[at][0].bench for at in kept)
         shown[0] = [el("a", name, href=f"#{ids[name]}") for name in names]

@@ -95,14 +95,11 @@ def step_timelines(traced: Sequence[Trace], how: Fineness, name: str = "") -> li
 
 def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> Markup:
     """Return the distribution of the rates of some steps: (name, one of SERIES, trace)."""
-    lines = [
-        DistributionLine(
-            label=name + (f" rank {rank.rank}" if len(trace.ranks) > 1 else ""), values=rank.quantiles, mark=mark
-        )
-        for name, mark, trace in named
-        for rank in trace.ranks[:_RANKS]
-        if rank.quantiles
-    ]
+    lines = []
+    for name, mark, trace in named:
+        for rank in trace.ranks[:_RANKS]:
+            label = f"{name} rank {rank.rank}" if len(trace.ranks) > 1 else name
+            lines += [DistributionLine(label=label, values=rank.quantiles, mark=mark)] if rank.quantiles else []
     # Steps of one system have its colour and dash; all but the first are thinner.
     first = {line.mark: position for position, line in reversed(list(enumerate(lines)))}
     lines = [replace(line, is_thin=first[line.mark] < position) for position, line in enumerate(lines)]
@@ -116,36 +113,28 @@ def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> M
     return figure(caption, drawing, (clipped + several).strip())
 
 
-def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
-    """Return the rates at each location (device, job), launch by launch."""
+def _places(name: str, mark: str, bench: BenchSummary) -> list[Dots]:
+    """Return the rates at each place (device, job) of a system, launch by launch."""
     rates: dict[str, list[float]] = {}
     for process in bench.processes:
-        rates.setdefault(process.slot, []).append(process.throughput.value)
-    suffix = f" on {name}" if name else ""
-    return [
-        Dots(
-            label=(location or "whole job") + suffix,
-            values=tuple(values),
-            centre=mean(values),
-            mark=mark,
-            note=f"{len(values)} launch{'es' * (len(values) != 1)}, mean {model.format_number(mean(values))}",
-        )
-        for location, values in sorted(rates.items())
-    ]
+        rates.setdefault(process.slot or "whole job", []).append(process.throughput.value)
+    rows = []
+    for place, values in sorted(rates.items(), key=lambda entry: (entry[0] != "whole job", entry[0])):
+        text = f"{len(values)} launch{'es' * (len(values) != 1)}, mean {model.format_number(mean(values))}"
+        label = f"{place} on {name}" if name else place
+        rows.append(Dots(label=label, values=tuple(values), centre=mean(values), mark=mark, note=text))
+    return rows
 
 
 def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) -> Markup:
     """Draw the spread over devices and launches of a benchmark: (system or empty, one of SERIES, benchmark)."""
-    rows = [row for name, mark, bench in benches for row in places(bench, mark, name)]
+    rows = [row for name, mark, bench in benches for row in _places(name, mark, bench)]
     if sum(len(row.values) for row in rows) < 2:
         return note("One process only: nothing is known of how launches or devices differ.")
     notes = []
     for name, _, bench in benches:
-        parts = [
-            f"{what} {100 * value:.2f} %"
-            for what, value in (("between devices", bench.spread_devices), ("between launches", bench.spread_processes))
-            if value is not None
-        ]
+        spreads = (("between devices", bench.spread_devices), ("between launches", bench.spread_processes))
+        parts = [f"{what} {100 * value:.2f} %" for what, value in spreads if value is not None]
         notes += [f"{name + ': ' if name else ''}{', '.join(parts)}"] if parts else []
     if len(rows) > _MOST_PLACES:
         notes.append(f"the first {_MOST_PLACES} of {len(rows)} places are drawn")

@@ -13,16 +13,9 @@ from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import SERIES, label, svg
 
 _WIDTH, _LEFT, _RIGHT = 960, 150, 944
-_RATE, _STRIP, _GAP = 84, 40, 12
-_DEVICES = {
-    "power": ("power", "W"),
-    "clock": ("clock", "MHz"),
-    "temperature": ("temperature", "°C"),
-    "load": ("load", "%"),
-    "memory": ("memory", "MiB"),
-}
+_TOP, _RATE, _STRIP, _GAP = 20.0, 84, 40, 12
+_DEVICES = {"power": "W", "clock": "MHz", "temperature": "°C", "load": "%", "memory": "MiB"}
 _THROTTLED_IN = ("power", "clock", "temperature")
-_HOST = {"load": ("host load", "%"), "memory": ("host memory", "MiB")}
 _MOST_LINES = 8
 _MOST_MARKS = 200
 
@@ -48,16 +41,15 @@ def step_timeline(trace: Trace, buckets: int) -> Markup:
     panels = [panel for panel in _panels(trace, buckets) if is_timed or panel.name == "rate"]
     last = max(1e-9, *(time for panel in panels for curve in panel.curves for time in curve.time), 0.0)
     x = Scale(low=0.0, high=last, start=_LEFT, stop=_RIGHT)
-    top, drawn, tops = 20.0, list[Child](), []
+    top, drawn = _TOP, list[Child]()
     for panel in panels:
-        tops.append(top)
         drawn.append(_panel(panel, x, top, trace))
         top += panel.height + _GAP
     bottom = top - _GAP
-    drawn += [_axis(x, bottom, is_timed)]
+    drawn.append(_axis(x, bottom, is_timed))
     if trace.window is not None and is_timed:
         drawn.append(_window(trace.window, x, bottom))
-    drawn += _warmup(trace, x, panels, tops)
+    drawn += _warmup(trace, x, panels)
     return svg(f"course of {trace.step}", "; ".join(_description(trace)), _WIDTH, bottom + 24, *drawn)
 
 
@@ -95,10 +87,10 @@ def timeline_notes(trace: Trace) -> list[str]:
 def _panels(trace: Trace, buckets: int) -> list[_Panel]:
     ranks, devices = _ranks(trace), _devices(trace)
     sources = [("rate", ranks[0].units, [rank.rate for rank in ranks], _RATE)] if ranks else []
-    for key, (name, unit) in _DEVICES.items():
-        sources.append((name, unit, [device.curves[key] for device in devices if key in device.curves], _STRIP))
-    for key, (name, unit) in _HOST.items():
-        sources.append((name, unit, [trace.host[key]] if key in trace.host else [], _STRIP))
+    for name, unit in _DEVICES.items():
+        sources.append((name, unit, [device.curves[name] for device in devices if name in device.curves], _STRIP))
+    for name in ("load", "memory"):
+        sources.append((f"host {name}", _DEVICES[name], [trace.host[name]] if name in trace.host else [], _STRIP))
     panels = []
     for name, unit, curves, height in sources:
         # Sensors record shares from 0 to 1; a rate is drawn in whatever units it was recorded.
@@ -131,9 +123,8 @@ def thinned(curve: Curve, buckets: int) -> Curve:
 
 
 def _percent(curve: Curve) -> Curve:
-    return replace(
-        curve, low=tuple(100 * value for value in curve.low), high=tuple(100 * value for value in curve.high)
-    )
+    low, high = (tuple(100 * value for value in values) for values in (curve.low, curve.high))
+    return replace(curve, low=low, high=high)
 
 
 def _panel(panel: _Panel, x: Scale, top: float, trace: Trace) -> Markup:
@@ -215,15 +206,15 @@ def _warm_until(trace: Trace) -> float:
     return max((rank.warmup for rank in trace.ranks if rank.warmup is not None), default=-math.inf)
 
 
-def _warmup(trace: Trace, x: Scale, panels: Sequence[_Panel], tops: Sequence[float]) -> Iterable[Markup]:
+def _warmup(trace: Trace, x: Scale, panels: Sequence[_Panel]) -> Iterable[Markup]:
     until = _warm_until(trace)
     if not panels or panels[0].name != "rate" or until == -math.inf:
         return
     stop = x(until)
-    area = {"x": _LEFT, "y": at(tops[0]), "width": at(stop - _LEFT), "height": at(panels[0].height)}
+    area = {"x": _LEFT, "y": at(_TOP), "width": at(stop - _LEFT), "height": at(panels[0].height)}
     yield el("rect", **area, class_="warm")
     if stop - _LEFT > 70:
-        yield label((_LEFT + stop) / 2, tops[0] - 6, "warm-up", "dim", "middle")
+        yield label((_LEFT + stop) / 2, _TOP - 6, "warm-up", "dim", "middle")
 
 
 def _axis(x: Scale, bottom: float, is_timed: bool) -> Markup:
@@ -243,8 +234,8 @@ def _description(trace: Trace) -> Iterable[str]:
             middle = rank.quantiles[len(rank.quantiles) // 2]
             yield f"rank {rank.rank}: {rank.rate.count} observations, median {short(middle)} {rank.units} in the window"
     for device in trace.devices:
-        for key, (name, unit) in _DEVICES.items():
-            curve = device.curves.get(key)
+        for name, unit in _DEVICES.items():
+            curve = device.curves.get(name)
             if curve is not None:
                 times = 100.0 if unit == "%" else 1.0
                 low, high = min(curve.low) * times, max(curve.high) * times
