@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from milabench.config.problems import did_you_mean
 from milabench.config.source_map import Located, SourceLocation, display_value
@@ -212,9 +212,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Key:
-    """A key of a benchmark's criteria: how it is read, into which field where that is called otherwise, what it may be."""
+class _Key(NamedTuple):
+    """A key of a benchmark's criteria: how it is read, what it may be, and its field where that is called otherwise."""
 
     read: Callable[[_Reader, Located, str], Any]
     schema: Mapping[str, Any]
@@ -228,27 +227,18 @@ _SHARE = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "st
 _WORDS = {"type": "array", "items": {"type": "string"}}
 # The parser and the JSON schema (acceptance.schema.json) are made from this.
 BENCH_KEYS: Mapping[str, _Key] = {
-    "required": _Key(
-        read=_Reader.flag,
-        schema={"type": "boolean"},
-        doc="whether it must be in the run; default true",
-        field="is_required",
-    ),
-    "of": _Key(
-        read=_Reader.quantity, schema={"enum": list(QUANTITIES)}, doc="what minimum and maximum speak of; default rate"
-    ),
-    "minimum": _Key(read=_Reader.bound, schema=_RELATIVE, doc="'800 items/s' or '1.2 x reference'"),
-    "maximum": _Key(read=_Reader.bound, schema=_RELATIVE, doc="the same, for what should be small"),
-    "device_spread": _Key(read=_Reader.share, schema=_SHARE, doc="most spread between devices or nodes, relative"),
-    "failure_rate": _Key(read=_Reader.share, schema=_SHARE, doc="most of its steps that may fail"),
-    "energy": _Key(
-        read=_Reader.bound, schema=_RELATIVE, doc="most energy for an item: '0.4 J/image' or '0.9 x reference'"
-    ),
-    "allow": _Key(read=_Reader.reasons, schema=_WORDS, doc="reasons for doubt that are accepted"),
+    "required": _Key(_Reader.flag, {"type": "boolean"}, "whether it must be in the run; default true", "is_required"),
+    "of": _Key(_Reader.quantity, {"enum": list(QUANTITIES)}, "what minimum and maximum speak of; default rate"),
+    "minimum": _Key(_Reader.bound, _RELATIVE, "'800 items/s' or '1.2 x reference'"),
+    "maximum": _Key(_Reader.bound, _RELATIVE, "the same, for what should be small"),
+    "device_spread": _Key(_Reader.share, _SHARE, "most spread between devices or nodes, relative"),
+    "failure_rate": _Key(_Reader.share, _SHARE, "most of its steps that may fail"),
+    "energy": _Key(_Reader.bound, _RELATIVE, "most energy for an item: '0.4 J/image' or '0.9 x reference'"),
+    "allow": _Key(_Reader.reasons, _WORDS, "reasons for doubt that are accepted"),
     "confidence": _Key(
-        read=_Reader.confidence,
-        schema=_NUMBER_OR_NONE,
-        doc="how sure a bound must be kept, one-sided; none: what was measured decides; default 0.95",
+        _Reader.confidence,
+        _NUMBER_OR_NONE,
+        "how sure a bound must be kept, one-sided; none: what was measured decides; default 0.95",
     ),
 }
 FILE_KEYS = ("title", "defaults", "required", "failure_rate", "benchmarks")

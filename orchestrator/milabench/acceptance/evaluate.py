@@ -111,6 +111,7 @@ def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
     times = 1 / bench.instances if bench.direction == "lower" and bench.instances else bench.instances
     launches: dict[int, list[float]] = {}
     step_energies = energies(bench)
+    first_steps = [(m.get("step"), m.get("value")) for m in bench.metrics if m.get("metric") == "first_step"]
     for process in bench.processes:
         value: float | None
         match quantity:
@@ -121,8 +122,9 @@ def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
             case "energy":
                 value = joules_per_item(process, step_energies)
             case "first_step":
-                seconds = [_metric(bench, step, "first_step") for step in process.steps]
-                value = max((second for second in seconds if second is not None), default=None)
+                # The slowest of its ranks, each of which may have a step of its own.
+                seconds = [finite_number(value) for step, value in first_steps if step in process.steps]
+                value = max(filter(None, seconds), default=None)
             case "memory_peak":
                 value = bench.memory_peak_mib
             case _:
@@ -272,12 +274,3 @@ def _failure_check(counts: Mapping[str, int], limit: float) -> CriterionResult:
     share = failed / planned
     verdict: Verdict = "PASS" if share <= limit else "FAIL"
     return replace(undecided, verdict=verdict, measured=f"{failed} of {planned}", missing="", value=share)
-
-
-def _metric(bench: BenchSummary, step: str, name: str) -> float | None:
-    values = [
-        finite_number(metric.get("value"))
-        for metric in bench.metrics
-        if metric.get("step") == step and metric.get("metric") == name
-    ]
-    return max((value for value in values if value is not None), default=None)

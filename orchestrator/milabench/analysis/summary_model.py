@@ -143,6 +143,11 @@ class BenchSummary:
         return encoded
 
 
+def mappings(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings of a list; nothing of any other value."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """What a run came to; everything that a report shows.
@@ -196,8 +201,3 @@ class Summary:
         """Return the summary as docs/reference/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""
         encoded: dict[str, Any] = to_json_value(self)
         return {"schema": SCHEMA, **{key: strict(value) for key, value in encoded.items()}}
-
-
-def mappings(value: Any) -> list[Mapping[str, Any]]:
-    """Return the mappings of a list; nothing of any other value."""
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from milabench.analysis.compare import Comparison, System
 from milabench.events.json_access import as_mapping
@@ -52,7 +52,7 @@ class Difference:
     is_near: bool = False
 
 
-Differences: TypeAlias = Sequence[Difference] | None
+Differences = Sequence[Difference] | None
 """The differences between systems; None where they were not asked for."""
 
 

@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
 
 from milabench.analysis.measure import Measurement, MeasurementFold, Window, main_task
 from milabench.analysis.series import Series
@@ -101,7 +100,7 @@ class Trace:
     window: tuple[float, float] | None = None
 
 
-RunTraces: TypeAlias = Sequence[Sequence[Trace] | None] | None
+RunTraces = Sequence[Sequence[Trace] | None] | None
 """The traces of the steps of each of some runs: None for a run without records, or where no format draws them."""
 
 
