@@ -103,7 +103,7 @@ MODULES: Mapping[str, str] = {
     "bundle/checking": "bundle/verify",
     "config/located": "config/source_map",
     "config/document": "config/yaml_reader",
-    "display/words": "display/status_text",
+    "display/words": "display/base",
     "report/words": "report/labels",
     "report/comparing": "report/comparison_text",
     "lazily": "lazy_imports",
