@@ -45,11 +45,10 @@ class PyPIDefinition:
 Definition: TypeAlias = Path | GitDefinition | PyPIDefinition
 
 
-@dataclass(frozen=True, kw_only=True)
 class DefinitionKind(Kind):
     """A definition as suites write it."""
 
-    expected: str = "a folder, {git, rev | branch} or {pypi, version}"
+    expected = "a folder, {git, rev | branch} or {pypi, version}"
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         value = node.value

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import MISSING
 from typing import Any, Final
 
-from milabench.config.kinds import Choice, Flag, Key, Kind, ListOf, MapOf, Number, Record, Whole
+from milabench.config.kinds import Flag, Key, Kind, ListOf, MapOf, Number, Record
 from milabench.config.schema import BENCHMARK, MULTIRUN, PROFILE, SYSTEM
 
 _FILE_DOCS: Final = {
@@ -82,20 +82,15 @@ def _rows(prefix: str, record: Record) -> Iterable[tuple[str, ...]]:
 
 def _kind_text(kind: Kind) -> str:
     match kind:
-        case Choice():
-            return kind.expected
         case Number(at_least=low, at_most=high, above=above):
-            bounds = ((low, ">= {:g}"), (above, "> {:g}"), (high, "<= {:g}"))
-        case Whole(at_least=low, at_most=high):
-            bounds = ((low, ">= {:g}"), (None, ""), (high, "<= {:g}"))
+            bounds = ((low, ">="), (above, ">"), (high, "<="))
+            return ", ".join([kind.expected, *(f"{sign} {bound}" for bound, sign in bounds if bound is not None)])
         case ListOf(item=item):
             return f"list of: {_kind_text(item)}"
         case MapOf(item=item):
             return f"mapping to: {_kind_text(item)}"
         case _:
             return kind.expected
-    limits = [text.format(bound) for bound, text in bounds if bound is not None]
-    return ", ".join([kind.expected, *limits])
 
 
 def _default_text(entry: Key) -> str:

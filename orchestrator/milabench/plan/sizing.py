@@ -21,11 +21,10 @@ _FILES = ("config", "save")
 _SLUG = re.compile(r"[^a-z0-9]+")
 
 
-@dataclass(frozen=True, kw_only=True)
 class OnOff(Kind):
     """0 or 1, as environment variables have it, or a boolean."""
 
-    expected: str = "0 or 1"
+    expected = "0 or 1"
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         is_known = isinstance(node.value, bool | int) and node.value in (0, 1)
