@@ -29,7 +29,7 @@ from milabench.config.kinds import (
     keys_of,
     record_of,
 )
-from milabench.config.origin import Origins
+from milabench.config.source_map import Origins
 from milabench.devices.registry import ARCHS
 from milabench.errors import Problem
 

@@ -10,11 +10,10 @@ from typing import Any, Final
 from milabench.config.definition import plain_definition
 from milabench.config.interpolate import escaped
 from milabench.config.kinds import Argument
-from milabench.config.origin import Origin
 from milabench.config.problems import did_you_mean
 from milabench.config.scalars import resolve_scalar
 from milabench.config.schema import BENCHMARK, BenchmarkConfig, PlanConfig, Suite
-from milabench.config.source_map import shown_scalar
+from milabench.config.source_map import Origin, shown_scalar
 from milabench.errors import ConfigError
 
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+-]*(?: [A-Za-z0-9_./+-]+)*\Z")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 PhaseName = Literal["install", "prepare", "run"]
@@ -116,6 +116,22 @@ class Plan:
             "steps": [step.to_json() for step in self.steps],
             "skipped": [skip.to_json() for skip in self.skipped],
         }
+
+
+def remaining_plan(plan: Plan, passed: Collection[str], bundles: Sequence[Sequence[Step]] | None = None) -> Plan:
+    """Return the plan of the bundles in which a step has not passed; of its groups, where no bundles are given.
+
+    A group is done again as a whole: its steps are concurrent, and an instance measured alone is not comparable. So
+    are the two sides of a pair: what drifts cancels only while one follows the other.
+    """
+    todo = (bundle for bundle in bundles or plan.groups() if not all(step.id in passed for step in bundle))
+    return replace(plan, steps=tuple(step for bundle in todo for step in bundle))
+
+
+def restricted_plan(plan: Plan, steps: Collection[str]) -> Plan:
+    """Return the plan of the groups that hold one of these steps."""
+    groups = (group for group in plan.groups() if any(step.id in steps for step in group))
+    return replace(plan, steps=tuple(step for group in groups for step in group))
 
 
 def digest(value: Any) -> str:
