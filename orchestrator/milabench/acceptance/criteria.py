@@ -171,10 +171,10 @@ class _Reader:
             if known is not None and key not in known:
                 self.problems.append(
                     Problem(
-                        where=str(child.key or child.mark),
-                        path=path,
-                        what=f"unknown key {key!r}",
-                        hint=did_you_mean(key, known) or f"known are {', '.join(known)}",
+                        str(child.key or child.mark),
+                        path,
+                        f"unknown key {key!r}",
+                        did_you_mean(key, known) or f"known are {', '.join(known)}",
                     )
                 )
         return dict(node.value)
@@ -246,4 +246,4 @@ class _Reader:
         )
 
     def _problem(self, node: Located, path: str, what: str, hint: str = "") -> None:
-        self.problems.append(Problem(where=str(node.mark), path=path, what=what, hint=hint))
+        self.problems.append(Problem(str(node.mark), path, what, hint))

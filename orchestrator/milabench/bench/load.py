@@ -50,7 +50,7 @@ def load_benchfile(folder: Path) -> Benchmark:
         )
     problems = [*_wrong_types(benchmark)] or [*_contradictions(benchmark)]
     if problems:
-        raise ConfigError([Problem(where=str(benchfile), path=path, what=what) for path, what in problems])
+        raise ConfigError([Problem(str(benchfile), path, what) for path, what in problems])
     return benchmark
 
 
@@ -122,4 +122,4 @@ def _first_line(error: BaseException) -> str:
 
 
 def _wrong(where: object, what: str, hint: str = "") -> ConfigError:
-    return ConfigError(Problem(where=str(where), path="", what=what, hint=hint))
+    return ConfigError(Problem(str(where), "", what, hint))

@@ -71,8 +71,7 @@ def _located(text: str, where: str, path: str) -> Iterator[None]:
     try:
         yield
     except _ExpressionError as error:
-        what = f"in the expression {_short(text)!r}: {error}"
-        raise ConfigError(Problem(where=where, path=path, what=what, hint=error.hint)) from None
+        raise ConfigError(Problem(where, path, f"in the expression {_short(text)!r}: {error}", error.hint)) from None
 
 
 def _short(text: str) -> str:

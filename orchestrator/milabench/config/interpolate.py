@@ -93,7 +93,7 @@ class Interpolator:
         whole = resolution.whole(own)
         if not resolution.problems and resolution.has_containers and self.size(whole) > MAX_NODES:
             what = f"its interpolations stand for more than {MAX_NODES} values"
-            return Located({}, node.mark), [Problem(where=str(node.mark), path=name, what=what)]
+            return Located({}, node.mark), [Problem(str(node.mark), name, what)]
         return Located(whole.value, node.mark, node.replaced, node.flags & ~DYNAMIC), resolution.problems
 
     def compile(self, text: str) -> _Compiled:
@@ -252,7 +252,7 @@ class _Resolution:
             if not self.active:
                 dotted = ".".join(([self.name] if self.name else []) + list(path))
                 what = f"{node.value!r}: {error.what}" if len(node.value) <= 80 else error.what
-                self.problems.append(Problem(where=str(node.mark), path=dotted, what=what, hint=error.hint))
+                self.problems.append(Problem(str(node.mark), dotted, what, error.hint))
                 resolved = Located(None, node.mark, node.replaced, raw=node.value, key=node.key)
             else:
                 raise

@@ -20,7 +20,7 @@ from milabench.config import expr
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.scalars import resolve_scalar
 from milabench.config.source_map import Located, Mark, display_value, plain
-from milabench.errors import ConfigError, Problem
+from milabench.errors import ConfigError
 
 Argument: TypeAlias = str | tuple[str, Any]
 """One verbatim argument, or an option and its value; placeholders are not resolved yet."""
@@ -63,7 +63,7 @@ class ValueParser:
             return INVALID
         old = next((before for before in node.replaced if type(before.value) not in (dict, list)), None)
         replaces = f"it replaces {display_value(old)}, set at {old.mark}" if old is not None else ""
-        self.problems.add(Problem(where=str(mark or node.mark), path=path, what=what, hint=hint, replaces=replaces))
+        self.problems.note(str(mark or node.mark), path, what, hint, replaces)
         return INVALID
 
     def expected(self, expected: str, node: Located, path: str, hint: str = "") -> Any:

@@ -74,18 +74,18 @@ def parse_override(text: str, folder: str, label: str | None = None) -> Override
     left, value = _split_at_equals(text)
     hint = "write it as benchmark.key=value"
     if value is None:
-        raise ConfigError(Problem(where=str(mark), path="", what="missing '='", hint=hint))
+        raise ConfigError(Problem(str(mark), "", "missing '='", hint))
     keys: list[str] = []
     position = 0
     while position < len(left):
         match = _KEY.match(left, position)
         after = match.end() if match else position
         if match is None or (after < len(left) and left[after] != "."):
-            raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", hint=hint))
+            raise ConfigError(Problem(str(mark), "", "its keys cannot be read", hint))
         keys.append(match[2] if match[1] is None else re.sub(r"\\(.)", r"\1", match[1]))
         position = after + 1
     if not keys or left.endswith(".") or len(keys) > 60:
-        raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", hint=hint))
+        raise ConfigError(Problem(str(mark), "", "its keys cannot be read", hint))
     document = parse_document(value, source, whole=False)
     value_node = _placed(document.root, mark)
     warnings = tuple(replace(warning, where=str(mark)) for warning in document.warnings)
@@ -122,9 +122,8 @@ def fold(
     file_keys = {key: entries.pop(key, None) for key in FILE_KEYS}
     for key, node in list(entries.items()):
         if type(node.value) is not dict:
-            what = f"expected a mapping, got {display_value(node)}"
             hint = "a benchmark is a name with keys below it"
-            problems.add(Problem(where=str(node.mark), path=key, what=what, hint=hint))
+            problems.note(node.mark, key, f"expected a mapping, got {display_value(node)}", hint)
             del entries[key]
     named = _file_keys_overridden(file_keys, overrides, problems)
     benchmarks, templates = _Inheritance(entries, named, problems, max_jobs).resolved()
@@ -157,7 +156,7 @@ def _file_keys_overridden(
     for override in overrides:
         first = override.keys[0]
         if first == "include":
-            problems.add(Problem(where=str(override.mark), path=first, what="include cannot be overridden"))
+            problems.note(override.mark, first, "include cannot be overridden")
         elif first in FILE_KEYS:
             file_keys[first] = problems.merge(file_keys[first], override.tree(1))
         else:
@@ -169,11 +168,7 @@ class _Inheritance:
     """Resolves names to full descriptions; a parent is resolved once, whatever the number of its children."""
 
     def __init__(
-        self,
-        entries: dict[str, Located],
-        overrides: list[Override],
-        problems: Problems,
-        max_jobs: int,
+        self, entries: dict[str, Located], overrides: list[Override], problems: Problems, max_jobs: int
     ) -> None:
         self.problems = problems
         self.overrides = overrides
@@ -187,9 +182,8 @@ class _Inheritance:
         self.as_parent: dict[str, Located | None] = {}
         for position, override in enumerate(self.overrides):
             if position not in self.used:
-                what = f"no benchmark or template named {override.keys[0]!r}"
                 hint = did_you_mean(override.keys[0], [*self.entries, EVERY, *FILE_KEYS[1:]])
-                self.problems.add(Problem(where=str(override.mark), path="", what=what, hint=hint))
+                self.problems.note(override.mark, "", f"no benchmark or template named {override.keys[0]!r}", hint)
 
     def _override_known(self, entries: dict[str, Located]) -> None:
         """Find the benchmark, template or `*` that each override names, the longest name first."""
@@ -206,8 +200,7 @@ class _Inheritance:
     def _note(self, name: str, override: Override, length: int) -> None:
         if length == len(override.keys) and type(override.value.value) is not dict:
             what = f"expected a mapping for {name}, got {display_value(override.value)}"
-            hint = f"name a key: {name}.key=value"
-            self.problems.add(Problem(where=str(override.mark), path=name, what=what, hint=hint))
+            self.problems.note(override.mark, name, what, f"name a key: {name}.key=value")
             return
         tree = override.tree(length)
         if name == EVERY:
@@ -236,12 +229,11 @@ class _Inheritance:
     def _add(self, expanded: dict[str, Located], first: dict[str, Mark], name: str, node: Located) -> None:
         if name in expanded:
             what = f"two benchmarks are named {name!r}"
-            replaces = f"the other is at {first[name]}"
             hint = "put every key of the matrix that tells jobs apart into job.name"
-            self.problems.add(Problem(where=str(node.mark), path=name, what=what, hint=hint, replaces=replaces))
+            self.problems.note(node.mark, name, what, hint, f"the other is at {first[name]}")
             return
         if name in (*FILE_KEYS, EVERY, ""):
-            self.problems.add(Problem(where=str(node.mark), path=name, what=f"a job cannot be named {name!r}"))
+            self.problems.note(node.mark, name, f"a job cannot be named {name!r}")
             return
         expanded[name] = node
         first[name] = node.mark
@@ -282,12 +274,11 @@ class _Inheritance:
         path = f"{name}.inherits"
         if not isinstance(parent, str):
             what = f"expected the name of a benchmark or template, got {display_value(parent_node)}"
-            self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what))
+            self.problems.note(parent_node.mark, path, what)
             return None
         if parent not in self.entries:
             hint = did_you_mean(parent, self.entries) or "define it, or include the file that does"
-            what = f"no benchmark or template named {parent!r}"
-            self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what, hint=hint))
+            self.problems.note(parent_node.mark, path, f"no benchmark or template named {parent!r}", hint)
             return None
         return self._parent(parent)
 
@@ -326,8 +317,7 @@ class _Inheritance:
 
     def _cycle(self, chain: list[str], again: str, node: Located) -> None:
         links = [*chain[chain.index(again) :], again]
-        what = f"the inheritance forms a cycle: {' -> '.join(links)}"
-        self.problems.add(Problem(where=str(node.mark), path=f"{chain[-1]}.inherits", what=what))
+        self.problems.note(node.mark, f"{chain[-1]}.inherits", f"the inheritance forms a cycle: {' -> '.join(links)}")
 
     def _inherited(self, parent: Located, own: Located) -> Located:
         """Return the child over its parent; tags are united."""

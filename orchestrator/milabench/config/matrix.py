@@ -87,8 +87,7 @@ def runs(multirun: Sequence[Multirun], extra: Mapping[str, Any]) -> Iterator[tup
                     for part in parts(run_set.name)
                 )
             except (FieldError, ValueError) as error:
-                problem = Problem(where="", path="multirun.runs", what=f"the name {run_set.name!r}: {error}")
-                raise ConfigError(problem) from None
+                raise ConfigError(Problem("", "multirun.runs", f"the name {run_set.name!r}: {error}")) from None
             yield name, options
 
 
@@ -125,7 +124,7 @@ def _axes(name: str, matrix: Located, max_jobs: int) -> dict[str, list[Located]]
 
 
 def _problem(mark: Mark, path: str, what: str, hint: str = "") -> Problem:
-    return Problem(where=str(mark), path=path, what=what, hint=hint)
+    return Problem(str(mark), path, what, hint)
 
 
 def _same(node: Located) -> Build:

@@ -139,7 +139,7 @@ class _BenchmarkParser:
             return None
         if "definition" not in values and "command" not in values:
             what = "it has neither a definition nor a command, and is left out"
-            self.warnings.add(Problem(where=str(node.mark), path=name, what=what, hint="is its name right?"))
+            self.warnings.note(node.mark, name, what, "is its name right?")
             return None
         group = values.setdefault("group", name)
         values.setdefault("install_group", group)
@@ -177,8 +177,7 @@ class _BenchmarkParser:
             return False
         if job is None and any(isinstance(value, list) for value in values.get("matrix", {}).values()):
             what = "a matrix needs a job, whose keys its values are put into"
-            hint = "write job: {name: ..., ...} beside it"
-            self._parser.reject(node.value["matrix"], f"{name}.matrix", what, hint)
+            self._parser.reject(node.value["matrix"], f"{name}.matrix", what, "write job: {name: ..., ...} beside it")
             return False
         return True
 
@@ -272,7 +271,7 @@ class _BenchmarkParser:
             return True
         if declared is None and not is_slip(key, BENCHMARK.keys, node.value):
             what = f"unknown key {key!r}; its definition is not available to tell whether it declares it"
-            self.warnings.add(Problem(where=str(child.key or child.mark), path=name, what=what))
+            self.warnings.note(str(child.key or child.mark), name, what)
             return True
         known = [*BENCHMARK.keys, *(declared or ())]
         hint = did_you_mean(key, known) or "`milabench config schema` lists the keys"
@@ -325,12 +324,10 @@ def _check_nodes(nodes: Sequence[NodeConfig], located: Located, parser: ValuePar
     items: list[Located] = located.value
     mains = [index for index, node in enumerate(nodes) if node.main]
     if len(mains) > 1:
-        what = f"{len(mains)} nodes are main"
-        parser.reject(items[mains[1]], f"system.nodes.{mains[1]}.main", what, "leave one")
+        parser.reject(items[mains[1]], f"system.nodes.{mains[1]}.main", f"{len(mains)} nodes are main", "leave one")
     if not mains and len(nodes) > 1 and any("main" in item.value for item in items):
-        what = f"none of {', '.join(node.name for node in nodes)} is main"
         hint = "set `main: true` on one; without any `main` it is the first"
-        parser.reject(located, "system.nodes", what, hint)
+        parser.reject(located, "system.nodes", f"none of {', '.join(node.name for node in nodes)} is main", hint)
     by_name: dict[str, int] = {}
     by_address: dict[tuple[str, int], int] = {}
     for index, (node, item) in enumerate(zip(nodes, items, strict=True)):
@@ -352,9 +349,8 @@ def _check_node(node: NodeConfig, item: Located, path: str, parser: ValueParser)
     for name, (noun, allowed) in _ALLOWED.items():
         text = getattr(node, name)
         if name in item.value and not allowed.fullmatch(text):
-            what = f"{prefix}{text!r} is not a valid {noun}"
             hint = "use letters, digits and . _ - : @, and no - at its start"
-            parser.reject(item.value[name], f"{path}.{name}", what, hint)
+            parser.reject(item.value[name], f"{path}.{name}", f"{prefix}{text!r} is not a valid {noun}", hint)
     if node.base and not node.base.startswith("/"):
         what = f"{prefix}{node.base!r} is not an absolute path"
         parser.reject(item.value.get("base") or item, f"{path}.base", what, "begin it with /")

@@ -16,6 +16,10 @@ class Problems:
 
     by_fact: dict[tuple[str, str], Problem] = field(default_factory=dict)
 
+    def note(self, where: object, path: str, what: str, hint: str = "", replaces: str = "") -> None:
+        """Note a problem at a mark, or at a place by its name."""
+        self.add(Problem(str(where), path, what, hint, replaces))
+
     def add(self, problem: Problem) -> None:
         """Note one problem."""
         self.by_fact.setdefault((problem.where, problem.what), problem)
@@ -27,7 +31,7 @@ class Problems:
 
     def take(self, error: ConfigError) -> None:
         """Note what an error carries."""
-        self.extend(error.problems or (Problem(where="", path="", what=str(error)),))
+        self.extend(error.problems or (Problem("", "", str(error)),))
 
     def all(self) -> tuple[Problem, ...]:
         """Return the problems in the order in which they were met."""

@@ -32,10 +32,7 @@ def json_schema(declared: Iterable[str] = ()) -> dict[str, Any]:
         "title": "milabench suite or system file",
         "type": "object",
         "properties": {
-            "include": {
-                "description": _FILE_DOCS["include"],
-                "anyOf": [text, {"type": "array", "items": text}],
-            },
+            "include": {"description": _FILE_DOCS["include"], "anyOf": [text, {"type": "array", "items": text}]},
             "system": {"$ref": "#/$defs/system"},
             "multirun": MULTIRUN.json_schema(),
             "profile": {**PROFILE.json_schema(), "description": _FILE_DOCS["profile"]},

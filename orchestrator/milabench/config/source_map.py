@@ -110,11 +110,11 @@ class MergeError(Exception):
     def problem(self) -> Problem:
         """Return what to tell the user."""
         return Problem(
-            where=str(self.high.mark),
-            path=".".join(reversed(self.keys)),
-            what=f"append needs a list to append to, got {display_value(self.low)}",
-            hint="give the whole list",
-            replaces=f"it would extend {display_value(self.low)}, set at {self.low.mark}",
+            str(self.high.mark),
+            ".".join(reversed(self.keys)),
+            f"append needs a list to append to, got {display_value(self.low)}",
+            "give the whole list",
+            f"it would extend {display_value(self.low)}, set at {self.low.mark}",
         )
 
 

@@ -91,7 +91,7 @@ class _Section:
 
     def warn(self, where: str, what: str) -> None:
         """Note what is odd, and not wrong."""
-        self.warnings.append(Problem(where=where, path=self.name, what=what))
+        self.warnings.append(Problem(where, self.name, what))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class TaskFile:
         """Return the task of this name. Raises ConfigError, with the place, for one that is not there or cannot be understood."""
         if name not in self.sections:
             hint = did_you_mean(name, self.sections) or f"known: {', '.join(self.sections) or 'none'}"
-            raise ConfigError(Problem(where=self.name, path=name, what="unknown section", hint=hint))
+            raise ConfigError(Problem(self.name, name, "unknown section", hint))
         return _task(self.sections[name])
 
 
@@ -143,7 +143,7 @@ def edited(
             command, count = _OPTIONS[key].subn(rf"\g<1>{quoted}", command)
             if not count:
                 what = f"its command has no --{key} to replace"
-                raise ConfigError(Problem(where=task.where, path=task.name, what=what, hint=f"leave out --{key}"))
+                raise ConfigError(Problem(task.where, task.name, what, f"leave out --{key}"))
     return replace(task, command=command, num_gpus=task.num_gpus if num_gpus is None else num_gpus)
 
 
@@ -181,8 +181,7 @@ def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, 
         if metric.method == "average_aggregate":
             if not workers:
                 what = f"{metric.method} needs the number of workers, which is not set"
-                path = f"{task.name}.{metric.name}"
-                raise ConfigError(Problem(where=metric.where, path=path, what=what, hint=f"set {WORKERS}"))
+                raise ConfigError(Problem(metric.where, f"{task.name}.{metric.name}", what, f"set {WORKERS}"))
             scale = float(workers)
         elif metric.method == "total" and workers:
             scale = 1 / workers
@@ -221,7 +220,7 @@ def workers_of(text: str) -> int | None:
         return None
     if not text.strip().isdigit():
         what = f"expected a number of workers, got {text!r}"
-        raise ConfigError(Problem(where=WORKERS, path="", what=what, hint="unset it, or give 1 or more"))
+        raise ConfigError(Problem(WORKERS, "", what, "unset it, or give 1 or more"))
     return int(text)
 
 
@@ -257,9 +256,8 @@ class _Reader:
             self._value.append(here)
         else:
             what = f"expected [section], key = value, or more of a value, got {text[:40]!r}"
-            hint = "indent what goes on from the line before"
             path = section.name if section is not None else ""
-            raise ConfigError(Problem(where=here.where(), path=path, what=what, hint=hint))
+            raise ConfigError(Problem(here.where(), path, what, "indent what goes on from the line before"))
 
     def _begins(self, key: str, indent: int) -> bool:
         """Return whether a line begins a value, or continues one."""
@@ -281,8 +279,7 @@ def _task(section: _Section) -> ConfiguredTask:
     problems: list[Problem] = []
 
     def problem(what: str, hint: str = "", *, key: str = "", at: str = "") -> None:
-        path = f"{section.name}.{key}" if key else section.name
-        problems.append(Problem(where=at or where, path=path, what=what, hint=hint))
+        problems.append(Problem(at or where, f"{section.name}.{key}" if key else section.name, what, hint))
 
     lists: dict[str, list[tuple[str, str]]] = {}
     for key in _LISTS:
@@ -334,12 +331,11 @@ def _doubts(section: str, metrics: Sequence[TaskMetric]) -> Iterable[Problem]:
     """Return a pattern that finds what another one is for too, and a name that two metrics have."""
     for at, metric in enumerate(metrics):
         if any(other.name == metric.name for other in metrics[:at]):
-            what = f"two metrics are named {metric.name!r}; the later one holds"
-            yield Problem(where=metric.where, path=section, what=what)
+            yield Problem(metric.where, section, f"two metrics are named {metric.name!r}; the later one holds")
         for other in metrics:
             if metric.pattern != other.pattern and other.pattern.endswith(metric.pattern):
                 what = f"{metric.pattern!r} of {metric.name} also matches what {other.pattern!r} of {other.name} does"
-                yield Problem(where=metric.where, path=section, what=what, hint="begin it with ^ or more text")
+                yield Problem(metric.where, section, what, "begin it with ^ or more text")
 
 
 def _wrong_pattern(pattern: str) -> str:

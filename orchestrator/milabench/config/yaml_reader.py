@@ -14,15 +14,7 @@ from typing import Any, Final
 import yaml
 
 from milabench.config.scalars import resolve_scalar
-from milabench.config.source_map import (
-    DELETED,
-    Located,
-    Mark,
-    SourceLocation,
-    mapping_at,
-    scalar,
-    sequence,
-)
+from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, mapping_at, scalar, sequence
 from milabench.errors import ConfigError, Problem
 
 MAX_BYTES: Final = 64 * 2**20
@@ -48,7 +40,7 @@ class Document:
 def decode_text(content: bytes, name: str) -> str:
     """Return the text of a file; raises ConfigError, with the place, where it is not UTF-8."""
     if len(content) > MAX_BYTES:
-        raise ConfigError(Problem(where=name, path="", what=f"the file is larger than {MAX_BYTES // 2**20} MiB"))
+        raise ConfigError(Problem(name, "", f"the file is larger than {MAX_BYTES // 2**20} MiB"))
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -57,10 +49,10 @@ def decode_text(content: bytes, name: str) -> str:
         column = len(before) - (before.rfind(b"\n") + 1) + 1
         raise ConfigError(
             Problem(
-                where=f"{name}:{line}:{column}",
-                path="",
-                what=f"not UTF-8 (byte 0x{content[error.start]:02x})",
-                hint="save the file as UTF-8",
+                f"{name}:{line}:{column}",
+                "",
+                f"not UTF-8 (byte 0x{content[error.start]:02x})",
+                "save the file as UTF-8",
             )
         ) from None
 
@@ -76,7 +68,7 @@ def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> 
         line = text.count("\n", 0, bad.start()) + 1
         mark = Mark(source, line if whole else 0, bad.start() - (text.rfind("\n", 0, bad.start()) + 1) + 1)
         what = f"the character U+{ord(bad[0]):04X} is not allowed in YAML"
-        raise ConfigError(Problem(where=str(mark), path="", what=what, hint="remove it"))
+        raise ConfigError(Problem(str(mark), "", what, "remove it"))
     builder = _Builder(source, whole)
     try:
         for event in yaml.parse(text, Loader=LOADER):
@@ -86,7 +78,7 @@ def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> 
     except _LimitError:
         pass
     except (UnicodeError, ValueError, yaml.YAMLError) as error:
-        builder.problems.append(Problem(where=source.name, path="", what=f"not YAML: {error}".split("\n", 1)[0]))
+        builder.problems.append(Problem(source.name, "", f"not YAML: {error}".split("\n", 1)[0]))
     if builder.problems:
         raise ConfigError(builder.problems)
     root = builder.root
@@ -158,7 +150,7 @@ class _Builder:
         return Mark(self.source, mark.line + 1 if self.whole else 0, mark.column + 1)
 
     def _problem(self, mark: Mark, what: str, hint: str = "", replaces: str = "") -> None:
-        self.problems.append(Problem(where=str(mark), path=self.path(), what=what, hint=hint, replaces=replaces))
+        self.problems.append(Problem(str(mark), self.path(), what, hint, replaces))
 
     def _stop(self, mark: Mark, what: str, hint: str = "") -> None:
         self._problem(mark, what, hint)
@@ -204,10 +196,10 @@ class _Builder:
                 read = "text" if isinstance(value, str) else str(value).lower() if value is not None else "null"
                 self.warnings.append(
                     Problem(
-                        where=str(mark),
-                        path=self.path(),
-                        what=f"{text} is {disagreement}; here it is read as {read}",
-                        hint="quote it, or write true, false or a plain decimal number",
+                        str(mark),
+                        self.path(),
+                        f"{text} is {disagreement}; here it is read as {read}",
+                        "quote it, or write true, false or a plain decimal number",
                     )
                 )
             return value
@@ -350,4 +342,4 @@ def _syntax_problem(error: yaml.MarkedYAMLError, builder: _Builder) -> Problem:
     hint = "check the lines just above"
     if "cannot start any token" in what:
         hint = "indent with spaces, not with a tab; put in quotes what begins with @, % or a backquote"
-    return Problem(where=where, path="", what=f"not YAML: {what}{context}", hint=hint)
+    return Problem(where, "", f"not YAML: {what}{context}", hint)

@@ -45,7 +45,7 @@ def container_of(config: BenchmarkConfig, system: SystemConfig) -> Container | N
     if image is None:
         where, path = _place_of(own, config, system)
         hint = "add image: NAME, or docker_image: NAME"
-        raise ConfigError(Problem(where=where, path=path, what="a container without an image", hint=hint))
+        raise ConfigError(Problem(where, path, "a container without an image", hint))
     return Container(
         engine=engine or "docker",
         image=image,

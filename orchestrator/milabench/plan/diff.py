@@ -152,11 +152,7 @@ def diff_text(diff: PlanDiff) -> str:
             continue
         counts = [
             f"{len(names)} {what}"
-            for names, what in (
-                (section.added, "added"),
-                (section.removed, "removed"),
-                (section.changed, "changed"),
-            )
+            for names, what in ((section.added, "added"), (section.removed, "removed"), (section.changed, "changed"))
             if names
         ]
         counts += ["in another order"] if section.is_reordered else []

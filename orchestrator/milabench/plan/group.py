@@ -29,7 +29,7 @@ def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, Any])
         limit = BARRIER_S if config.max_duration is None else min(BARRIER_S, config.max_duration / 2)
     if isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0:
         what = f"expected a number of seconds, got {limit!r}"
-        raise ConfigError(Problem(where="", path="system.options.barrier.timeout_s", what=what, hint=""))
+        raise ConfigError(Problem("", "system.options.barrier.timeout_s", what, ""))
     return {"barrier": True, "barrier_timeout_s": float(limit)}
 
 

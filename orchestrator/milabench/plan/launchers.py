@@ -78,7 +78,7 @@ def launcher_words(
 
 def _problem(config: BenchmarkConfig, what: str, hint: str) -> ConfigError:
     where, path = config.origin.where("plan.launcher"), f"{config.name}.plan.launcher"
-    return ConfigError(Problem(where=where, path=path, what=what, hint=hint))
+    return ConfigError(Problem(where, path, what, hint))
 
 
 def rank_environment(

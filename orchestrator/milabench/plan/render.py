@@ -181,7 +181,7 @@ class _Renderer:
         try:
             return self._rendered(text, 0)
         except _UnresolvedError as error:
-            self._note(key, Problem(where="", path="", what=str(error), hint=error.hint))
+            self._note(key, Problem("", "", str(error), error.hint))
         except ConfigError as error:
             self._note(key, *error.problems)
         return text
@@ -323,8 +323,7 @@ class _Renderer:
         except FieldError as error:
             raise _no_such_name(error) from None
         if value is None:
-            what = f"the placeholder {field.text} has no value here"
-            raise _UnresolvedError(what, "give it one in the system file")
+            raise _UnresolvedError(f"the placeholder {field.text} has no value here", "give it one in the system file")
         return value
 
 

@@ -206,9 +206,7 @@ def parse_scaling(content: bytes, name: str) -> Scaling:
     if root.value is None:
         return Scaling(head=text)
     if type(root.value) is not dict:
-        raise ConfigError(
-            Problem(where=str(root.mark), path="", what="expected a mapping from benchmark to observations")
-        )
+        raise ConfigError(Problem(str(root.mark), "", "expected a mapping from benchmark to observations"))
     problems: list[Problem] = []
     observations = {bench: tuple(_observations(bench, node, problems)) for bench, node in root.value.items()}
     if problems:
@@ -229,13 +227,13 @@ def _observations(bench: str, node: Located, problems: list[Problem]) -> Iterabl
     if type(node.value) is dict and "observations" in node.value:
         listed = node.value["observations"]
     if type(listed.value) is not list:
-        problems.append(Problem(where=str(node.mark), path=bench, what="expected a list of observations"))
+        problems.append(Problem(str(node.mark), bench, "expected a list of observations"))
         return
     for number, item in enumerate(listed.value):
         try:
             yield _observation(plain(item) if type(item.value) is dict else None)
         except ValueError as error:
-            problems.append(Problem(where=str(item.mark), path=f"{bench}.{number}", what=f"expected {error}"))
+            problems.append(Problem(str(item.mark), f"{bench}.{number}", f"expected {error}"))
 
 
 def _observation(data: Mapping[str, Any] | None) -> Observation:

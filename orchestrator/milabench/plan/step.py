@@ -277,5 +277,4 @@ def _ready_condition(config: BenchmarkConfig, ready: str, placement: Placement) 
 
 
 def _ready_problem(config: BenchmarkConfig, what: str, hint: str = "") -> ConfigError:
-    where = config.origin.where("server.ready")
-    return ConfigError(Problem(where=where, path=f"{config.name}.server.ready", what=what, hint=hint))
+    return ConfigError(Problem(config.origin.where("server.ready"), f"{config.name}.server.ready", what, hint))

@@ -216,10 +216,10 @@ def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
         limits = parse_requirements(first.constraints.text)
         problems += [
             Problem(
-                where=file.name,
-                path=pin.name,
-                what=f"{pin.line} breaks the constraint {limit.line} of {first.constraints.name}",
-                hint="rewrite the lock with `milabench pin`",
+                file.name,
+                pin.name,
+                f"{pin.line} breaks the constraint {limit.line} of {first.constraints.name}",
+                "rewrite the lock with `milabench pin`",
             )
             for _, file, lock in read
             for pin, limit in broken_constraints(lock, limits)
@@ -231,7 +231,7 @@ def _header_problems(file: RequirementFile, lock: Lock, variant: str) -> list[Pr
     locked_variant = lock.header.get("variant")
     if locked_variant in (None, variant) or variant == UNPINNED:
         return []
-    return [Problem(where=file.name, path="", what=f"is a lock of the variant {locked_variant!r}, not {variant!r}")]
+    return [Problem(file.name, "", f"is a lock of the variant {locked_variant!r}, not {variant!r}")]
 
 
 def _python_problems(group: str, read: Sequence[tuple[RequirementFile, Lock]]) -> list[Problem]:
@@ -246,5 +246,4 @@ def _python_problems(group: str, read: Sequence[tuple[RequirementFile, Lock]]) -
 
 
 def _problem(where: str, what: str) -> Problem:
-    hint = "let them agree with `milabench pin`, or give one of them another install_group"
-    return Problem(where=where, path="", what=what, hint=hint)
+    return Problem(where, "", what, "let them agree with `milabench pin`, or give one of them another install_group")
