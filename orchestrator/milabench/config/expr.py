@@ -43,6 +43,7 @@ _COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
     ast.NotIn: lambda item, container: item not in container,
 }
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {"len": len, "min": min, "max": max}
+_ALLOWED: Final = "allowed: names, [index], + - * / // % **, comparisons, and or not, len, min, max"
 _CONSTANTS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": None}
 
 
@@ -79,29 +80,21 @@ def _short(text: str) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _tree(text: str) -> ast.expr | str:
-    """Return the syntax tree, or what is wrong with the text."""
+def _parsed(text: str) -> ast.expr:
+    """Return the syntax tree of an expression of this language."""
     if len(text) > MAX_LENGTH:
-        return f"longer than {MAX_LENGTH} characters"
+        raise _ExpressionError(f"longer than {MAX_LENGTH} characters", _ALLOWED)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore")  # Python warns about `1 is 1` and `"a"[1.5]` on stderr
             body = ast.parse(text.strip(), mode="eval").body
+        _check(body, 0)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else "too deep"
-        return f"not an expression ({reason})"
-    try:
-        _check(body, 0)
-    except _ExpressionError as wrong:
-        return str(wrong)
+        raise _ExpressionError(f"not an expression ({reason})", _ALLOWED) from None
+    except _ExpressionError as error:
+        raise _ExpressionError(str(error), _ALLOWED) from None
     return body
-
-
-def _parsed(text: str) -> ast.expr:
-    tree = _tree(text)
-    if isinstance(tree, str):
-        raise _ExpressionError(tree, "allowed: names, [index], + - * / // % **, comparisons, and or not, len, min, max")
-    return tree
 
 
 def _check(node: ast.AST, depth: int) -> None:
@@ -111,8 +104,6 @@ def _check(node: ast.AST, depth: int) -> None:
         case ast.Constant(value=value):
             if not isinstance(value, int | float | str | bool | None):
                 raise _ExpressionError(f"{type(value).__name__} values are not part of the language")
-        case ast.Name() | ast.expr_context() | ast.boolop() | ast.unaryop():
-            pass
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
             for argument in args:
                 _check(argument, depth + 1)
@@ -131,7 +122,7 @@ def _check(node: ast.AST, depth: int) -> None:
             raise _ExpressionError("`is` is not part of the language")
         case ast.BinOp() | ast.Compare() | ast.BoolOp() | ast.UnaryOp() | ast.Subscript() | ast.List() | ast.Tuple():
             pass
-        case ast.operator() | ast.cmpop():
+        case ast.Name() | ast.expr_context() | ast.boolop() | ast.unaryop() | ast.operator() | ast.cmpop():
             pass
         case _:
             raise _ExpressionError(f"{type(node).__name__} is not part of the language")

@@ -6,7 +6,7 @@ No shell, no eval. `render_benchmark` renders everything that one process of a b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -25,12 +25,7 @@ for.
 """
 
 _CALL: Final = re.compile(r"(?<![\w.])(auto_batch|auto|expr)\(")
-_ARGUMENTS: Final[Mapping[str, Callable[[BenchmarkConfig], tuple[Argument, ...]]]] = {
-    "argv": lambda bench: bench.argv,
-    "server.argv": lambda bench: bench.server.argv if bench.server else (),
-    "client.argv": lambda bench: bench.client.argv if bench.client else (),
-    "command": lambda bench: bench.command,
-}
+_ARGUMENT_KEYS: Final = ("argv", "server.argv", "client.argv", "command")
 _NUMBER: Final = re.compile(r"[-+]?\d{1,18}\Z")
 _MAX_DEPTH: Final = 16
 
@@ -85,21 +80,6 @@ def render_benchmark(
     return rendered
 
 
-def render_argv(
-    bench: BenchmarkConfig, names: Mapping[str, Any], *, key: str = "argv", flags: frozenset[str] = frozenset()
-) -> tuple[str, ...]:
-    """Render the arguments of a benchmark; `key` is `argv`, `server.argv`, `client.argv` or `command`.
-
-    Of a mapping, keys without a leading dash come first, then options, then what is under `--`. null and false drop
-    the key, true is a bare flag, a list is joined by commas; false gives `--no-x` where `flags` has `--x`. A list is
-    verbatim. Raises ConfigError, with every placeholder that cannot be resolved and its place.
-    """
-    renderer = _Renderer(bench, names)
-    arguments = renderer.arguments(key, flags)
-    renderer.raise_any()
-    return arguments
-
-
 def render_text(text: str, names: Mapping[str, Any]) -> str:
     """Render any text. Raises ConfigError for a placeholder that cannot be resolved."""
     renderer = _Renderer(None, names)
@@ -119,39 +99,40 @@ def placeholders(bench: BenchmarkConfig, key: str = "argv") -> tuple[str, ...]:
 
 def uses_auto_batch(bench: BenchmarkConfig) -> bool:
     """Return whether the sizer may choose a batch size of this benchmark."""
-    return any(
-        call[1] == "auto_batch" for key in _ARGUMENTS for text in texts(bench, key) for call in _CALL.finditer(text)
-    )
+    written = (text for key in _ARGUMENT_KEYS for text in texts(bench, key))
+    return any(call[1] == "auto_batch" for text in written for call in _CALL.finditer(text))
 
 
 def texts(bench: BenchmarkConfig, key: str) -> Iterator[str]:
     """Yield every text in the value of a key whose placeholders would be resolved."""
-    if key in _ARGUMENTS:
-        for argument in _ARGUMENTS[key](bench):
-            yield from [argument] if isinstance(argument, str) else [argument[0], *map(_text, _items(argument[1]))]
+    if key in _ARGUMENT_KEYS:
+        for argument in _arguments_of(bench, key):
+            yield from [argument] if isinstance(argument, str) else [argument[0], *map(str, _items(argument[1]))]
         return
     top, _, rest = key.partition(".")
     if top == "env":
         yield from [bench.env[rest]] if rest in bench.env else list(bench.env.values())
         return
-    for prefix, arguments_of in _ARGUMENTS.items():
-        if key.startswith(f"{prefix}."):
-            name = key.removeprefix(f"{prefix}.")
-            for number, argument in enumerate(arguments_of(bench)):
-                if isinstance(argument, str):
-                    yield from [argument] if name == str(number) else []
-                elif argument[0] == name:
-                    yield from map(_text, _items(argument[1]))
+    for prefix in _ARGUMENT_KEYS:
+        for number, argument in enumerate(_arguments_of(bench, prefix)):
+            if isinstance(argument, str):
+                yield from [argument] if key == f"{prefix}.{number}" else []
+            elif key == f"{prefix}.{argument[0]}":
+                yield from map(str, _items(argument[1]))
+
+
+def _arguments_of(bench: BenchmarkConfig, key: str) -> tuple[Argument, ...]:
+    """Return the arguments under one of the keys that have some; a benchmark without a server has none for it."""
+    value: Any = bench
+    for name in key.split("."):
+        value = getattr(value, name, ())
+    return tuple(value)
 
 
 def _items(value: Any) -> tuple[Any, ...]:
     if value is None:
         return ()
     return value if isinstance(value, tuple) else (value,)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value)
 
 
 class _UnresolvedError(Exception):
@@ -193,26 +174,31 @@ class _Renderer:
         self._problems += [replace(problem, where=where, path=path) for problem in problems]
 
     def arguments(self, key: str, flags: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """Return the arguments under one of the keys that have some, as `render_argv` describes."""
+        """Return the arguments under one of the keys that have some.
+
+        Of a mapping, keys without a leading dash come first, then options, then what is under `--`. null and false drop
+        the key, true is a bare flag, a list is joined by commas; false gives `--no-x` where `flags` has `--x`. A list is
+        verbatim.
+        """
         assert self._bench is not None
         positional: list[str] = []
         options: list[str] = []
         tail: list[str] = []
-        for index, argument in enumerate(_ARGUMENTS[key](self._bench)):
+        for index, argument in enumerate(_arguments_of(self._bench, key)):
             if isinstance(argument, str):
                 options.append(self.text(argument, f"{key}.{index}"))
                 continue
             option, value = argument
             path = f"{key}.{option}"
             if option == "--":
-                tail.extend(self.text(_text(item), path) for item in _items(value))
+                tail.extend(self.text(str(item), path) for item in _items(value))
             elif value is False:
                 options.extend([f"--no-{option[2:]}"] if option in flags and option.startswith("--") else [])
             elif value is not None:
                 target = options if option.startswith("-") else positional
                 target.append(self.text(option, path))
                 if value is not True:
-                    target.append(",".join(self.text(_text(item), path) for item in _items(value)))
+                    target.append(",".join(self.text(str(item), path) for item in _items(value)))
         return (*positional, *options, *tail)
 
     def launcher_options(self) -> dict[str, Any]:

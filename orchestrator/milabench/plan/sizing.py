@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -132,14 +133,13 @@ def largest_within(memory_mib: float, observations: Sequence[Observation]) -> in
     ]
     if not points:
         return None
-    mean_size = math.fsum(size for size, _ in points) / len(points)
-    mean_memory = math.fsum(memory for _, memory in points) / len(points)
-    spread = math.fsum((size - mean_size) ** 2 for size, _ in points)
-    if spread == 0:
-        slope, fixed = mean_memory / mean_size, 0.0
+    import statistics  # 5 ms, for those who size
+
+    sizes, memories = zip(*points, strict=True)
+    if len(set(sizes)) == 1:
+        slope, fixed = statistics.fmean(memories) / sizes[0], 0.0
     else:
-        slope = math.fsum((size - mean_size) * (memory - mean_memory) for size, memory in points) / spread
-        fixed = mean_memory - slope * mean_size
+        slope, fixed = statistics.linear_regression(sizes, memories)
     # A size that is whole but for rounding is that size.
     return max(1, math.floor((memory_mib - fixed) / slope + 1e-6)) if slope > 0 else None
 
@@ -211,15 +211,8 @@ def parse_scaling(content: bytes, name: str) -> Scaling:
     observations = {bench: tuple(_observations(bench, node, problems)) for bench, node in root.value.items()}
     if problems:
         raise ConfigError(problems)
-    head = "".join(line + "\n" for line in _leading_comments(text))
+    head = "".join(f"{line}\n" for line in itertools.takewhile(lambda line: line.startswith("#"), text.splitlines()))
     return Scaling(observations=observations, data=plain(root), head=head)
-
-
-def _leading_comments(text: str) -> Iterable[str]:
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            return
-        yield line
 
 
 def _observations(bench: str, node: Located, problems: list[Problem]) -> Iterable[Observation]:
