@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from milabench.config.problems import did_you_mean
@@ -53,9 +53,9 @@ class _Compiled:
     """
 
     references: tuple[tuple[int, Path], ...]
-    pieces: tuple[str | int, ...] | None
-    constant: Any
     text: str
+    pieces: tuple[str | int, ...] | None = None
+    constant: Any = None
 
 
 def escaped(text: str) -> str:
@@ -119,18 +119,16 @@ class Interpolator:
         for call in _RESOLVER.finditer(numbered):
             if call[1] not in RESOLVERS and not _is_escaped(numbered, call.start()):
                 raise InterpolationError(f"unknown resolver {call[1]!r}", f"known: {', '.join(RESOLVERS)}")
-        takes_values = bool(references) and self._has_resolver_over_values(numbered)
-        if takes_values:
-            return _Compiled(references=tuple(references), pieces=None, constant=None, text=numbered)
+        meaning = _Compiled(references=tuple(references), text=numbered)
+        if references and self._has_resolver_over_values(numbered):
+            return meaning
         answer = self._ask(numbered, [f"\ue000{number}\ue001" for number in range(len(references))])
         if not references:
-            return _Compiled(references=(), pieces=(), constant=answer, text=numbered)
+            return replace(meaning, constant=answer)
         if not isinstance(answer, str):
-            return _Compiled(references=tuple(references), pieces=None, constant=None, text=numbered)
-        split = _MARKS.split(answer)
-        pieces = [int(piece) if index % 2 else piece for index, piece in enumerate(split)]
-        kept = tuple(piece for piece in pieces if piece != "")
-        return _Compiled(references=tuple(references), pieces=kept, constant=None, text=numbered)
+            return meaning
+        pieces = [int(piece) if index % 2 else piece for index, piece in enumerate(_MARKS.split(answer))]
+        return replace(meaning, pieces=tuple(piece for piece in pieces if piece != ""))
 
     def _numbered(self, text: str, references: list[tuple[int, Path]]) -> str:
         """Return the text with `${r0}`, `${r1}`, ... instead of what refers to a key."""

@@ -27,13 +27,14 @@ from milabench.errors import ConfigError, Problem
 
 EVERY: Final = "*"
 _KEY: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^."]+)')
+_KEYS: Final = re.compile(rf"(?:{_KEY.pattern})(?:\.(?:{_KEY.pattern}))*\Z")
+_SIDES: Final = re.compile(r'((?:"[^"]*"|[^="])*)=(.*)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
     """One `--override`: the keys that lead to a value, the value, and its place."""
 
-    text: str
     keys: tuple[str, ...]
     value: Located
     warnings: tuple[Problem, ...] = ()
@@ -60,7 +61,6 @@ class Folded:
     profile: Located | None
     benchmarks: Mapping[str, Located]
     templates: Mapping[str, Located]
-    warnings: tuple[Problem, ...] = ()
 
 
 def parse_override(text: str, folder: str, label: str | None = None) -> Override:
@@ -71,25 +71,19 @@ def parse_override(text: str, folder: str, label: str | None = None) -> Override
     shown_text = f"--override {text!r}" if len(text) <= 200 else f"--override {text[:197]!r}..."
     source = SourceLocation(label or shown_text, folder)
     mark = Mark(source, 0, 0)
-    left, value = _split_at_equals(text)
     hint = "write it as benchmark.key=value"
-    if value is None:
+    sides = _SIDES.match(text)
+    if sides is None:
         raise ConfigError(Problem(str(mark), "", "missing '='", hint))
-    keys: list[str] = []
-    position = 0
-    while position < len(left):
-        match = _KEY.match(left, position)
-        after = match.end() if match else position
-        if match is None or (after < len(left) and left[after] != "."):
-            raise ConfigError(Problem(str(mark), "", "its keys cannot be read", hint))
-        keys.append(match[2] if match[1] is None else re.sub(r"\\(.)", r"\1", match[1]))
-        position = after + 1
-    if not keys or left.endswith(".") or len(keys) > 60:
+    left, value = sides[1].strip(), sides[2].strip()
+    # A quoted key may have dots of its own, with \" and \\ inside.
+    keys = tuple(key[2] if key[1] is None else re.sub(r"\\(.)", r"\1", key[1]) for key in _KEY.finditer(left))
+    if not _KEYS.match(left) or len(keys) > 60:
         raise ConfigError(Problem(str(mark), "", "its keys cannot be read", hint))
     document = parse_document(value, source, whole=False)
     value_node = _placed(document.root, mark)
     warnings = tuple(replace(warning, where=str(mark)) for warning in document.warnings)
-    return Override(text=text, keys=tuple(keys), value=value_node, warnings=warnings)
+    return Override(keys=keys, value=value_node, warnings=warnings)
 
 
 def _placed(node: Located, mark: Mark) -> Located:
@@ -101,16 +95,6 @@ def _placed(node: Located, mark: Mark) -> Located:
     return scalar(value, mark)
 
 
-def _split_at_equals(text: str) -> tuple[str, str | None]:
-    quoted = False
-    for position, char in enumerate(text):
-        if char == '"':
-            quoted = not quoted
-        elif char == "=" and not quoted:
-            return text[:position].strip(), text[position + 1 :].strip()
-    return text, None
-
-
 def fold(
     roots: Sequence[Located], overrides: Sequence[Override], problems: Problems, max_jobs: int = MAX_JOBS
 ) -> Folded:
@@ -118,7 +102,8 @@ def fold(
     total: Located | None = None
     for root in roots:
         total = problems.merge(total, root)
-    entries = {} if total is None else _present(total)
+    # What lies below the names is settled later, when it has met all that it changes.
+    entries = {} if total is None else {key: node for key, node in total.value.items() if node.value is not DELETED}
     file_keys = {key: entries.pop(key, None) for key in FILE_KEYS}
     for key, node in list(entries.items()):
         if type(node.value) is not dict:
@@ -134,11 +119,6 @@ def fold(
         benchmarks=benchmarks,
         templates=templates,
     )
-
-
-def _present(root: Located) -> dict[str, Located]:
-    """Return the keys of a file root, without those that were deleted; what lies below is left as it is."""
-    return {key: node for key, node in root.value.items() if node.value is not DELETED}
 
 
 def _settled_or_none(node: Located | None) -> Located | None:
@@ -210,47 +190,41 @@ class _Inheritance:
 
     def _expanded(self, entries: dict[str, Located], max_jobs: int) -> dict[str, Located]:
         expanded: dict[str, Located] = {}
-        first: dict[str, Mark] = {}
         for name, node in entries.items():
             own = self.pre.get(name)
             described = node if own is None else self.problems.merge(node, own)
             if not is_matrix(described) or name.startswith("_"):
-                self._add(expanded, first, name, node)
+                self._add(expanded, name, node)
                 continue
             # The overrides of a matrix are part of it from here on: its name is gone once its jobs have theirs.
             self.pre.pop(name, None)
             try:
                 for job_name, job in expand(name, described, max_jobs):
-                    self._add(expanded, first, job_name, job)
+                    self._add(expanded, job_name, job)
             except ConfigError as error:
                 self.problems.take(error)
         return expanded
 
-    def _add(self, expanded: dict[str, Located], first: dict[str, Mark], name: str, node: Located) -> None:
+    def _add(self, expanded: dict[str, Located], name: str, node: Located) -> None:
         if name in expanded:
             what = f"two benchmarks are named {name!r}"
             hint = "put every key of the matrix that tells jobs apart into job.name"
-            self.problems.note(node.mark, name, what, hint, f"the other is at {first[name]}")
+            self.problems.note(node.mark, name, what, hint, f"the other is at {expanded[name].mark}")
             return
         if name in (*FILE_KEYS, EVERY, ""):
             self.problems.note(node.mark, name, f"a job cannot be named {name!r}")
             return
         expanded[name] = node
-        first[name] = node.mark
 
     def resolved(self) -> tuple[dict[str, Located], dict[str, Located]]:
         """Return every benchmark, and every template, in the order of the files."""
         benchmarks: dict[str, Located] = {}
         templates: dict[str, Located] = {}
         for name in self.entries:
-            if name.startswith("_"):
-                node = self._parent(name)
-                if node is not None:
-                    templates[name] = node
-            else:
-                node = self._benchmark(name)
-                if node is not None:
-                    benchmarks[name] = node
+            is_template = name.startswith("_")
+            node = self._parent(name) if is_template else self._benchmark(name)
+            if node is not None:
+                (templates if is_template else benchmarks)[name] = node
         return benchmarks, templates
 
     def _benchmark(self, name: str) -> Located | None:
@@ -263,10 +237,9 @@ class _Inheritance:
             if parent is None:
                 return None
             merged = self._inherited(parent, own)
-        if self.every is not None:
-            merged = self.problems.merge(merged, self.every)
-        if override is not None:
-            merged = self.problems.merge(merged, override)
+        for higher in (self.every, override):
+            if higher is not None:
+                merged = self.problems.merge(merged, higher)
         return settled(merged)
 
     def _parent_of(self, name: str, parent_node: Located) -> Located | None:
@@ -300,13 +273,13 @@ class _Inheritance:
             above = parent_node.value
             if isinstance(above, str) and above in visited:
                 self._cycle([link[0] for link in chain], above, parent_node)
-                self.as_parent.update(dict.fromkeys(visited))
-                return None
-            if not isinstance(above, str) or above not in self.entries:
+            elif isinstance(above, str) and above in self.entries:
+                current = above
+                continue
+            else:
                 self._parent_of(current, parent_node)
-                self.as_parent.update(dict.fromkeys(visited))
-                return None
-            current = above
+            self.as_parent.update(dict.fromkeys(visited))
+            return None
         for link, own, parent_node in reversed(chain):
             if parent_node is None or parent_node.value is None:
                 self.as_parent[link] = settled(own)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from milabench.config.problems import did_you_mean
 from milabench.config.schema import Multirun
 from milabench.config.source_map import DYNAMIC, Located, Mark, mapping_at, plain, scalar, settled
-from milabench.config.template import Field, FieldError, parts, text_of, value_of
+from milabench.config.template import FieldError, Part, parts, text_of, value_of
 from milabench.errors import ConfigError, Problem
 
 MAX_JOBS: Final = 100_000
@@ -34,15 +34,13 @@ def expand(name: str, node: Located, max_jobs: int = MAX_JOBS) -> Iterator[tuple
     matrix, job = description["matrix"], description["job"]
     axes = _axes(name, matrix, max_jobs)
     if type(job.value) is not dict:
-        raise ConfigError(
-            _problem(job.mark, f"{name}.job", "expected a mapping", "write the keys of a benchmark below it")
-        )
+        raise _wrong(job.mark, f"{name}.job", "expected a mapping", "write the keys of a benchmark below it")
     shared = {key: child for key, child in description.items() if key not in ("matrix", "job")}
     template = {**shared, **job.value}
     naming = template.pop("name", None)
     if naming is None or not isinstance(naming.value, str):
         what = "a job needs a name that is text"
-        raise ConfigError(_problem((naming or job).mark, f"{name}.job.name", what, "such as '" + name + "-{key}'"))
+        raise _wrong((naming or job).mark, f"{name}.job.name", what, "such as '" + name + "-{key}'")
     known = tuple(axes)
     build_name = _builder(naming, known)
     build_job = _builder(mapping_at(template, job.mark), known)
@@ -51,13 +49,13 @@ def expand(name: str, node: Located, max_jobs: int = MAX_JOBS) -> Iterator[tuple
         nodes = dict(zip(known, combination, strict=True))
         values = {key: plain(value) for key, value in nodes.items()}
         try:
-            job_name = str((build_name or _same(naming))(values).value)
+            job_name = str((build_name(values) if build_name else naming).value)
             job_node = build_job(values) if build_job else mapping_at(template.copy(), job.mark)
         except FieldError as error:
             hint = did_you_mean(error.name, error.known) or f"the matrix has {', '.join(known)}"
-            raise ConfigError(_problem(job.mark, f"{name}.job", f"{error.field.text} is not there", hint)) from None
+            raise _wrong(job.mark, f"{name}.job", f"{error.field.text} is not there", hint) from None
         except ValueError as error:
-            raise ConfigError(_problem(job.mark, f"{name}.job", f"a value cannot be formatted: {error}")) from None
+            raise _wrong(job.mark, f"{name}.job", f"a value cannot be formatted: {error}") from None
         job_node.value["matrix"] = mapping_at(nodes, matrix.mark)
         if has_lists:
             # Tells this choice, in which there is a list, from a matrix that lacks its job.
@@ -82,10 +80,7 @@ def runs(multirun: Sequence[Multirun], extra: Mapping[str, Any]) -> Iterator[tup
         for options in combinations(run_set.matrix):
             names = {**extra, **_nested(options)}
             try:
-                name = "".join(
-                    part if isinstance(part, str) else text_of(part, value_of(part, names))
-                    for part in parts(run_set.name)
-                )
+                name = _filled(parts(run_set.name), names)
             except (FieldError, ValueError) as error:
                 raise ConfigError(Problem("", "multirun.runs", f"the name {run_set.name!r}: {error}")) from None
             yield name, options
@@ -108,27 +103,21 @@ def _nested(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _axes(name: str, matrix: Located, max_jobs: int) -> dict[str, list[Located]]:
     if type(matrix.value) is not dict or not matrix.value:
-        raise ConfigError(_problem(matrix.mark, f"{name}.matrix", "expected a mapping from name to values"))
+        raise _wrong(matrix.mark, f"{name}.matrix", "expected a mapping from name to values")
     axes: dict[str, list[Located]] = {}
     for key, values in matrix.value.items():
         axes[key] = values.value if type(values.value) is list else [values]
         if not axes[key]:
-            raise ConfigError(
-                _problem(values.mark, f"{name}.matrix.{key}", "an empty list gives no job", "give a value")
-            )
+            raise _wrong(values.mark, f"{name}.matrix.{key}", "an empty list gives no job", "give a value")
     jobs = math.prod(len(values) for values in axes.values())
     if jobs > max_jobs:
         what = f"{jobs} jobs are more than the limit of {max_jobs}"
-        raise ConfigError(_problem(matrix.mark, f"{name}.matrix", what, f"allow them with --max-jobs {jobs}"))
+        raise _wrong(matrix.mark, f"{name}.matrix", what, f"allow them with --max-jobs {jobs}")
     return axes
 
 
-def _problem(mark: Mark, path: str, what: str, hint: str = "") -> Problem:
-    return Problem(str(mark), path, what, hint)
-
-
-def _same(node: Located) -> Build:
-    return lambda values: node
+def _wrong(mark: Mark, path: str, what: str, hint: str = "") -> ConfigError:
+    return ConfigError(Problem(str(mark), path, what, hint))
 
 
 def _builder(node: Located, known: tuple[str, ...]) -> Build | None:
@@ -179,9 +168,9 @@ def _mapping_builder(node: Located, known: tuple[str, ...]) -> Build | None:
     return build_values if fixed_keys else build_keys_too
 
 
-def _split(text: str, known: tuple[str, ...]) -> list[str | Field]:
+def _split(text: str, known: tuple[str, ...]) -> list[Part]:
     """Return the text and the fields that the matrix knows; any other field stays text, for planning."""
-    pieces: list[str | Field] = []
+    pieces: list[Part] = []
     for part in parts(text):
         piece = part if isinstance(part, str) or part.name in known else part.text
         if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
@@ -195,9 +184,11 @@ def _key_builder(text: str, known: tuple[str, ...]) -> Callable[[Mapping[str, An
     pieces = _split(text, known)
     if all(isinstance(piece, str) for piece in pieces):
         return None
-    return lambda values: "".join(
-        piece if isinstance(piece, str) else text_of(piece, value_of(piece, values)) for piece in pieces
-    )
+    return lambda values: _filled(pieces, values)
+
+
+def _filled(pieces: Iterable[Part], values: Mapping[str, Any]) -> str:
+    return "".join(piece if isinstance(piece, str) else text_of(piece, value_of(piece, values)) for piece in pieces)
 
 
 def _text_builder(node: Located, known: tuple[str, ...]) -> Build | None:

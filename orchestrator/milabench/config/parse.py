@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,17 +24,7 @@ from milabench.config.schema import (
     Suite,
     SystemConfig,
 )
-from milabench.config.source_map import (
-    BUILT_IN,
-    DYNAMIC,
-    Located,
-    Mark,
-    Origins,
-    SourceLocation,
-    mapping_at,
-    plain,
-    scalar,
-)
+from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Origins, built_in, mapping_at, plain
 from milabench.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -75,7 +66,7 @@ def parse_suite(
     benchmark. Raises ConfigError with every problem, those noted before included.
     """
     parser = ValueParser(problems, env.get("HOME", ""))
-    system_node = folded.system or mapping_at({}, Mark(SourceLocation("", ""), 0, 0))
+    system_node = folded.system or mapping_at({}, BUILT_IN)
     arch_node = system_node.value.get("arch") if type(system_node.value) is dict else None
     interpolator = Interpolator(_with_arch(system_node, arch_node, arch), env)
     problems.extend(interpolator.system_problems)
@@ -87,7 +78,7 @@ def parse_suite(
     multirun = parser.parse(MULTIRUN, folded.multirun, "multirun") if folded.multirun is not None else None
     problems.raise_any()
     all_warnings = Problems()
-    all_warnings.extend((*warnings, *folded.warnings, *benchmark_parser.warnings.all()))
+    all_warnings.extend((*warnings, *benchmark_parser.warnings.all()))
     return Suite(
         benchmarks={name: benchmark for name, benchmark in parsed.items() if benchmark is not None},
         system=system,
@@ -101,7 +92,7 @@ def parse_suite(
 def _with_arch(system: Located, given: Located | None, arch: str) -> Located:
     if type(system.value) is not dict or (given is not None and given.value is not None):
         return system
-    return Located({**system.value, "arch": scalar(arch, BUILT_IN)}, system.mark, system.replaced, system.flags)
+    return Located({**system.value, "arch": built_in(arch)}, system.mark, system.replaced, system.flags)
 
 
 class _BenchmarkParser:
@@ -122,9 +113,9 @@ class _BenchmarkParser:
         self._interpolator = interpolator
         self._declared = declared
         self._declared_in: dict[Path, frozenset[str] | None] = {}
-        self._variant = scalar(arch, BUILT_IN)
-        self._dirs = {key: scalar(text, BUILT_IN) for key, text in _DEFAULT_DIRS.items()}
-        self._run_name = scalar("{run_name}", BUILT_IN)
+        self._variant = built_in(arch)
+        self._dirs = {key: built_in(text) for key, text in _DEFAULT_DIRS.items()}
+        self._run_name = built_in("{run_name}")
         self._tasks = tasks
         self._env = env
 
@@ -204,7 +195,7 @@ class _BenchmarkParser:
         own: dict[str, Located] = node.value
         if not node.flags & DYNAMIC:
             return node
-        name_node = scalar(name, BUILT_IN)
+        name_node = built_in(name)
         group = own.get("group")
         group_node = group if group is not None and group.value is not None else name_node
         defaults = {
@@ -213,7 +204,7 @@ class _BenchmarkParser:
             "group": group_node,
             "install_group": group_node,
             "install_variant": self._variant,
-            "num_machines": scalar(1, BUILT_IN),
+            "num_machines": built_in(1),
         }
         dirs = own.get("dirs")
         own_dirs = dirs.value if dirs is not None and type(dirs.value) is dict else {}
@@ -282,11 +273,9 @@ class _BenchmarkParser:
         if not isinstance(folder, Path) or self._declared is None:
             return None
         if folder not in self._declared_in:
-            try:
+            self._declared_in[folder] = None
+            with suppress(ConfigError):  # a benchfile's own problems are reported by whoever loads it
                 self._declared_in[folder] = self._declared(folder)
-            except ConfigError:
-                # The benchfile's own problems are reported by whoever loads it.
-                self._declared_in[folder] = None
         return self._declared_in[folder]
 
 

@@ -143,6 +143,11 @@ def scalar(value: Data, mark: Mark) -> Located:
     return Located(value, mark, flags=PENDING if value is DELETED else 0)
 
 
+def built_in(value: Data) -> Located:
+    """Return the leaf of a value that no file gives."""
+    return scalar(value, BUILT_IN)
+
+
 def located(value: Any, mark: Mark) -> Located:
     """Return plain data as a tree in which every node has the same place."""
     if isinstance(value, dict):
@@ -188,16 +193,8 @@ def merge_documents(low: Located, high: Located) -> Located:
                     raise
             flags = low.flags | high.flags
             return Located(children, high.mark, low.replaced, flags, low.fresh, key=high.key)
-    return Located(
-        above,
-        high.mark,
-        (*high.replaced, low, *low.replaced),
-        high.flags,
-        type(above) is dict,
-        high.raw,
-        high.formatted,
-        high.key,
-    )
+    replaced = (*high.replaced, low, *low.replaced)
+    return Located(above, high.mark, replaced, high.flags, type(above) is dict, high.raw, high.formatted, high.key)
 
 
 def settled(node: Located) -> Located:
@@ -247,10 +244,8 @@ def shown_scalar(value: Any) -> str:
     match value:
         case None:
             return "null"
-        case True:
-            return "true"
-        case False:
-            return "false"
+        case bool():
+            return str(value).lower()
         case str():
             return repr(value if len(value) <= 80 else value[:77] + "...")
         case int() if value.bit_length() > 256:
