@@ -25,13 +25,11 @@ def load_benchfile(folder: Path) -> Benchmark:
     """
     benchfile = folder / BENCHFILE
     if not folder.is_dir():
-        raise _wrong(
-            folder, "no such folder", "check the benchmark's `definition`, or create one with `milabench new NAME`"
-        )
+        hint = "check the benchmark's `definition`, or create one with `milabench new NAME`"
+        raise _wrong(folder, "no such folder", hint)
     if not benchfile.is_file():
-        raise _wrong(
-            benchfile, "no such file", f"a benchmark's folder holds a {BENCHFILE}; `milabench new NAME` shows one"
-        )
+        hint = f"a benchmark's folder holds a {BENCHFILE}; `milabench new NAME` shows one"
+        raise _wrong(benchfile, "no such file", hint)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             names = runpy.run_path(str(benchfile))
@@ -43,11 +41,8 @@ def load_benchfile(folder: Path) -> Benchmark:
         raise _wrong(benchfile, "defines no `benchmark`", "write `benchmark = Benchmark(...)` at module level")
     benchmark = names["benchmark"]
     if not isinstance(benchmark, Benchmark):
-        raise _wrong(
-            benchfile,
-            f"`benchmark` is a {type(benchmark).__name__}, not a milabench.Benchmark",
-            "write `benchmark = Benchmark(...)`",
-        )
+        what = f"`benchmark` is a {type(benchmark).__name__}, not a milabench.Benchmark"
+        raise _wrong(benchfile, what, "write `benchmark = Benchmark(...)`")
     problems = [*_wrong_types(benchmark)] or [*_contradictions(benchmark)]
     if problems:
         raise ConfigError([Problem(str(benchfile), path, what) for path, what in problems])

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from milabench.errors import RecordError
 
@@ -59,15 +60,11 @@ def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> Arch
     info.compress_type = zipfile.ZIP_STORED if _looks_like_a_bomb(content) else zipfile.ZIP_DEFLATED
     info.create_system = 3
     info.external_attr = (stat.S_IFREG | 0o644) << 16
-    digest, size = hashlib.sha256(), 0
     # The size decides on the form of the entry's header, which must not depend on when it became known.
     info.file_size = len(content) if isinstance(content, bytes) else content.stat().st_size
     with archive.open(info, "w") as target:
-        for piece in _pieces(content):
-            digest.update(piece)
-            size += len(piece)
-            target.write(piece)
-    return ArchiveMember(path=name, size=size, sha256=digest.hexdigest())
+        size, sha256 = _copied(_pieces(content), target)
+    return ArchiveMember(path=name, size=size, sha256=sha256)
 
 
 def open_checked(path: Path) -> zipfile.ZipFile:
@@ -98,10 +95,17 @@ def files(archive: zipfile.ZipFile) -> list[str]:
 
 def archived_digest(archive: zipfile.ZipFile, name: str) -> tuple[int, str]:
     """Return (bytes, SHA-256) of a file as unpacked. Raises RecordError when its packed bytes are damaged."""
+    return _copied(contents(archive, name))
+
+
+def _copied(pieces: Iterator[bytes], target: IO[bytes] | None = None) -> tuple[int, str]:
+    """Write the pieces, where there is a target, and return (bytes, SHA-256) of them."""
     digest, size = hashlib.sha256(), 0
-    for piece in contents(archive, name):
+    for piece in pieces:
         digest.update(piece)
         size += len(piece)
+        if target is not None:
+            target.write(piece)
     return size, digest.hexdigest()
 
 
@@ -127,8 +131,7 @@ def unpack_archive(archive: zipfile.ZipFile, names: list[str], below: str, targe
         path = target / PurePosixPath(name).relative_to(below or ".")
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
-            for piece in contents(archive, name):
-                file.write(piece)
+            file.writelines(contents(archive, name))
 
 
 def _look_at(archive: zipfile.ZipFile, path: Path) -> None:

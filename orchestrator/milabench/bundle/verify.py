@@ -62,9 +62,7 @@ def verify_bundle(path: Path, summarised: Summarised, allowed: Path | None = Non
         manifest, wrong = from_bytes(listed, str(path))
         wrong += compare_files(manifest, dict(_present(file, names, wrong)))
         signer, is_trusted = _signer(file, names, listed, allowed, wrong)
-        numbers = 0
-        for run in manifest.runs:
-            numbers += _recompute(file, run, names, summarised, wrong)
+        numbers = sum(_recompute(file, run, names, summarised, wrong) for run in manifest.runs)
     return Verification(
         manifest=manifest,
         wrong=tuple(wrong),

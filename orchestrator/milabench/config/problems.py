@@ -10,6 +10,14 @@ from milabench.config.source_map import Located, MergeError, merge_documents
 from milabench.errors import ConfigError, Problem
 
 
+class UnplacedProblem(Exception):
+    """What is wrong with a text, and a hint, raised where nobody knows the place of the text."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.hint = hint
+
+
 @dataclass(slots=True)
 class Problems:
     """The problems so far; the same fact about one place is noted once, however many benchmarks share that place."""

@@ -72,12 +72,8 @@ def _left_out(plan: Plan, other: Plan, side: str, both: set[str]) -> list[Skippe
     other_side = "B" if side == "A" else "A"
     skipped = [SkippedBench(bench=side_name(skip.bench, side), why=skip.why) for skip in plan.skipped]
     for bench in dict.fromkeys(step.bench for step in plan.steps if step.bench not in both):
-        why = (
-            f"{other_side} skips it: {elsewhere[bench]}"
-            if bench in elsewhere
-            else f"{other_side} has no benchmark of this name"
-        )
-        skipped.append(SkippedBench(bench=side_name(bench, side), why=why))
+        why = f"skips it: {elsewhere[bench]}" if bench in elsewhere else "has no benchmark of this name"
+        skipped.append(SkippedBench(bench=side_name(bench, side), why=f"{other_side} {why}"))
     return skipped
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 PhaseName = Literal["install", "prepare", "run"]
@@ -79,7 +79,7 @@ class SkippedBench:
 
     def to_json(self) -> dict[str, str]:
         """Return `{"bench", "why"}`."""
-        return {"bench": self.bench, "why": self.why}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

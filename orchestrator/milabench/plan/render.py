@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from milabench.config import expr
 from milabench.config.kinds import Argument
-from milabench.config.problems import did_you_mean
+from milabench.config.problems import UnplacedProblem, did_you_mean
 from milabench.config.schema import BenchmarkConfig
 from milabench.config.template import Field, FieldError, parts, text_of, unescaped, value_of
 from milabench.errors import ConfigError, Problem
@@ -135,14 +135,6 @@ def _items(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-class _UnresolvedError(Exception):
-    """What is wrong with a text, and a hint."""
-
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(what)
-        self.hint = hint
-
-
 class _Renderer:
     """Renders the texts of one benchmark and notes the problem of each that cannot be rendered."""
 
@@ -161,7 +153,7 @@ class _Renderer:
         """Return a text rendered, or as it is after noting the problem; `key` is the benchmark's key that it stands under."""
         try:
             return self._rendered(text, 0)
-        except _UnresolvedError as error:
+        except UnplacedProblem as error:
             self._note(key, Problem("", "", str(error), error.hint))
         except ConfigError as error:
             self._note(key, *error.problems)
@@ -218,7 +210,7 @@ class _Renderer:
         if "{" not in text and "}" not in text and "(" not in text:
             return text
         if depth > _MAX_DEPTH:
-            raise _UnresolvedError("functions are nested too deep")
+            raise UnplacedProblem("functions are nested too deep")
         pieces: list[str] = []
         position = 0
         for start, end, name, argument in _calls(text):
@@ -233,7 +225,7 @@ class _Renderer:
             case "auto":
                 choices = _split(argument)
                 if len(choices) != 2 or not all(choices):
-                    raise _UnresolvedError(f"auto takes two values, got auto({argument})", "write auto({n_worker}, 8)")
+                    raise UnplacedProblem(f"auto takes two values, got auto({argument})", "write auto({n_worker}, 8)")
                 return self._rendered(choices[0] if self._names.get(AUTO_CPU) else choices[1], depth + 1)
             case "auto_batch":
                 size = self._batch_size(argument, depth)
@@ -248,13 +240,13 @@ class _Renderer:
     def _batch_size(self, argument: str, depth: int) -> str:
         choices = _split(argument)
         if len(choices) != 1 or not choices[0]:
-            raise _UnresolvedError(f"auto_batch takes one value, got auto_batch({argument})", "write auto_batch(128)")
+            raise UnplacedProblem(f"auto_batch takes one value, got auto_batch({argument})", "write auto_batch(128)")
         own = self._rendered(choices[0], depth + 1)
         sizer = self._names.get(AUTO_BATCH)
         if sizer is None:
             return own
         if not _NUMBER.match(own):
-            raise _UnresolvedError(f"auto_batch takes a whole number, got {own!r}", "write auto_batch(128)")
+            raise UnplacedProblem(f"auto_batch takes a whole number, got {own!r}", "write auto_batch(128)")
         return str(sizer(int(own)))
 
     def _expression(self, argument: str) -> tuple[str, dict[str, Any]]:
@@ -295,11 +287,11 @@ class _Renderer:
     def _value_text(self, field: Field) -> str:
         value = self._value(field)
         if isinstance(value, Mapping | list | tuple):
-            raise _UnresolvedError(f"the placeholder {field.text} is not one value", "continue with [name] or [number]")
+            raise UnplacedProblem(f"the placeholder {field.text} is not one value", "continue with [name] or [number]")
         try:
             return text_of(field, value)
         except ValueError as error:
-            raise _UnresolvedError(f"the placeholder {field.text} cannot be formatted: {error}") from None
+            raise UnplacedProblem(f"the placeholder {field.text} cannot be formatted: {error}") from None
 
     def _value(self, field: Field) -> Any:
         if field.name.startswith("_"):
@@ -309,14 +301,14 @@ class _Renderer:
         except FieldError as error:
             raise _no_such_name(error) from None
         if value is None:
-            raise _UnresolvedError(f"the placeholder {field.text} has no value here", "give it one in the system file")
+            raise UnplacedProblem(f"the placeholder {field.text} has no value here", "give it one in the system file")
         return value
 
 
-def _no_such_name(error: FieldError) -> _UnresolvedError:
+def _no_such_name(error: FieldError) -> UnplacedProblem:
     known = sorted(name for name in error.known if not name.startswith("_"))
     what = f"the placeholder {error.field.text} cannot be resolved, there is no {error.name!r}"
-    return _UnresolvedError(what, did_you_mean(error.name, known) or "double the braces if they are meant as such")
+    return UnplacedProblem(what, did_you_mean(error.name, known) or "double the braces if they are meant as such")
 
 
 def _scanned(text: str, quote: str = "") -> Iterator[tuple[int, str, str]]:
@@ -348,7 +340,7 @@ def _calls(text: str) -> Iterator[tuple[int, int, str, str]]:
                 yield call.start(), position, call[1], text[start : position - 1]
                 break
         else:
-            raise _UnresolvedError(f"the parenthesis of {call[1]}( is not closed", "close it")
+            raise UnplacedProblem(f"the parenthesis of {call[1]}( is not closed", "close it")
 
 
 def _split(text: str) -> list[str]:

@@ -21,6 +21,9 @@ from milabench.plan.model import Step
 from milabench.plan.placeholders import names_for
 from milabench.plan.render import RenderedBenchmark, render_benchmark
 
+# Of a profile, what the instruments need to know.
+_MEASURED = ("warmup_steps", "warmup_s", "window_steps", "window_s")
+
 Role = Literal["", "server", "client"]
 
 
@@ -49,7 +52,8 @@ def replicate_steps(bench: ResolvedBenchmark, context: PlanContext, *, repeat: i
     Raises ConfigError for what cannot be resolved.
     """
     processes = _processes(bench.config, context.facts, repeat)
-    on_node = {name: benchmark_on(node, bench, context) for name, node in _nodes(processes).items()}
+    nodes = {process.placement.node.name: process.placement.node for process in processes}
+    on_node = {name: benchmark_on(node, bench, context) for name, node in nodes.items()}
     server = None
     for process in processes:
         siblings = sum(other.placement.node is process.placement.node for other in processes)
@@ -57,10 +61,6 @@ def replicate_steps(bench: ResolvedBenchmark, context: PlanContext, *, repeat: i
         step = _step(node_bench, process, siblings=siblings, instances=len(processes), server=server)
         server = step if process.role == "server" else None
         yield step
-
-
-def _nodes(processes: Sequence[PlannedProcess]) -> dict[str, Any]:
-    return {process.placement.node.name: process.placement.node for process in processes}
 
 
 def _processes(config: BenchmarkConfig, facts: SystemFacts, repeat: int | None) -> tuple[PlannedProcess, ...]:
@@ -84,10 +84,9 @@ def _step(bench: NodeBenchmark, process: PlannedProcess, *, siblings: int, insta
     is_server = process.role == "server"
     rendered = render(bench, process.role)
     env = _environment(bench, process, rendered, threads=max(1, placement.node.cpu_count // siblings))
-    suffix = [process.tag] if process.tag else []
-    suffix += [f"R{process.repeat}"] if process.repeat is not None else []
-    suffix += [f"node{placement.node_rank}"] if len(context.facts.nodes) > 1 else []
-    name = ".".join([config.name, *suffix])
+    repeat = f"R{process.repeat}" if process.repeat is not None else ""
+    rank = f"node{placement.node_rank}" if len(context.facts.nodes) > 1 else ""
+    name = ".".join(part for part in (config.name, process.tag, repeat, rank) if part)
     step = Step(
         id=name,
         bench=config.name,
@@ -217,13 +216,7 @@ def bench_config(bench: NodeBenchmark, arguments: Sequence[str]) -> dict[str, An
             **({"ranks": True} if launcher_of(config) == RANKS else {}),
         },
         **({"metrics": {name: asdict(metric) for name, metric in config.metrics.items()}} if config.metrics else {}),
-        "measure": {
-            "profile": profile.name,
-            "warmup_steps": profile.warmup_steps,
-            "warmup_s": profile.warmup_s,
-            "window_steps": profile.window_steps,
-            "window_s": profile.window_s,
-        },
+        "measure": {"profile": profile.name, **{name: getattr(profile, name) for name in _MEASURED}},
     }
 
 
