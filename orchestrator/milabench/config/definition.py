@@ -63,15 +63,11 @@ class DefinitionKind(Kind):
             source[name] = parser.parse(Text(), child, f"{path}.{name}")
             if source[name] is INVALID:
                 return INVALID
-        match source:
-            case {"git": url, "rev": rev, **more} if not more:
-                return GitDefinition(url=url, rev=rev)
-            case {"git": url, "branch": branch, **more} if not more:
-                return GitDefinition(url=url, branch=branch)
-            case {"pypi": project, "version": version, **more} if not more:
-                return PyPIDefinition(project=project, version=version)
-            case _:
-                return parser.expected(self.expected, node, path, f"it has {', '.join(source) or 'no key'}")
+        if set(source) == {"pypi", "version"}:
+            return PyPIDefinition(project=source["pypi"], version=source["version"])
+        if set(source) in ({"git", "rev"}, {"git", "branch"}):
+            return GitDefinition(url=source.pop("git"), **source)
+        return parser.expected(self.expected, node, path, f"it has {', '.join(source) or 'no key'}")
 
     def json_schema(self) -> dict[str, Any]:
         text = {"type": ["string", "number"]}

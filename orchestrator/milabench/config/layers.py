@@ -198,11 +198,9 @@ class _Inheritance:
                 continue
             # The overrides of a matrix are part of it from here on: its name is gone once its jobs have theirs.
             self.pre.pop(name, None)
-            try:
+            with self.problems.taking():
                 for job_name, job in expand(name, described, max_jobs):
                     self._add(expanded, job_name, job)
-            except ConfigError as error:
-                self.problems.take(error)
         return expanded
 
     def _add(self, expanded: dict[str, Located], name: str, node: Located) -> None:

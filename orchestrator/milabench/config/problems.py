@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from milabench.config.source_map import Located, MergeError, merge_documents
@@ -40,6 +41,14 @@ class Problems:
     def take(self, error: ConfigError) -> None:
         """Note what an error carries."""
         self.extend(error.problems or (Problem("", "", str(error)),))
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """Note what a ConfigError carries that ends the block."""
+        try:
+            yield
+        except ConfigError as error:
+            self.take(error)
 
     def all(self) -> tuple[Problem, ...]:
         """Return the problems in the order in which they were met."""

@@ -54,10 +54,8 @@ def read_suite(
     here = str(Path.cwd())
     labelled = [*(settings or {}).items(), *((None, text) for text in overrides)]
     for name, text in labelled:
-        try:
+        with problems.taking():
             parsed.append(parse_override(text, here, name))
-        except ConfigError as error:
-            problems.take(error)
     # A file that cannot be read would make everything that refers to it look wrong: say only what is.
     problems.raise_any()
     folded = fold(roots, parsed, problems, max_jobs)

@@ -63,15 +63,13 @@ def parse_facts(answer: Mapping[str, Any], *, name: str = "local") -> Node:
     )
     cpu = answer.get("cpu") or {}
     known = {"hostname", "os", "kernel", "python", "cpu", "memory_mib", "devices"}
+    words: dict[str, Any] = {key: str(answer.get(key) or "") for key in ("hostname", "os", "kernel", "python")}
     return Node(
         name=name,
-        hostname=str(answer.get("hostname") or ""),
         cpu_model=str(cpu.get("model") or ""),
         cpu_count=max(1, int(cpu.get("count") or 1)),
         memory_mib=int(answer.get("memory_mib") or 0),
-        os=str(answer.get("os") or ""),
-        kernel=str(answer.get("kernel") or ""),
-        python=str(answer.get("python") or ""),
+        **words,
         devices=devices,
         details={"cpu": dict(cpu), **{key: value for key, value in answer.items() if key not in known}},
     )

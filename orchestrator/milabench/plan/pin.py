@@ -95,20 +95,12 @@ def pin_command(
 ) -> tuple[str, ...]:
     """Return the uv command that resolves requirement files for the spec's interpreter and platform."""
     return (
-        uv,
-        "pip",
-        "compile",
-        "--no-header",
-        "--no-annotate",
-        "--python-version",
-        spec.python,
-        "--python-platform",
-        UV_PLATFORM,
+        *(uv, "pip", "compile", "--no-header", "--no-annotate"),
+        *("--python-version", spec.python, "--python-platform", UV_PLATFORM),
         *(("--generate-hashes",) if hashes else ()),
         *(("--torch-backend", backend) if backend else ()),
         *(part for path in constraints for part in ("--constraints", path)),
-        "--output-file",
-        output,
+        *("--output-file", output),
         *options,
         *inputs,
     )
