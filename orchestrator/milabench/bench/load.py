@@ -31,6 +31,7 @@ def load_benchfile(folder: Path) -> Benchmark:
         hint = f"a benchmark's folder holds a {BENCHFILE}; `milabench new NAME` shows one"
         raise _wrong(benchfile, "no such file", hint)
     try:
+        # Our own output may be JSON that a program reads.
         with contextlib.redirect_stdout(io.StringIO()):
             names = runpy.run_path(str(benchfile))
     except SyntaxError as error:
@@ -43,6 +44,7 @@ def load_benchfile(folder: Path) -> Benchmark:
     if not isinstance(benchmark, Benchmark):
         what = f"`benchmark` is a {type(benchmark).__name__}, not a milabench.Benchmark"
         raise _wrong(benchfile, what, "write `benchmark = Benchmark(...)`")
+    # In this order: paths and patterns of what is no text cannot be looked at.
     problems = [*_wrong_types(benchmark)] or [*_contradictions(benchmark)]
     if problems:
         raise ConfigError([Problem(str(benchfile), path, what) for path, what in problems])

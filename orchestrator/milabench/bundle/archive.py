@@ -58,6 +58,7 @@ def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> Arch
     """Put one file in; nothing of the file's date, owner or mode goes with it."""
     info = zipfile.ZipInfo(name, _STAMP)
     info.compress_type = zipfile.ZIP_STORED if _looks_like_a_bomb(content) else zipfile.ZIP_DEFLATED
+    # Unix: elsewhere zip files carry no mode, and the mode tells a link from a file.
     info.create_system = 3
     info.external_attr = (stat.S_IFREG | 0o644) << 16
     # The size decides on the form of the entry's header, which must not depend on when it became known.
@@ -130,6 +131,7 @@ def unpack_archive(archive: zipfile.ZipFile, names: list[str], below: str, targe
     for name in names:
         path = target / PurePosixPath(name).relative_to(below or ".")
         path.parent.mkdir(parents=True, exist_ok=True)
+        # x: whatever slipped through, no file is written over.
         with path.open("xb") as file:
             file.writelines(contents(archive, name))
 
@@ -143,6 +145,7 @@ def _look_at(archive: zipfile.ZipFile, path: Path) -> None:
         name = info.orig_filename
         if (what := _wrong_name(name)) or (what := _wrong_kind(info)):
             raise RecordError(f"{path}: the entry {name[:200]!r} {what}: refused, nothing was unpacked")
+        # Two names that differ by case only are one file on macOS and Windows: the second would replace the first.
         folded = name.rstrip("/").casefold()
         if folded in seen:
             raise RecordError(f"{path}: duplicate entry {name[:200]!r}: refused, nothing was unpacked")

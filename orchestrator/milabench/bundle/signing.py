@@ -45,6 +45,7 @@ def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[b
             output = _last_output_line(process)
             signer = output.partition(" signature with ")[2] or output
             return (False, output) if process.returncode else (True, signer)
+        # ssh-keygen verifies only for a signer that it is told, so the file is asked first who that may be.
         principals = _run([program, "-Y", "find-principals", "-f", str(allowed), "-s", str(path)], b"")
         names = principals.stdout.decode("utf-8", "replace").split("\n")
         if principals.returncode or not names[0]:

@@ -108,6 +108,7 @@ def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Su
         with tempfile.TemporaryDirectory(prefix="milabench-verify-") as scratch:
             target = Path(scratch, run)
             archive.unpack_archive(file, records, folder.rstrip("/"), target)
+            # Through JSON, as the stored one went: tuples are lists and keys are text on both sides.
             recomputed = relative_logs(json.loads(json.dumps(summarised(open_run(target)))), str(target))
     except (RecordError, ValueError) as error:
         wrong.append(f"{run}: cannot be recomputed: {error}")

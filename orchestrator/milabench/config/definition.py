@@ -56,6 +56,7 @@ class DefinitionKind(Kind):
             return Path(parser.home + value[1:]) if value.startswith("~/") and parser.home else path_at(node)
         if type(value) is not dict:
             return parser.expected(self.expected, node, path)
+        # A revision such as 1234567 or 12345e7 reads as a number in YAML; as text it is what was written.
         source: dict[str, str] = {}
         for name, child in value.items():
             if name not in _KEYS:

@@ -185,6 +185,7 @@ def _named(name: str, names: Mapping[str, Any]) -> Any:
         return names[name]
     if name in _CONSTANTS:
         return _CONSTANTS[name]
+    # Names with an underscore are values of ours that stand for lists, see plan/render.py.
     known = [other for other in names if not other.startswith("_")]
     raise UnplacedProblem(f"there is no name {name!r}", did_you_mean(name, known))
 
@@ -200,6 +201,7 @@ def _arithmetic(op: ast.operator, left: Any, right: Any) -> Any:
         return left + right
     _number(left), _number(right)
     if isinstance(op, ast.Pow):
+        # Before it is computed: 9**9**9 would not come back.
         size = max(abs(left), 1)
         if abs(right) > MAX_BITS or abs(right) * math.log2(size) > MAX_BITS:
             raise UnplacedProblem(f"a power beyond 2**{MAX_BITS}")

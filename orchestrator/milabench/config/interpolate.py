@@ -17,6 +17,7 @@ from milabench.config.problems import UnplacedProblem, did_you_mean
 from milabench.config.source_map import DYNAMIC, Located, located, mapping_at, plain
 from milabench.errors import Problem
 
+# Twenty keys that each hold the one before twice would come to a million values: all of this is bounded.
 MAX_LENGTH: Final = 4_096
 MAX_RESULT: Final = 65_536
 MAX_NODES: Final = 100_000
@@ -30,6 +31,7 @@ _REFERENCE: Final = re.compile(rf"\$\{{\s*(\.*)((?:{_SEGMENT}|\[{_SEGMENT}\])(?:
 _KEYS: Final = re.compile(_SEGMENT)
 _RESOLVER: Final = re.compile(r"\$\{\s*([A-Za-z_][\w.]*)\s*:")
 _OPENING: Final = re.compile(r"(\\*)\$\{")
+# Private-use characters, refused in texts with an interpolation: OmegaConf passes them on as they are.
 _MARKS: Final = re.compile("\ue000([0-9]+)\ue001")
 _ENV: Final = "milabench.env"
 
@@ -172,6 +174,7 @@ class Interpolator:
         # OmegaConf 2.4 gave `register_resolver` the meaning that `register_new_resolver` has in 2.3.
         renamed = "replace" in inspect.signature(OmegaConf.register_resolver).parameters
         register = OmegaConf.register_resolver if renamed else OmegaConf.register_new_resolver
+        # Resolvers are global: ours has a name of its own, so that the program that imports us keeps its `oc.env`.
         register(_ENV, variable, replace=True)
         ours = re.sub(r"(\$\{\s*)oc\.env(\s*:)", rf"\g<1>{_ENV}\g<2>", text)
         try:
@@ -249,6 +252,7 @@ class _Resolution:
         return resolved
 
     def _resolved(self, node: Located, path: Path) -> Located:
+        # The path and not the node: one node may stand under several keys, by aliases and inheritance.
         if path in self.active:
             cycle = " -> ".join(".".join(step) for step in [*self.active[self.active.index(path) :], path])
             raise UnplacedProblem(f"it refers to itself: {cycle}")

@@ -61,6 +61,7 @@ class ValueParser:
         """Note a problem with a value, at `mark` or at the value; return INVALID."""
         if str(node.mark) in self.unresolved:
             return INVALID
+        # Of a mapping or a list nothing short can be said.
         old = next((before for before in node.replaced if type(before.value) not in (dict, list)), None)
         replaces = f"it replaces {display_value(old)}, set at {old.mark}" if old is not None else ""
         self.problems.note(str(mark or node.mark), path, what, hint, replaces)
@@ -100,6 +101,7 @@ class Text(Kind):
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, int | float):
+            # Python refuses to print an integer of more than 4,300 digits.
             return str(value) if not isinstance(value, int) or value.bit_length() < 4096 else INVALID
         return parser.expected(self.expected, node, path)
 
@@ -301,6 +303,7 @@ class Arguments(Kind):
             return tuple(str(item.value) for item in node.value)
         if type(node.value) is not dict:
             return parser.expected(self.expected, node, path)
+        # Pairs and not a mapping: after a merge, the order is what the program gets.
         pairs: list[Argument] = []
         for option, child in node.value.items():
             value = child.value
@@ -390,6 +393,7 @@ class Record(Kind):
         for name, child in node.value.items():
             known = self.keys.get(name)
             if known is not None:
+                # null is as if the key were not there: so a benchmark takes back what its parent gives.
                 if child.value is not None:
                     values[name] = parser.parse(known.kind, child, f"{path}.{name}")
             elif not self.extra or is_slip(name, self.keys, node.value):
@@ -509,6 +513,7 @@ def capacity_mib(text: str) -> int | None:
 
     None where the text is no amount.
     """
+    # A number of a thousand digits would be infinite as a float.
     match = _CAPACITY.match(text[:64])
     if match is None:
         return None

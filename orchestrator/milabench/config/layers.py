@@ -28,6 +28,7 @@ from milabench.errors import ConfigError, Problem
 EVERY: Final = "*"
 _KEY: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^."]+)')
 _KEYS: Final = re.compile(rf"(?:{_KEY.pattern})(?:\.(?:{_KEY.pattern}))*\Z")
+# The first = that is in no quotes; a key may hold one (`"a=b".c=1`).
 _SIDES: Final = re.compile(r'((?:"[^"]*"|[^="])*)=(.*)', re.DOTALL)
 
 
@@ -156,6 +157,7 @@ class _Inheritance:
         """What the overrides of each name say, merged; reaches the children of that name."""
         self.used: set[int] = set()
         self.every = entries.pop(EVERY, None)
+        # Twice: before the expansion a name may be that of a matrix, after it that of one of its jobs.
         self._override_known(entries)
         self.entries = self._expanded(entries, max_jobs)
         self._override_known(self.entries)
@@ -170,6 +172,7 @@ class _Inheritance:
         for position, override in enumerate(self.overrides):
             if position in self.used:
                 continue
+            # Names may have dots: in `a.b.c=1` the benchmark is `a.b` where there is one, else `a`.
             for length in range(len(override.keys), 0, -1):
                 name = ".".join(override.keys[:length])
                 if name in entries or name == EVERY:
@@ -235,6 +238,7 @@ class _Inheritance:
             if parent is None:
                 return None
             merged = self._inherited(parent, own)
+        # After inheritance: `*` wins over what a benchmark says, and only an override that names it wins over `*`.
         for higher in (self.every, override):
             if higher is not None:
                 merged = self.problems.merge(merged, higher)
@@ -258,6 +262,7 @@ class _Inheritance:
         chain: list[tuple[str, Located, Located | None]] = []
         visited: set[str] = set()
         current: str | None = name
+        # A loop, since a chain of a thousand parents would be deeper than Python may recurse.
         while current is not None and current not in self.as_parent:
             own = self.entries[current]
             override = self.pre.get(current)

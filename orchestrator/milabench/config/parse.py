@@ -76,6 +76,7 @@ def parse_suite(
     benchmark_parser.check_templates(folded.templates)
     profile: Profile = parser.parse(PROFILE, folded.profile, "profile") if folded.profile is not None else "default"
     multirun = parser.parse(MULTIRUN, folded.multirun, "multirun") if folded.multirun is not None else None
+    # Only here, so that one wrong key does not hide the problems of all other benchmarks.
     problems.raise_any()
     all_warnings = Problems()
     all_warnings.extend((*warnings, *benchmark_parser.warnings.all()))

@@ -111,10 +111,12 @@ class _Loader:
         files that led here.
         """
         path = Path(name).expanduser()
+        # Two names of one file would hide a cycle; messages keep the name that the user wrote.
         real = os.path.realpath(path)
         if real in [link for _, link in chain]:
             self._include_problem(asked_at, chain, "the includes form a cycle", name)
             return []
+        # There need be no cycle: files that each include the next one twice come to 2**n layers.
         self.count += 1
         if self.count > MAX_FILES:
             if self.count == MAX_FILES + 1:

@@ -159,6 +159,7 @@ class _Parser:
             raise self.error("a name is missing")
         word = self.tokens[self.position]
         self.position += 1
+        # Below a `not` a word may match nothing: `not retired` is true where nobody is.
         if positive:
             self.positive.append(word)
         return lambda bench: any(_matches(word, candidate) for candidate in _words_of(bench))

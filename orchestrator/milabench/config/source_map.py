@@ -180,6 +180,7 @@ def merge_documents(low: Located, high: Located) -> Located:
         if _is_append(above):
             return _appended(low, high)
         if type(below) is dict and not _is_append(below):
+            # What only one side has is shared, not copied: thousands of benchmarks inherit one template.
             children = below.copy()
             for key, child in above.items():
                 old = children.get(key)
@@ -193,6 +194,8 @@ def merge_documents(low: Located, high: Located) -> Located:
                     raise
             flags = low.flags | high.flags
             return Located(children, high.mark, low.replaced, flags, low.fresh, key=high.key)
+    # Fresh: a mapping that took the place of something else hides what lies below that too, when the two are merged
+    # over a third tree. Without it, the order of merging would matter.
     replaced = (*high.replaced, low, *low.replaced)
     return Located(above, high.mark, replaced, high.flags, type(above) is dict, high.raw, high.formatted, high.key)
 
@@ -255,6 +258,7 @@ def shown_scalar(value: Any) -> str:
 
 
 def _is_append(children: dict[str, Located]) -> bool:
+    # With another key beside it, `append` is a key like any other.
     if len(children) != 1:
         return False
     only = children.get("append")
@@ -312,6 +316,7 @@ class Origins(Mapping[str, Origin]):
 
     def _nodes(self) -> dict[str, Located]:
         if self._by_key is None:
+            # Most commands never ask where a value comes from; the walk over all leaves is for those that do.
             self._by_key = {".".join(path): node for path, node in leaves(self._node) if path}
         return self._by_key
 

@@ -70,6 +70,7 @@ def value_of(field: Field, names: Mapping[str, Any]) -> Any:
                 raise FieldError(field, step, tuple(str(key) for key in value))
             value = value[step]
         elif isinstance(value, Sequence) and not isinstance(value, str) and step.lstrip("-").isdigit():
+            # No list is that long, and int() refuses thousands of digits.
             index = int(step[:9])
             if not -len(value) <= index < len(value):
                 raise FieldError(field, step, tuple(str(number) for number in range(min(len(value), 8))))

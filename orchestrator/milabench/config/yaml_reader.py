@@ -25,6 +25,7 @@ MAX_EXPANSION: Final = 500_000
 # libyaml's parser is twenty times faster; the pure one says the same.
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+# PyYAML reports such a character by its offset, libyaml in other words, and neither with line and column.
 _UNREADABLE: Final = re.compile("[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TAG: Final = "tag:yaml.org,2002:"
 
@@ -163,6 +164,7 @@ class _Builder:
             self._stop(mark, f"nested more than {MAX_DEPTH} deep", "flatten it")
         frame = _Frame(mark, event.anchor, children)
         if event.anchor:
+            # An anchor that is given again stands for nothing until its new value is complete.
             self.anchors.pop(event.anchor, None)
             self.open_anchors.add(event.anchor)
         parent = self.frames[-1] if self.frames else None
@@ -267,6 +269,7 @@ class _Builder:
         self._done(node, None, size)
 
     def _expand(self, mark: Mark, size: int) -> None:
+        # Nine lists of nine aliases each share their nodes here, but whoever walks the tree would visit 9**9 of them.
         self.expanded += size
         if self.expanded > MAX_EXPANSION:
             self._stop(mark, f"aliases expand to more than {MAX_EXPANSION} values", "use inherits")
@@ -276,6 +279,7 @@ class _Builder:
         children = frame.children
         assert children is not None
         if frame.merged:
+            # As YAML has it: own keys win over merged ones, and of several mappings the first wins.
             merged: dict[str, Located] = {}
             for part in frame.merged:
                 self._expand(frame.mark, len(part.value))

@@ -119,6 +119,7 @@ def _twice(nodes: Sequence[Node]) -> Iterator[NodeFinding]:
     """Find entries that lead to one machine: they would measure on the same devices."""
     first_seen: dict[tuple[str, str], Node] = {}
     for node in nodes:
+        # Cloned machines share a host name; the boot id is new with every start.
         who = (node.hostname, _text(node.details.get("boot")))
         if all(who) and who in first_seen:
             says = f"is the same machine as {first_seen[who].name}: {node.hostname}"

@@ -19,6 +19,8 @@ AGENT = Path(__file__).resolve().parent.parent / "execute" / "agent" / "__main__
 
 def agent_command(*words: str, python: str = sys.executable) -> list[str]:
     """Return the command that runs the agent on this machine; it needs nothing but the standard library."""
+    # -I and -S keep the user's environment and site-packages out: they can slow or break a start; -u, for it is read by
+    # line.
     return [python, "-u", "-I", "-S", str(AGENT), *words]
 
 
@@ -59,6 +61,7 @@ def parse_facts(answer: Mapping[str, Any], *, name: str = "local") -> Node:
             details={k: v for k, v in device.items() if k not in ("index", "uuid", "name", "arch", "memory_mib")},
         )
         for device in answer.get("devices") or ()
+        # An agent that is newer than we are may know vendors that we do not.
         if device.get("arch") in ARCHS
     )
     cpu = answer.get("cpu") or {}

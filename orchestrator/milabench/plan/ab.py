@@ -37,6 +37,7 @@ def interleaved(a: Plan, b: Plan, seed: int) -> Interleaved:
     for bench, repeat in ours:
         if bench in both:
             pair = [(side, launch[bench, repeat]) for side, launch in zip(SIDES, (ours, theirs), strict=True)]
+            # Always A first would give A the cooler device and B the warmer page cache.
             if shuffle_key(seed, repeat, side_name(bench, "?"))[0] % 2:
                 pair.reverse()
             bundles.append(tuple(_of_side(step, side) for side, launch in pair for step in launch))

@@ -58,6 +58,7 @@ def dirs_at(context: PlanContext, node: Node) -> Dirs:
     """Return the folders on a node."""
     local = context.dirs
     base = local.base if node.local else node.base or local.base
+    # A folder that was moved out of the base by hand has the same path on every node.
     return Dirs(**{folder.name: rebase_path(local.base, getattr(local, folder.name), base) for folder in fields(local)})
 
 

@@ -181,6 +181,7 @@ def _lines(change: FieldChange) -> list[str]:
 def _words(old: list[str], new: list[str]) -> list[str]:
     """Return each run of words that differs, after the option that it belongs to."""
     lines = []
+    # autojunk takes words that occur often for noise, and of long command lines those are the options.
     for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
             continue

@@ -15,6 +15,7 @@ from milabench.plan.method import Placement
 SECRET = re.compile(
     r"(^|_)(TOKENS?|SECRETS?|PASSWORD|PASSWD|PASS|PGPASSWORD|APIKEY|KEY|PAT|CREDENTIALS?|AUTH)(_|$)", re.IGNORECASE
 )
+# Records keep the command line that a run was started with.
 _OVERRIDDEN_VARIABLE = re.compile(r"((?:--[^=]*=)?[^=]*\.env\.([^=]*))=")
 
 

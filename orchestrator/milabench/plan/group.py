@@ -26,6 +26,7 @@ def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, Any])
     given = options.get("barrier")
     limit = given.get("timeout_s") if isinstance(given, Mapping) else None
     if limit is None:
+        # Well below max_duration, so that waiting in vain ends as that, and not as a step that ran out of time.
         limit = BARRIER_S if config.max_duration is None else min(BARRIER_S, config.max_duration / 2)
     if isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0:
         what = f"expected a number of seconds, got {limit!r}"

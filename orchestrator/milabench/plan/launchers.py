@@ -128,6 +128,7 @@ def _job(config: BenchmarkConfig, placement: Placement, facts: SystemFacts) -> t
 def _torchrun(config: BenchmarkConfig, nodes: Sequence[Node], rank: int, options: Mapping[str, Any]) -> dict[str, Any]:
     ranks = {"nproc-per-node": max(1, len(nodes[rank].devices))}
     if len(nodes) == 1:
+        # Chooses a free port itself, so that two jobs on one node do not collide.
         return {"standalone": True, **ranks}
     common = {"nnodes": len(nodes), "node-rank": rank, **ranks}
     address, port = nodes[0].ip, _port("torchrun", options)
@@ -161,6 +162,7 @@ def _mpirun(nodes: Sequence[Node], own_options: Mapping[str, Any], env: Mapping[
     words: tuple[str, ...] = ("-np", str(sum(count for _, count in slots)))
     if len(nodes) > 1:
         words += ("--host", ",".join(f"{ip}:{count}" for ip, count in slots))
+        # Ranks on other nodes inherit nothing but what is named here.
         words += tuple(word for name in sorted(env) if env[name] not in _HERE for word in ("-x", name))
     # mpirun takes a value as a word of its own.
     return (*words, *(part for word in _words({}, own_options) for part in word.split("=", 1)))

@@ -17,6 +17,7 @@ from milabench.config.schema import BenchmarkConfig
 from milabench.config.template import Field, FieldError, parts, text_of, unescaped, value_of
 from milabench.errors import ConfigError, Problem
 
+# Names with an underscore cannot be reached by a placeholder.
 AUTO_CPU: Final = "_auto_cpu"
 """The name that says whether CPU sizing is enabled."""
 AUTO_BATCH: Final = "_auto_batch"
@@ -265,6 +266,7 @@ class _Renderer:
                 lists[name] = value
                 pieces.append(name)
             else:
+                # A number in a text, as the system file may have it, counts as a number in arithmetic.
                 is_number = isinstance(value, str) and _NUMBER.match(value)
                 is_verbatim = quote or isinstance(value, int | float)
                 pieces.append(str(value) if is_verbatim else repr(int(value) if is_number else value))
@@ -279,6 +281,7 @@ class _Renderer:
         fields = [piece for piece in pieces if isinstance(piece, Field)]
         if not fields:
             return unescaped(text)
+        # NUL marks the fields: no value of a suite can hold one, the YAML reader refuses it.
         marked = "".join(piece if isinstance(piece, str) else "\0" for piece in pieces)
         first, *literals = unescaped(marked).split("\0")
         values = [self._value_text(piece) for piece in fields]

@@ -97,6 +97,7 @@ def render_requirements(lock: Lock) -> str:
 
 def disagreements(first: Lock, second: Lock) -> Iterator[tuple[Pin, Pin]]:
     """Yield the packages for which both locks name an exact version, but not the same."""
+    # Under different markers two versions are two platforms, and no contradiction.
     pinned = {(pin.name, pin.marker): pin for pin in first.pins if pin.version}
     for pin in second.pins:
         other = pinned.get((pin.name, pin.marker))
@@ -158,6 +159,7 @@ def _pin(line: str) -> Pin:
 
 def _allows(line: str, version: str) -> bool:
     try:
+        # A lock may name a pre-release on purpose; specifiers alone would refuse it.
         return Requirement(line).specifier.contains(Version(version), prereleases=True)
     except (InvalidRequirement, InvalidVersion):
         return True

@@ -309,6 +309,7 @@ def largest_fitting(
         elif high is None:
             if low == most:
                 return low
+            # While nothing has failed: each try costs a whole run, so distances double.
             size = low * 2 if most is None else min(low * 2, most)
         elif high - low <= apart:
             return low

@@ -78,6 +78,7 @@ def _processes(bench: ResolvedBenchmark, context: PlanContext, repeat: int | Non
         return tuple(map(process, placed))
     first = [placement for placement in placed if placement.node_rank == 0]
     last = [placement for placement in placed if placement.node_rank == config.num_machines - 1]
+    # Nodes may have different numbers of devices: a half without a partner is not started.
     pairs = zip(first, last, strict=False)
     return tuple(half for server, client in pairs for half in (process(server, "server"), process(client, "client")))
 
@@ -87,6 +88,7 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
     config, context = bench.config, bench.context
     is_server = process.role == "server"
     rendered = render(bench, process.role)
+    # Concurrent processes of a node share its cores, else they would measure each other.
     env = _environment(process, rendered, threads=max(1, placement.node.cpu_count // siblings))
     repeat = f"R{process.repeat}" if process.repeat is not None else ""
     rank = f"node{placement.node_rank}" if len(context.facts.nodes) > 1 else ""
@@ -107,6 +109,7 @@ def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Ste
         secret_env=secret_names(env),
         cwd=bench.cwd,
         venv=bench.venv,
+        # A server has to outlive its client, whose time begins when it is ready.
         timeout_s=config.max_duration + (_ready_s(config) if is_server else 0.0),
         # A server that gets no request writes nothing.
         max_silence_s=None if is_server else config.max_silence,

@@ -69,10 +69,12 @@ class VenvSpec:
                 "variant": self.variant,
                 "python": self.python,
                 "platform": self.platform,
+                # By content: two benchmarks with equal locks, or in another order, share one environment.
                 "requirements": sorted({file.sha256 for file in self.requirements}),
                 "constraints": self.constraints.sha256 if self.constraints else None,
                 "benchmate": self.benchmate,
                 "pip": dict(self.pip),
+                # A lock decides on the build of torch; only what is unpinned takes what suits the machine.
                 "arch": None if self.is_pinned else self.arch,
             }
         )
