@@ -98,12 +98,11 @@ class AgentLink:
         self._reading = asyncio.create_task(self._read())
         self._beating = asyncio.create_task(self._beat(beat_s)) if beat_s is not None else None
 
-    async def greeting(self) -> Mapping[str, Any]:
-        """Return what the agent reports about itself. Raises LostError when it ended instead."""
+    async def greeting(self) -> None:
+        """Wait until `hello` holds what the agent reports about itself. Raises LostError when it ended instead."""
         await self._greeted
         if self.lost is not None:
             raise LostError(self.lost)
-        return self.hello
 
     async def request(
         self,
@@ -111,17 +110,19 @@ class AgentLink:
         fields: Mapping[str, object] | None = None,
         *,
         within_s: float | None = ANSWER_S,
-        waiting: Callable[[Sequence[Mapping[str, Any]]], object] | None = None,
+        waiting: Callable[[Sequence[Mapping[str, Any]]], object] = lambda _: None,
     ) -> Mapping[str, Any]:
-        """Return the reply to a request, `{"ok", ...}`. Raises LostError when there will be none."""
+        """Return the reply to a request, `{"ok", ...}`; until then `waiting` is called with who holds what it asks for.
+
+        Raises LostError when there will be none.
+        """
         if self.lost is not None:
             raise LostError(self.lost)
         self._numbers += 1
         number = self._numbers
         future = asyncio.get_running_loop().create_future()
         self._replies[number] = future
-        if waiting is not None:
-            self._waiting[number] = waiting
+        self._waiting[number] = waiting
         try:
             self._writer.write(json.dumps({"id": number, "verb": verb, **(fields or {})}).encode() + b"\n")
             with contextlib.suppress(OSError):  # the reader notices the loss and reports more about it
@@ -179,24 +180,21 @@ class AgentLink:
         self._lose(how)
 
     def _dispatch(self, header: Mapping[str, Any], payload: bytes) -> None:
+        step = header.get("step", "")
+        watched = self._steps.get(step)  # none also for a step that was given up, whose last frames may still come
         match header["k"]:
-            case "line" | "rec" | "obs" as kind:
-                watched = self._steps.get(header["step"])
-                if watched is not None:
-                    last = header.get("last") or {}
-                    count = header.get("count", 0)
-                    watched.emit(Frame(kind=kind, step=header["step"], payload=payload, count=count, last=last))
-            case "ready":
-                watched = self._steps.get(header["step"])
-                if watched is not None:
-                    watched.emit(ServerReady(step=header["step"]))
-            case "at-barrier" | "measured" as kind:
-                watched = self._steps.get(header["step"])
-                if watched is not None:
-                    watched.emit(BarrierEvent(step=header["step"], at="barrier" if kind == "at-barrier" else "end"))
-            case "ended":
-                watched = self._steps.pop(header["step"], None)
-                if watched is not None and not watched.ended.done():
+            case "line" | "rec" | "obs" as kind if watched is not None:
+                last, count = header.get("last") or {}, header.get("count", 0)
+                watched.emit(Frame(kind=kind, step=step, payload=payload, count=count, last=last))
+            case "ready" if watched is not None:
+                watched.emit(ServerReady(step=step))
+            case "at-barrier" if watched is not None:
+                watched.emit(BarrierEvent(step=step, at="barrier"))
+            case "measured" if watched is not None:
+                watched.emit(BarrierEvent(step=step, at="end"))
+            case "ended" if watched is not None:
+                del self._steps[step]
+                if not watched.ended.done():
                     watched.ended.set_result(json.loads(payload))
             case "reply":
                 reply = json.loads(payload)
@@ -241,35 +239,28 @@ class AgentNode:
         name: str,
         open_link: Callable[[], Awaitable[AgentLink]],
         sweep: Callable[[], Coroutine[Any, Any, str]],
-        clock: Callable[[], float] = time.time,
         values: Mapping[str, str | None] | None = None,
     ) -> None:
-        self._name = name
+        self.name = name
         self._values = values or {}
         self._open_link = open_link
         self._sweep = sweep
-        self._clock = clock
         self._link: AgentLink | None = None
         self._opening = asyncio.Lock()
         self._swept: dict[int, asyncio.Task[str]] = {}
         self._locks: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """The node's name in the plan."""
-        return self._name
-
     async def run(self, request: StepRequest, emit: Emit) -> Outcome:
         """Execute one step; see Executor."""
         step, link = request.step.id, None
         try:
-            link = await self._linked()
+            link = await self.open()
             reply, watched = await link.start(step, emit, _start_fields(request, self._values))
             if not reply.get("ok"):
                 return self._fail(request, emit, "environment", str(reply.get("error")))
             if reply.get("pid") is not None:
                 identity = {key: reply.get(key) for key in ("pid", "pgid", "pid_start")}
-                emit(Started(step=step, node=self._name, **identity))
+                emit(Started(step=step, node=self.name, **identity))
             try:
                 ended = await asyncio.shield(watched.ended)
             except asyncio.CancelledError:
@@ -307,15 +298,9 @@ class AgentNode:
     async def port(self) -> int | None:
         """Return a port that is free on the node; see Executor."""
         try:
-            return int((await (await self._linked()).request("port"))["port"])
+            return int((await (await self.open()).request("port"))["port"])
         except (LostError, Unreachable, KeyError):
             return None
-
-    async def signal(self, step: str, number: int) -> None:
-        """Send a signal to the process group of a running step."""
-        if self._link is not None:
-            with contextlib.suppress(LostError):
-                await self._link.request("signal", {"step": step, "signal": number})
 
     async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
         """Hold the devices' locks; see Executor. Raises Unreachable when the node cannot be asked."""
@@ -323,44 +308,29 @@ class AgentNode:
             return ()
 
         def waiting(holders: Sequence[Mapping[str, Any]]) -> None:
-            emit(Waiting(node=self._name, holders=tuple(map(_holder, holders))))
+            emit(Waiting(node=self.name, holders=tuple(map(_holder, holders))))
 
-        link = await self._linked()
+        link = await self.open()
         try:
             fields = {"devices": list(names), "wait": wait}
             reply = await link.request("lock", fields, within_s=None, waiting=waiting)
         except LostError as lost:
-            raise Unreachable(f"{self._name}: {lost}") from None
+            raise Unreachable(f"{self.name}: {lost}") from None
         if reply.get("ok"):
             self._locks = tuple(names)
             return ()
         if not reply.get("holders"):
-            raise Unreachable(f"{self._name}: device locks: {reply.get('error')}")
+            raise Unreachable(f"{self.name}: device locks: {reply.get('error')}")
         return tuple(_holder(holder) for holder in reply["holders"])
-
-    async def facts(self, disk: Sequence[str] = ()) -> Mapping[str, Any]:
-        """Return the node's facts as its agent reports them. Raises Unreachable."""
-        link = await self._linked()
-        try:
-            reply = await link.request("facts", {"disk": list(disk)})
-        except LostError as lost:
-            raise Unreachable(f"{self._name}: {lost}") from None
-        if not reply.get("ok"):
-            raise Unreachable(f"{self._name}: {reply.get('error')}")
-        return cast("Mapping[str, Any]", reply["answer"])
 
     async def cpu_s(self) -> float:
         """Return the CPU seconds that the agent has used; 0 when it cannot tell, or was lost."""
         if self._link is not None and self._link.lost is not None:
             return 0.0  # do not wait for a lost machine to learn this
         try:
-            return float((await (await self._linked()).request("usage")).get("cpu_s") or 0.0)
+            return float((await (await self.open()).request("usage")).get("cpu_s") or 0.0)
         except (LostError, Unreachable):
             return 0.0
-
-    async def open(self) -> None:
-        """Start the agent now, so that many can be started at the same time. Raises Unreachable."""
-        await self._linked()
 
     async def close(self) -> None:
         """End the lease and wait until the agent has killed everything; finish pending sweeps."""
@@ -378,7 +348,8 @@ class AgentNode:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _linked(self) -> AgentLink:
+    async def open(self) -> AgentLink:
+        """Return the link to a living agent, started now if there is none, so that many can start at once. Raises Unreachable."""
         async with self._opening:
             if self._link is None or self._link.lost is not None:
                 self._link = await self._open_link()
@@ -388,7 +359,7 @@ class AgentNode:
                         again = {"devices": list(self._locks), "wait": True}
                         await self._link.request("lock", again, within_s=None)
                 except LostError as lost:
-                    raise Unreachable(f"{self._name}: the agent did not start: {lost}") from None
+                    raise Unreachable(f"{self.name}: the agent did not start: {lost}") from None
             return self._link
 
     async def _lost(self, request: StepRequest, emit: Emit, link: AgentLink | None, how: str) -> Outcome:
@@ -403,7 +374,7 @@ class AgentNode:
 
     def _fail(self, request: StepRequest, emit: Emit, why: Why, detail: str) -> Outcome:
         """Return Failed for a step that no agent ends, and emit its last record."""
-        now = round(self._clock(), 6)
+        now = round(time.time(), 6)
         data = {
             "command": list(request.step.argv),
             "time": now,

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.api import Failed, StepRequest
-from milabench.execute.remote_host import RemoteHost, remote_node
+from milabench.execute.api import Failed
+from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
 from milabench.plan.image import Image, in_one_line
-from milabench.plan.model import Step
 
 
 def missing_images(images: Iterable[Image]) -> list[str]:
@@ -58,19 +56,9 @@ def fetch_images(images: Iterable[Image], *, refetch: bool, say: Callable[[str],
 async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, refetch: bool) -> None:
     """Fetch the images on another machine. Raises EnvironmentFailed with a line for each that cannot be fetched."""
     failed = []
-    marker = f"images-{os.getpid()}-{os.urandom(4).hex()}"
-    async with remote_node(machine, marker) as node:
-        for number, image in enumerate(images):
-            step = Step(
-                id=f"image{number}",
-                bench="install",
-                phase="install",
-                argv=("/bin/sh", "-c", in_one_line(image, refetch=refetch)),
-                env={"PATH": "@path"},
-                cwd="/",
-                needs_data=False,
-            )
-            outcome = await node.run(StepRequest(step=step), lambda _: None)
+    async with helper_node(machine, "images") as node:
+        for image in images:
+            outcome = await run_shell(node, in_one_line(image, refetch=refetch), cwd="/")
             if isinstance(outcome, Failed):
                 failed.append(f"{machine.name}: {not_fetched(image, outcome.detail)}")
     if failed:

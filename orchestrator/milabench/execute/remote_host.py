@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -12,7 +13,9 @@ from milabench.errors import Unreachable
 from milabench.execute import openssh, ssh
 from milabench.execute.agent_bootstrap import Channel, HostConnection, start_agent
 from milabench.execute.agent_client import AgentLink, AgentNode, leftovers, sweep_text
+from milabench.execute.api import Emit, Outcome, StepRequest
 from milabench.execute.ssh import Address
+from milabench.plan.model import Step
 
 # An agent without a heartbeat for this long kills everything: a network failure does not close its input.
 LEASE_S = 20.0
@@ -123,6 +126,25 @@ def remote_node(
             return f"leftover processes could not be listed ({reason}); its agent kills them within {lease_s + grace_s:g} s"
 
     return AgentNode(machine.name, open_link, sweep, values={"path": None, **(values or {})})
+
+
+def helper_node(machine: RemoteHost, purpose: str) -> AgentNode:
+    """Return a machine as an Executor of commands that belong to no run."""
+    return remote_node(machine, f"{purpose}-{os.getpid()}-{os.urandom(4).hex()}")
+
+
+async def run_shell(node: AgentNode, script: str, *arguments: str, cwd: str, emit: Emit = lambda _: None) -> Outcome:
+    """Run a line of /bin/sh with these arguments, on the node's own PATH."""
+    step = Step(
+        id="install",
+        bench="install",
+        phase="install",
+        argv=("/bin/sh", "-c", script, "install", *arguments),
+        env={"PATH": "@path", "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=cwd,
+        needs_data=False,
+    )
+    return await node.run(StepRequest(step=step), emit)
 
 
 async def open_all(machines: Sequence[RemoteHost]) -> dict[str, str]:
