@@ -37,8 +37,8 @@ from milabench.execute.api import (
 )
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute, holder_text, outcome_name
 from milabench.execute.interrupts import interrupts, run_deferring_signals
+from milabench.execute.locks import Orchestrator, hold_run, this_orchestrator
 from milabench.execute.remote_host import RemoteHost, remote_node
-from milabench.execute.run_lock import Orchestrator, hold_run, this_orchestrator
 from milabench.execute.ssh import Address
 from milabench.plan.environ import without_secrets
 from milabench.plan.model import Plan, Step

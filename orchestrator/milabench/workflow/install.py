@@ -13,9 +13,9 @@ from pathlib import Path
 from milabench.bench.api import Git, Source
 from milabench.config.definition import GitDefinition, PyPIDefinition
 from milabench.errors import EnvironmentFailed
-from milabench.execute.base_lock import hold_base
 from milabench.execute.file_sync import RemoteFiles
 from milabench.execute.inventory import is_fetched, is_linked, store_folder
+from milabench.execute.locks import hold_base
 from milabench.execute.remote_host import RemoteHost
 from milabench.execute.sources import fetch_sources, release
 from milabench.execute.venv import InstallOptions, Report, find_uv, install_venvs, raise_failures

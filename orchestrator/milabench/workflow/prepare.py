@@ -7,7 +7,7 @@ from pathlib import Path
 from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
 from milabench.events.rundir import open_run
 from milabench.execute.api import Passed
-from milabench.execute.base_lock import hold_base
+from milabench.execute.locks import hold_base
 from milabench.plan.model import Plan
 from milabench.plan.prepare import ALREADY
 from milabench.workflow.context import CommandContext
