@@ -13,7 +13,6 @@ from milabench.execute.api import (
     BarrierEvent,
     Cancelled,
     Emit,
-    Exit,
     Failed,
     Frame,
     Holder,
@@ -177,12 +176,12 @@ class FakeNode:
     def _conclude(
         self, order: StepRequest, emit: Emit, outcome: OutcomeName, why: Why | None, detail: str, *, code: int | None
     ) -> Outcome:
-        step, attempt, seen = order.step.id, order.attempt, Exit(return_code=code)
+        step, attempt = order.step.id, order.attempt
         failure = {"why": why, "detail": detail} if why else {}
         command = list(order.step.argv)
         self._record(emit, step, "end", {"command": command, "return_code": code, "outcome": outcome, **failure})
         if why is not None:
-            return Failed(step=step, why=why, detail=detail, attempt=attempt, exit=seen)
+            return Failed(step=step, why=why, detail=detail, attempt=attempt)
         if outcome == "cancelled":
-            return Cancelled(step=step, detail=detail, attempt=attempt, exit=seen)
-        return Passed(step=step, attempt=attempt, exit=seen)
+            return Cancelled(step=step, detail=detail, attempt=attempt)
+        return Passed(step=step, attempt=attempt)

@@ -55,15 +55,15 @@ def records(seen: list[Progress]) -> list[dict[str, Any]]:
 
 
 def test_a_command_that_exits_well_has_passed(make: Make) -> None:
-    outcome, _ = carried_out(make, "true")
+    outcome, seen = carried_out(make, "true")
     assert isinstance(outcome, Passed)
-    assert outcome.exit.return_code == 0
+    assert records(seen)[-1]["data"]["return_code"] == 0
 
 
 def test_a_command_that_exits_badly_has_failed(make: Make) -> None:
-    outcome, _ = carried_out(make, "false")
+    outcome, seen = carried_out(make, "false")
     assert isinstance(outcome, Failed)
-    assert (outcome.why, outcome.exit.return_code) == ("exit", 1)
+    assert (outcome.why, records(seen)[-1]["data"]["return_code"]) == ("exit", 1)
 
 
 def test_a_command_that_is_not_there_has_failed_and_never_started(make: Make) -> None:
@@ -85,16 +85,20 @@ def test_the_records_begin_with_the_start_and_end_with_the_end(make: Make) -> No
 
 @pytest.mark.parametrize("grace_s", [None, 0.0])
 def test_a_step_that_is_ended_is_cancelled(make: Make, grace_s: float | None) -> None:
+    seen: list[Progress] = []
+
     async def work(node: Executor) -> Any:
         started = asyncio.Event()
-        running = asyncio.create_task(node.run(order("sleep", "600"), lambda _: started.set()))
+        running = asyncio.create_task(
+            node.run(order("sleep", "600"), lambda thing: (seen.append(thing), started.set()))
+        )
         await started.wait()
         await node.end("s", grace_s=grace_s)
         return await running
 
     outcome = using(make, work)
     assert isinstance(outcome, Cancelled)
-    assert outcome.exit.return_code == (-15 if grace_s is None else -9)
+    assert records(seen)[-1]["data"]["return_code"] == (-15 if grace_s is None else -9)
 
 
 def test_a_step_that_is_done_has_passed_when_it_is_ended(make: Make) -> None:

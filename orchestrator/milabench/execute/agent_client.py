@@ -20,7 +20,6 @@ from milabench.execute.api import (
     BarrierEvent,
     Cancelled,
     Emit,
-    Exit,
     Failed,
     Frame,
     Holder,
@@ -478,8 +477,8 @@ def _start_fields(request: StepRequest, node_values: Mapping[str, str | None]) -
     values = {name: value for name, value in {**request.values, **node_values}.items() if value is not None}
     return {
         "argv": list(step.argv),
-        "env": {**step.env, **request.env},
-        "secret_env": [*step.secret_env, *request.secret_env],
+        "env": dict(step.env),
+        "secret_env": list(step.secret_env),
         "cwd": step.cwd or None,
         "config": dict(step.config),
         "timeout_s": step.timeout_s,
@@ -515,23 +514,15 @@ def _barrier_s(config: Mapping[str, Any]) -> float | None:
 
 
 def _outcome(request: StepRequest, ended: Mapping[str, Any]) -> Outcome:
-    counts = ended.get("counts") or {}
-    seen = Exit(
-        return_code=ended.get("return_code"),
-        observations=int(counts.get("observations") or 0),
-        counts=counts,
-        rusage=ended.get("rusage") or {},
-        agent_cpu_s=float(ended.get("agent_cpu_s") or 0.0),
-    )
     step, attempt, detail = request.step.id, request.attempt, str(ended.get("detail") or "")
     match ended["outcome"]:
         case "passed":
-            return Passed(step=step, reasons=tuple(ended.get("reasons") or ()), attempt=attempt, exit=seen)
+            return Passed(step=step, reasons=tuple(ended.get("reasons") or ()), attempt=attempt)
         case "cancelled":
-            return Cancelled(step=step, detail=detail, attempt=attempt, exit=seen)
+            return Cancelled(step=step, detail=detail, attempt=attempt)
         case _:
             why = cast("Why", ended.get("why") or "exit")
-            return Failed(step=step, why=why, detail=detail, attempt=attempt, exit=seen)
+            return Failed(step=step, why=why, detail=detail, attempt=attempt)
 
 
 def _holder(entry: Mapping[str, Any]) -> Holder:

@@ -14,33 +14,19 @@ from milabench.plan.model import Step
 class StepRequest:
     """A step with what is only known when it is executed; nothing here changes what is measured.
 
-    `env` is set beside the step's own and may hold secrets, whose names are in `secret_env`. `values` replace `@name`
-    in command, environment and folders. `group_size` is how many steps pass the start barrier together on its node;
-    `is_spread`: they wait for steps on other nodes too, until `Executor.release`. `marks` are files that say, once it has
-    passed, that it need not be done again.
+    `values` replace `@name` in command, environment and folders. `group_size` is how many steps pass the start barrier
+    together on its node; `is_spread`: they wait for steps on other nodes too, until `Executor.release`. `marks` are files
+    that say, once it has passed, that it need not be done again.
     """
 
     step: Step
     attempt: int = 1
     group_size: int = 1
     is_spread: bool = False
-    env: Mapping[str, str] = field(default_factory=dict)
-    secret_env: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
     makedirs: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     grace_s: float = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
-    """What the agent counted of a step that it supervised; `agent_cpu_s` is what all its supervision cost meanwhile."""
-
-    return_code: int | None = None
-    observations: int = 0
-    counts: Mapping[str, int] = field(default_factory=dict)
-    rusage: Mapping[str, float] = field(default_factory=dict)
-    agent_cpu_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +36,6 @@ class Passed:
     step: str
     reasons: tuple[str, ...] = ()
     attempt: int = 1
-    exit: Exit = field(default_factory=Exit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +46,6 @@ class Failed:
     why: Why
     detail: str
     attempt: int = 1
-    exit: Exit = field(default_factory=Exit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +64,6 @@ class Cancelled:
     step: str
     detail: str
     attempt: int = 1
-    exit: Exit = field(default_factory=Exit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
