@@ -1,4 +1,4 @@
-"""One machine that is reached over a network: its connection, opened when needed, and requests to it."""
+"""Machines that are reached over a network: their connections, opened when needed, and requests to their agents."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
 from milabench.errors import Unreachable
 from milabench.execute import openssh, ssh
 from milabench.execute.agent_bootstrap import Channel, HostConnection, start_agent
 from milabench.execute.agent_client import AgentLink, AgentNode, leftovers, sweep_text
 from milabench.execute.api import Emit, Outcome, StepRequest
+from milabench.execute.interrupts import ReusableLoop
 from milabench.execute.ssh import Address
 from milabench.plan.model import Step
 
@@ -21,6 +23,8 @@ from milabench.plan.model import Step
 LEASE_S = 20.0
 BEAT_S = 4.0
 ASK_S = 60.0
+
+T = TypeVar("T")
 
 
 class RemoteHost:
@@ -147,18 +151,83 @@ async def run_shell(node: AgentNode, script: str, *arguments: str, cwd: str, emi
     return await node.run(StepRequest(step=step), emit)
 
 
-async def open_all(machines: Sequence[RemoteHost]) -> dict[str, str]:
-    """Open all connections concurrently; return the reason for each node that cannot be reached."""
+class HostPool:
+    """The machines that a command reaches: one connection to each, from the first question on it to `close`.
+
+    The connections live in one event loop, which rests while the command does other things.
+    """
+
+    def __init__(self) -> None:
+        self._machines: dict[Address, RemoteHost] = {}
+        self._loop = ReusableLoop()
+
+    def machine(self, address: Address) -> RemoteHost:
+        """Return the machine at an address; the same address always yields the same object."""
+        key = replace(address, accept_new=False)  # accepting its key does not make it another machine
+        return self._machines.setdefault(key, RemoteHost(address))
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what `main()` returns; see `ReusableLoop.run`."""
+
+        async def awake() -> T:
+            await asyncio.sleep(0)  # let the loop notice connections that were lost while it was idle
+            return await main()
+
+        return self._loop.run(awake)
+
+    def close(self) -> None:
+        """Close all connections. A later request opens a new one."""
+        if not self._loop.is_open:
+            return
+
+        async def end() -> None:
+            await asyncio.gather(*(machine.close() for machine in self._machines.values()))
+
+        try:
+            self._loop.run(end)
+        finally:
+            self._loop.close()
+
+
+async def connect_all(machines: Sequence[RemoteHost]) -> tuple[dict[str, RemoteHost], dict[str, str]]:
+    """Open all connections concurrently; return the machines that can be reached, by name, and why the others cannot."""
     # A jump host answers a few logins at a time (sshd's MaxStartups) and drops the others.
     through = {machine.address.proxy_jump: asyncio.Semaphore(8) for machine in machines}
 
-    async def opened(machine: RemoteHost) -> tuple[str, str]:
-        gate = through[machine.address.proxy_jump] if machine.address.proxy_jump else contextlib.nullcontext()
-        async with gate:
+    async def failure(machine: RemoteHost) -> str:
+        async with through[machine.address.proxy_jump] if machine.address.proxy_jump else contextlib.nullcontext():
             try:
                 await machine.connection()
             except Unreachable as error:
-                return machine.name, str(error)
-        return machine.name, ""
+                return str(error)
+        return ""
 
-    return {name: why for name, why in await asyncio.gather(*map(opened, machines)) if why}
+    failures = await asyncio.gather(*map(failure, machines))
+    why = {machine.name: text for machine, text in zip(machines, failures, strict=True) if text}
+    return {machine.name: machine for machine in machines if machine.name not in why}, why
+
+
+async def link_speeds(machines: Sequence[tuple[RemoteHost, str]], seconds: float = 0.3) -> dict[str, Mapping[str, Any]]:
+    """Measure each machine's link to the next, one at a time: `{"round_trip_s", "bytes_per_s"}` or `{"error"}`.
+
+    Each machine comes with the address at which the others reach it.
+    """
+    speeds: dict[str, Mapping[str, Any]] = {}
+    if len(machines) < 2:
+        return speeds
+    following = [*machines[1:], machines[0]] if len(machines) > 2 else machines[1:]
+    for (near, _), (far, ip) in zip(machines, following, strict=False):
+        speeds[f"{near.name} -> {far.name}"] = await _link(near, far, ip, seconds)
+    return speeds
+
+
+async def _link(near: RemoteHost, far: RemoteHost, ip: str, seconds: float) -> Mapping[str, Any]:
+    try:
+        listening = await far.agent("link")
+        port = str(json.loads(await listening.reader.readline())["port"])
+        try:
+            return await near.ask("link", "--to", ip, port, "--seconds", str(seconds))
+        finally:
+            listening.writer.close()
+    except (Unreachable, ValueError) as error:
+        return {"error": str(error)}
