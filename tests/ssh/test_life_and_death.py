@@ -89,7 +89,7 @@ def test_a_lost_node_fails_its_step_only_and_keeps_nothing(hosts: Hosts, how: st
                     os.kill(pid, signal.SIGKILL)
             elif how == "agent":
                 assert nodes[0]._link is not None
-                os.kill(nodes[0]._link.hello["pid"], signal.SIGKILL)
+                os.kill(nodes[0]._link.hello.result()["pid"], signal.SIGKILL)
             else:
                 assert nodes[0]._link is not None
                 assert nodes[0]._link._beating is not None

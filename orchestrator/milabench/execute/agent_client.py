@@ -7,10 +7,10 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -91,17 +91,11 @@ class AgentLink:
         self._replies: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._waiting: dict[int, Callable[[Sequence[Mapping[str, Any]]], object]] = {}
         self._steps: dict[str, _Watched] = {}
-        self.hello: Mapping[str, Any] = {}
+        self.hello: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        """What the agent reports about itself; LostError when it ended instead."""
         self.lost: str | None = None
-        self._greeted = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read())
         self._beating = asyncio.create_task(self._beat(beat_s)) if beat_s is not None else None
-
-    async def greeting(self) -> None:
-        """Wait until `hello` holds what the agent reports about itself. Raises LostError when it ended instead."""
-        await self._greeted
-        if self.lost is not None:
-            raise LostError(self.lost)
 
     async def request(
         self,
@@ -205,9 +199,8 @@ class AgentLink:
                 if message["id"] in self._waiting:
                     self._waiting[message["id"]](message["holders"])
             case "hello":
-                self.hello = json.loads(payload)
-                if not self._greeted.done():
-                    self._greeted.set_result(None)
+                if not self.hello.done():
+                    self.hello.set_result(json.loads(payload))
             case _:
                 pass  # a newer agent may say more
 
@@ -216,21 +209,17 @@ class AgentLink:
         if self._beating is not None:
             self._beating.cancel()
         lost = LostError(how)
-        watched = [watched.ended for watched in self._steps.values()]
-        for future in (*self._replies.values(), *watched):
+        for future in (self.hello, *self._replies.values(), *(watched.ended for watched in self._steps.values())):
             if not future.done():
                 future.set_exception(lost)
                 future.exception()  # a waiter sees it; an abandoned future must not cause a warning
         self._steps.clear()
-        if not self._greeted.done():
-            self._greeted.set_result(None)
 
 
 class AgentNode:
     """An Executor over an agent; what opens the link and what sweeps after a lost one depends on where the node is.
 
-    A lost link is reopened for the next step. `values` replace those of a request that mean something else there;
-    None leaves one to the agent.
+    A lost link is reopened for the next step. `own_values` are the names of values that the agent knows better than a request.
     """
 
     def __init__(
@@ -238,10 +227,10 @@ class AgentNode:
         name: str,
         open_link: Callable[[], Awaitable[AgentLink]],
         sweep: Callable[[], Coroutine[Any, Any, str]],
-        values: Mapping[str, str | None] | None = None,
+        own_values: Collection[str] = (),
     ) -> None:
         self.name = name
-        self._values = values or {}
+        self._own_values = own_values
         self._open_link = open_link
         self._sweep = sweep
         self._link: AgentLink | None = None
@@ -254,7 +243,7 @@ class AgentNode:
         step, link = request.step.id, None
         try:
             link = await self.open()
-            reply, watched = await link.start(step, emit, _start_fields(request, self._values))
+            reply, watched = await link.start(step, emit, _start_fields(request, self._own_values))
             if not reply.get("ok"):
                 return self._fail(request, emit, "environment", str(reply.get("error")))
             if reply.get("pid") is not None:
@@ -353,7 +342,7 @@ class AgentNode:
             if self._link is None or self._link.lost is not None:
                 self._link = await self._open_link()
                 try:
-                    await self._link.greeting()
+                    await asyncio.shield(self._link.hello)
                     if self._locks:  # the locks of the previous agent fell with it
                         again = {"devices": list(self._locks), "wait": True}
                         await self._link.request("lock", again, within_s=None)
@@ -387,9 +376,7 @@ class AgentNode:
         return Failed(step=request.step.id, why=why, detail=detail, attempt=request.attempt)
 
 
-def local_node(
-    run_id: str, *, name: str = "local", grace_s: float = 5.0, locks: Path | None = None, python: str = sys.executable
-) -> AgentNode:
+def local_node(run_id: str, *, name: str = "local", grace_s: float = 5.0, locks: Path | None = None) -> AgentNode:
     """Return the local machine as an Executor. `run_id` marks every process of the run, so it must be unique."""
     words = ["serve", "--run-id", run_id, "--grace", str(grace_s), *(["--locks", str(locks)] if locks else [])]
 
@@ -397,7 +384,7 @@ def local_node(
         try:
             # A session of its own: Ctrl-C must reach only this process, which ends the steps in order.
             process = await asyncio.create_subprocess_exec(
-                *agent_command(*words, python=python),
+                *agent_command(*words),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, RUN_MARKER: run_id},  # so that a sweep finds a hanging agent, as it finds its steps
@@ -414,15 +401,12 @@ def local_node(
 
         return AgentLink(process.stdout, process.stdin, describe_end)
 
-    async def sweep() -> str:
-        return await sweep_local(run_id, grace_s=grace_s, python=python)
-
-    return AgentNode(name, open_link, sweep)
+    return AgentNode(name, open_link, partial(sweep_local, run_id, grace_s=grace_s))
 
 
-async def sweep_local(*markers: str, grace_s: float = 5.0, python: str = sys.executable) -> str:
+async def sweep_local(*markers: str, grace_s: float = 5.0) -> str:
     """Kill the local processes that carry these markers and describe the result on one line."""
-    answer, code = await _query_agent(python, "sweep", *markers, "--grace", str(grace_s))
+    answer, code = await _query_agent("sweep", *markers, "--grace", str(grace_s))
     if answer is None:
         return f"leftover processes could not be killed (exit code {code})"
     return sweep_text(answer)
@@ -440,18 +424,18 @@ def leftovers(answer: Mapping[str, Any]) -> list[tuple[int, str]]:
     return [(int(process["pid"]), str(process["command"])) for process in answer["left"]]
 
 
-async def local_leftovers(*markers: str, python: str = sys.executable) -> list[tuple[int, str]]:
+async def local_leftovers(*markers: str) -> list[tuple[int, str]]:
     """Return pid and command of what `sweep_local` would kill. Raises Unreachable when the machine does not answer."""
-    answer, code = await _query_agent(python, "left", *markers)
+    answer, code = await _query_agent("left", *markers)
     if answer is None:
         raise Unreachable(f"local: the agent could not list processes (exit code {code})")
     return leftovers(answer)
 
 
-async def _query_agent(python: str, *words: str) -> tuple[Mapping[str, Any] | None, int | None]:
+async def _query_agent(*words: str) -> tuple[Mapping[str, Any] | None, int | None]:
     """Return what an agent for one question answers, and its exit code."""
     process = await asyncio.create_subprocess_exec(
-        *agent_command(*words, python=python),
+        *agent_command(*words),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
@@ -472,9 +456,8 @@ def _ending(code: int) -> str:
         return f"was ended by signal {-code}"
 
 
-def _start_fields(request: StepRequest, node_values: Mapping[str, str | None]) -> dict[str, object]:
+def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str, object]:
     step = request.step
-    values = {name: value for name, value in {**request.values, **node_values}.items() if value is not None}
     return {
         "argv": list(step.argv),
         "env": dict(step.env),
@@ -492,7 +475,7 @@ def _start_fields(request: StepRequest, node_values: Mapping[str, str | None]) -
         "marks": list(request.marks),
         "end_argv": list(step.end_argv),
         "ready": _readiness(step.config),
-        "values": values,
+        "values": {name: value for name, value in request.values.items() if name not in own_values},
         "barrier_s": _barrier_s(step.config),
         "monitor": {
             "argv": list(step.monitor),

@@ -66,15 +66,7 @@ class Cancelled:
     attempt: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
-    """The step was planned and nothing is known of it; only readers of records produce it."""
-
-    step: str
-    attempt: int = 1
-
-
-Outcome = Passed | Failed | Skipped | Cancelled | Missing
+Outcome = Passed | Failed | Skipped | Cancelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,6 @@ from milabench.execute.api import (
     Failed,
     Frame,
     Holder,
-    Missing,
     Notice,
     Outcome,
     Passed,
@@ -486,8 +485,6 @@ class Engine:
                 entry |= {"detail": outcome.detail}
             case Passed():
                 entry |= {"reasons": list(outcome.reasons)} if outcome.reasons else {}
-            case Missing():
-                pass
             case _:
                 assert_never(outcome)
         self._journal_step(step, state="ended", **entry)
@@ -507,7 +504,7 @@ class Engine:
     def _as_recorded(self, step: Step, outcome: Outcome) -> Outcome:
         """Return the outcome, or Failed if it was not recorded: what cannot be read later was not measured."""
         error = self._unrecorded.get(step.id)
-        if error is None or isinstance(outcome, Skipped | Missing):
+        if error is None or isinstance(outcome, Skipped):
             return outcome
         why: Why = "no-space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "environment"
         return Failed(step=step.id, why=why, detail=f"cannot record: {_reason(error)}", attempt=outcome.attempt)
@@ -564,7 +561,7 @@ def outcome_name(outcome: Outcome) -> str:
 def dependency_outcome_text(outcome: Outcome | None) -> str:
     """Describe the outcome of a step that another one depends on."""
     match outcome:
-        case None | Missing():
+        case None:
             return "was not run"
         case Passed():
             return "passed"

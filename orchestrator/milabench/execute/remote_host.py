@@ -23,6 +23,7 @@ from milabench.plan.model import Step
 LEASE_S = 20.0
 BEAT_S = 4.0
 ASK_S = 60.0
+LINK_S = 0.3  # for one measurement of a link
 
 T = TypeVar("T")
 
@@ -101,14 +102,7 @@ def node_marker(marker: str, node: str) -> str:
     return f"{marker}@{node}"
 
 
-def remote_node(
-    machine: RemoteHost,
-    marker: str,
-    *,
-    grace_s: float = 5.0,
-    lease_s: float = LEASE_S,
-    values: Mapping[str, str | None] | None = None,
-) -> AgentNode:
+def remote_node(machine: RemoteHost, marker: str, *, grace_s: float = 5.0, lease_s: float = LEASE_S) -> AgentNode:
     """Return a machine as an Executor; `marker` is the run's. Leftovers of a lost agent are killed before the next one starts."""
     own = node_marker(marker, machine.name)
     is_first = True
@@ -129,7 +123,7 @@ def remote_node(
             reason = str(error).removeprefix(f"{machine.name}: ")
             return f"leftover processes could not be listed ({reason}); its agent kills them within {lease_s + grace_s:g} s"
 
-    return AgentNode(machine.name, open_link, sweep, values={"path": None, **(values or {})})
+    return AgentNode(machine.name, open_link, sweep, own_values=("path",))
 
 
 def helper_node(machine: RemoteHost, purpose: str) -> AgentNode:
@@ -207,26 +201,19 @@ async def connect_all(machines: Sequence[RemoteHost]) -> tuple[dict[str, RemoteH
     return {machine.name: machine for machine in machines if machine.name not in why}, why
 
 
-async def link_speeds(machines: Sequence[tuple[RemoteHost, str]], seconds: float = 0.3) -> dict[str, Mapping[str, Any]]:
-    """Measure each machine's link to the next, one at a time: `{"round_trip_s", "bytes_per_s"}` or `{"error"}`.
-
-    Each machine comes with the address at which the others reach it.
-    """
-    speeds: dict[str, Mapping[str, Any]] = {}
-    if len(machines) < 2:
-        return speeds
+async def link_speeds(machines: Sequence[RemoteHost]) -> dict[str, Mapping[str, Any]]:
+    """Measure each machine's link to the next, one at a time: `{"round_trip_s", "bytes_per_s"}` or `{"error"}`."""
     following = [*machines[1:], machines[0]] if len(machines) > 2 else machines[1:]
-    for (near, _), (far, ip) in zip(machines, following, strict=False):
-        speeds[f"{near.name} -> {far.name}"] = await _link(near, far, ip, seconds)
-    return speeds
+    pairs = zip(machines, following, strict=False)
+    return {f"{near.name} -> {far.name}": await _link(near, far) for near, far in pairs}
 
 
-async def _link(near: RemoteHost, far: RemoteHost, ip: str, seconds: float) -> Mapping[str, Any]:
+async def _link(near: RemoteHost, far: RemoteHost) -> Mapping[str, Any]:
     try:
         listening = await far.agent("link")
         port = str(json.loads(await listening.reader.readline())["port"])
         try:
-            return await near.ask("link", "--to", ip, port, "--seconds", str(seconds))
+            return await near.ask("link", "--to", far.address.host, port, "--seconds", str(LINK_S))
         finally:
             listening.writer.close()
     except (Unreachable, ValueError) as error:

@@ -94,11 +94,10 @@ async def install_remotely(
         raise EnvironmentFailed("\nerror: ".join(f"{machine.name}: {line}" for line in errors or [outcome.detail]))
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Build what the job lists; runs on the remote machine and exits with the matching exit code."""
-    path = (argv or sys.argv[1:])[0]
-    with open(path, "rb") as file:  # noqa: PTH123
-        specs, dirs, options = pickle.loads(file.read())  # written by the same code, into a folder of the same user
+    # The job was written by the same code, into a folder of the same user.
+    specs, dirs, options = pickle.loads(Path(sys.argv[1]).read_bytes())
     options = replace(options, environ=dict(os.environ), uv=options.uv or find_uv(os.environ))
     try:
         raise_failures(install_venvs(specs, dirs, options, lambda stage: print(f"  {stage}", flush=True)))

@@ -444,7 +444,7 @@ def link_to(link: Path, folder: Path) -> None:
     fresh.replace(link)
 
 
-def url_responds(url: str, environ: Mapping[str, str], timeout_s: float = PROBE_S) -> bool:
+def url_responds(url: str, environ: Mapping[str, str]) -> bool:
     """Return whether a server answers under this URL in time, with any status; uses the user's proxy and certificates."""
     proxies = {
         scheme: value
@@ -460,7 +460,7 @@ def url_responds(url: str, environ: Mapping[str, str], timeout_s: float = PROBE_
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=context)
         )
-        opener.open(urllib.request.Request(url, method="HEAD"), timeout=timeout_s).close()
+        opener.open(urllib.request.Request(url, method="HEAD"), timeout=PROBE_S).close()
     except urllib.error.HTTPError:
         return True
     except (OSError, ValueError):

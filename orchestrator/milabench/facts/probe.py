@@ -17,9 +17,9 @@ from milabench.facts.model import Device, Node
 AGENT = Path(__file__).resolve().parent.parent / "execute" / "agent" / "__main__.py"
 
 
-def agent_command(*words: str, python: str = sys.executable) -> list[str]:
+def agent_command(*words: str) -> list[str]:
     """Return the command that runs the agent on this machine; it needs nothing but the standard library."""
-    return [python, "-u", "-I", "-S", str(AGENT), *words]
+    return [sys.executable, "-u", "-I", "-S", str(AGENT), *words]
 
 
 class LocalProbe:

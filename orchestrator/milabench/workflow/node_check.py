@@ -90,6 +90,6 @@ def measure_links(
 
     async def measure() -> dict[str, Mapping[str, Any]]:
         hosts, _ = await connect_all([pool.machine(address) for address in reached])
-        return await link_speeds([(host, host.address.host) for host in hosts.values()])
+        return await link_speeds(list(hosts.values()))
 
     return pool.run(measure)
