@@ -18,13 +18,10 @@ from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.execute.api import (
     BarrierEvent,
-    Cancelled,
     Emit,
-    Failed,
     Frame,
     Holder,
     Outcome,
-    Passed,
     ServerReady,
     Started,
     StepRequest,
@@ -257,7 +254,7 @@ class AgentNode:
                 raise
         except (LostError, Unreachable) as lost:
             return await self._lost(request, emit, link, str(lost))
-        return _outcome(request, ended)
+        return _outcome(ended)
 
     async def end(
         self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
@@ -361,7 +358,7 @@ class AgentNode:
         return self._fail(request, emit, "lost-node", detail)
 
     def _fail(self, request: StepRequest, emit: Emit, why: Why, detail: str) -> Outcome:
-        """Return Failed for a step that no agent ends, and emit its last record."""
+        """Return the outcome of a step that no agent ends, and emit its last record."""
         now = round(time.time(), 6)
         data = {
             "command": list(request.step.argv),
@@ -373,7 +370,7 @@ class AgentNode:
         }
         record = json.dumps({"event": "end", "data": data, "pipe": None, "t": now}, separators=(",", ":"))
         emit(Frame(kind="rec", step=request.step.id, payload=record.encode() + b"\n"))
-        return Failed(step=request.step.id, why=why, detail=detail, attempt=request.attempt)
+        return Outcome("failed", detail, why)
 
 
 def local_node(run_id: str, *, name: str = "local", grace_s: float = 5.0, locks: Path | None = None) -> AgentNode:
@@ -496,16 +493,15 @@ def _barrier_s(config: Mapping[str, Any]) -> float | None:
     return measure.get("barrier_timeout_s") if isinstance(measure, Mapping) and measure.get("barrier") else None
 
 
-def _outcome(request: StepRequest, ended: Mapping[str, Any]) -> Outcome:
-    step, attempt, detail = request.step.id, request.attempt, str(ended.get("detail") or "")
+def _outcome(ended: Mapping[str, Any]) -> Outcome:
+    detail = str(ended.get("detail") or "")
     match ended["outcome"]:
         case "passed":
-            return Passed(step=step, reasons=tuple(ended.get("reasons") or ()), attempt=attempt)
+            return Outcome("passed", reasons=tuple(ended.get("reasons") or ()))
         case "cancelled":
-            return Cancelled(step=step, detail=detail, attempt=attempt)
+            return Outcome("cancelled", detail)
         case _:
-            why = cast("Why", ended.get("why") or "exit")
-            return Failed(step=step, why=why, detail=detail, attempt=attempt)
+            return Outcome("failed", detail, cast("Why", ended.get("why") or "exit"))
 
 
 def _holder(entry: Mapping[str, Any]) -> Holder:

@@ -20,7 +20,6 @@ class StepRequest:
     """
 
     step: Step
-    attempt: int = 1
     group_size: int = 1
     is_spread: bool = False
     values: Mapping[str, str] = field(default_factory=dict)
@@ -29,44 +28,23 @@ class StepRequest:
     grace_s: float = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
-    """The step did what it should; `reasons` are those for doubt that its end gives (protocol.md, section 5)."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a step ended: skipped, when it was not started because of something before it; cancelled, when it or the run was ended.
 
-    step: str
+    `detail` is one line for a person, on a step that did not pass; `why` classifies a failure. `reasons` are those for doubt
+    that the end of a passed step gives (protocol.md, section 5).
+    """
+
+    name: Literal["passed", "failed", "skipped", "cancelled"]
+    detail: str = ""
+    why: Why | None = None
     reasons: tuple[str, ...] = ()
-    attempt: int = 1
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """The step failed; `detail` is one line for a person."""
-
-    step: str
-    why: Why
-    detail: str
-    attempt: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
-    """The step was not started, because of something before it."""
-
-    step: str
-    reason: str
-    attempt: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cancelled:
-    """The step, or the whole run, was ended before it was done."""
-
-    step: str
-    detail: str
-    attempt: int = 1
-
-
-Outcome = Passed | Failed | Skipped | Cancelled
+    @property
+    def failure(self) -> str:
+        """Why the step failed or was skipped, in one line; empty for any other."""
+        return f"{self.why}: {self.detail}" if self.name == "failed" else self.detail if self.name == "skipped" else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,10 +90,11 @@ class BarrierEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A step has its outcome."""
+    """An attempt at a step has its outcome."""
 
     step: str
     outcome: Outcome
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

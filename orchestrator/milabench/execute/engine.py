@@ -10,27 +10,23 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.events.rundir import attempt_stem
 from milabench.execute.api import (
     BarrierEvent,
-    Cancelled,
     Emit,
     Ended,
     Executor,
-    Failed,
     Frame,
     Holder,
     Notice,
     Outcome,
-    Passed,
     Progress,
     Recorder,
     ServerReady,
-    Skipped,
     Started,
     StepRequest,
 )
@@ -108,7 +104,7 @@ class ExecutionResult:
     @property
     def all_passed(self) -> bool:
         """Whether nothing failed or was cancelled; a skipped step does not count as a failure."""
-        return not self.is_cut and all(isinstance(o, Passed | Skipped) for o in self.outcomes.values())
+        return not self.is_cut and all(o.name in ("passed", "skipped") for o in self.outcomes.values())
 
 
 async def execute(
@@ -146,7 +142,7 @@ class Engine:
         self._recorder = recorder
         self._progress = progress
         self._settings = settings
-        self._outcomes: dict[str, Outcome] = {name: Passed(step=name) for name in settings.passed}
+        self._outcomes: dict[str, Outcome] = dict.fromkeys(settings.passed, Outcome("passed"))
         self._attempts: dict[str, int] = {}
         self._ended: dict[str, Outcome] = {}  # of the group that runs
         self._running: dict[str, Executor] = {}
@@ -209,7 +205,7 @@ class Engine:
         return plan
 
     def _has_cancelled(self) -> bool:
-        return any(isinstance(outcome, Cancelled) for outcome in self._outcomes.values())
+        return any(outcome.name == "cancelled" for outcome in self._outcomes.values())
 
     async def _lock_devices(self) -> None:
         self._locking = asyncio.create_task(self._lock_all())
@@ -239,7 +235,7 @@ class Engine:
             for step in group:
                 self._attempts[step.id] = self._attempts.get(step.id, self._settings.prior_attempts.get(step.id, 0)) + 1
             was_started = await self._run_group(group) or was_started
-            failed = [step.id for step in group if isinstance(self._ended[step.id], Failed)]
+            failed = [step.id for step in group if self._ended[step.id].name == "failed"]
             if not failed or not tries_left or self._interrupts or any(step in self._unrecorded for step in failed):
                 break
             self._progress(Notice(text=f"{', '.join(failed)}: trying again"))
@@ -287,19 +283,19 @@ class Engine:
 
     def _before_start(self, step: Step) -> Outcome | None:
         """Return the outcome of a step that will not be started, else None."""
-        attempt, limit = self._attempts[step.id], self._settings.max_failures
+        limit = self._settings.max_failures
         if self._interrupts:
-            return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
-        is_retry = attempt > self._settings.prior_attempts.get(step.id, 0) + 1
-        failures = sum(isinstance(outcome, Failed) for outcome in self._outcomes.values())
+            return Outcome("cancelled", INTERRUPTED)
+        is_retry = self._attempts[step.id] > self._settings.prior_attempts.get(step.id, 0) + 1
+        failures = sum(outcome.name == "failed" for outcome in self._outcomes.values())
         if limit is not None and failures >= limit and not is_retry:
-            return Cancelled(step=step.id, detail=f"not started after {limit} failures", attempt=attempt)
+            return Outcome("cancelled", f"not started after {limit} failures")
         for name in step.after:
             before = self._outcomes.get(name)
-            if not isinstance(before, Passed):
-                return Skipped(step=step.id, reason=f"{name} {dependency_outcome_text(before)}", attempt=attempt)
+            if before is None or before.name != "passed":
+                return Outcome("skipped", f"{name} {dependency_outcome_text(before)}")
         if step.node not in self._executors:
-            return Failed(step=step.id, why="lost-node", detail=f"unknown node {step.node}", attempt=attempt)
+            return Outcome("failed", f"unknown node {step.node}", "lost-node")
         return None
 
     async def _run_step(self, step: Step, group_size: int, values: Mapping[str, str]) -> None:
@@ -312,13 +308,12 @@ class Engine:
             self._notify_client(step, is_serving=False)
 
     async def _attempt(self, step: Step, group_size: int, values: Mapping[str, str]) -> None:
-        settings, attempt = self._settings, self._attempts[step.id]
+        settings = self._settings
         request = StepRequest(
             step=step,
-            attempt=attempt,
             group_size=group_size,
             is_spread=self._barrier is not None and step.id in self._barrier.nodes,
-            values={**settings.values, **names_in(step, attempt), **values},
+            values={**settings.values, **names_in(step, self._attempts[step.id]), **values},
             makedirs=settings.makedirs(step),
             marks=settings.marks(step),
             grace_s=settings.grace_s,
@@ -326,7 +321,7 @@ class Engine:
         if preamble := settings.preamble(step):
             self._record(step, Frame(kind="rec", step=step.id, payload=preamble))
             if step.id in self._unrecorded:
-                self._conclude(step, Cancelled(step=step.id, detail="cannot record", attempt=attempt))
+                self._conclude(step, Outcome("cancelled", "cannot record"))
                 return
         executor = self._running[step.id] = self._executors[step.node]
         try:
@@ -339,7 +334,7 @@ class Engine:
         self._conclude(step, self._with_log(step, outcome))
         if role_of(step) == "client":
             self._end(server_of(step), is_done=True)
-        elif not isinstance(outcome, Passed):
+        elif outcome.name != "passed":
             self._end_rest_of_job(step)
 
     def _update_barrier(self, step: Step, at: Literal["barrier", "end", "gone"]) -> None:
@@ -412,16 +407,14 @@ class Engine:
 
     def _unserved(self, step: Step) -> Outcome:
         """Return the outcome of a client that was not started because its server failed."""
-        attempt = self._attempts[step.id]
         if self._interrupts:
-            return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
+            return Outcome("cancelled", INTERRUPTED)
         server = server_of(step)
-        reason = f"{server} {dependency_outcome_text(self._ended.get(server))}"
-        return Skipped(step=step.id, reason=reason, attempt=attempt)
+        return Outcome("skipped", f"{server} {dependency_outcome_text(self._ended.get(server))}")
 
     def _with_log(self, step: Step, outcome: Outcome) -> Outcome:
         """Return the outcome; a failed server's names the log that explains it."""
-        if role_of(step) != "server" or not isinstance(outcome, Failed):
+        if role_of(step) != "server" or outcome.name != "failed":
             return outcome
         stem = f"{self._settings.values.get('run', '.')}/{self._stem(step)}"
         return replace(outcome, detail=f"{outcome.detail}; its output is in {stem}.*")
@@ -475,39 +468,28 @@ class Engine:
     def _conclude(self, step: Step, outcome: Outcome) -> None:
         """Record the end of an attempt; a step that passed once has passed, whatever a later attempt did."""
         outcome = self._as_recorded(step, self._with_data(step, outcome))
-        entry: dict[str, object] = {"outcome": outcome_name(outcome)}
-        match outcome:
-            case Failed():
-                entry |= {"why": outcome.why, "detail": outcome.detail}
-            case Skipped():
-                entry |= {"detail": outcome.reason}
-            case Cancelled():
-                entry |= {"detail": outcome.detail}
-            case Passed():
-                entry |= {"reasons": list(outcome.reasons)} if outcome.reasons else {}
-            case _:
-                assert_never(outcome)
-        self._journal_step(step, state="ended", **entry)
+        has_passed = outcome.name == "passed"
+        detail, reasons = None if has_passed else outcome.detail, list(outcome.reasons) or None
+        self._journal_step(step, state="ended", outcome=outcome.name, why=outcome.why, detail=detail, reasons=reasons)
         outcome = self._as_recorded(step, outcome)  # writing the journal may just have failed
         self._ended[step.id] = outcome
-        if not isinstance(self._outcomes.get(step.id), Passed):
+        before = self._outcomes.get(step.id)
+        if before is None or before.name != "passed":
             self._outcomes[step.id] = outcome
-        self._progress(Ended(step=step.id, outcome=outcome))
+        self._progress(Ended(step=step.id, outcome=outcome, attempt=self._attempts[step.id]))
 
     def _with_data(self, step: Step, outcome: Outcome) -> Outcome:
-        """Return the outcome, or Failed when a step that passed lacks the data it should have recorded."""
-        lacking = self._settings.missing_data(step, self._stem(step)) if isinstance(outcome, Passed) else ""
-        if not lacking:
-            return outcome
-        return Failed(step=step.id, why="no-data", detail=lacking, attempt=outcome.attempt)
+        """Return the outcome, or a failure when a step that passed lacks the data it should have recorded."""
+        lacking = self._settings.missing_data(step, self._stem(step)) if outcome.name == "passed" else ""
+        return Outcome("failed", lacking, "no-data") if lacking else outcome
 
     def _as_recorded(self, step: Step, outcome: Outcome) -> Outcome:
-        """Return the outcome, or Failed if it was not recorded: what cannot be read later was not measured."""
+        """Return the outcome, or a failure if it was not recorded: what cannot be read later was not measured."""
         error = self._unrecorded.get(step.id)
-        if error is None or isinstance(outcome, Skipped):
+        if error is None or outcome.name == "skipped":
             return outcome
         why: Why = "no-space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "environment"
-        return Failed(step=step.id, why=why, detail=f"cannot record: {_reason(error)}", attempt=outcome.attempt)
+        return Outcome("failed", f"cannot record: {_reason(error)}", why)
 
     def _journal_step(self, step: Step, **entry: object) -> None:
         fields = {key: value for key, value in entry.items() if value is not None}
@@ -553,26 +535,12 @@ def asks_for_port(step: Step) -> bool:
     )
 
 
-def outcome_name(outcome: Outcome) -> str:
-    """Return the outcome's name in protocol.md, section 5, after which its class is named."""
-    return type(outcome).__name__.lower()
-
-
 def dependency_outcome_text(outcome: Outcome | None) -> str:
     """Describe the outcome of a step that another one depends on."""
-    match outcome:
-        case None:
-            return "was not run"
-        case Passed():
-            return "passed"
-        case Failed():
-            return f"failed ({outcome.why}: {outcome.detail})"
-        case Skipped():
-            return f"was skipped ({outcome.reason})"
-        case Cancelled():
-            return "was cancelled"
-        case _:
-            assert_never(outcome)
+    if outcome is None:
+        return "was not run"
+    is_of_others = outcome.name in ("skipped", "cancelled")
+    return ("was " if is_of_others else "") + outcome.name + (f" ({outcome.failure})" if outcome.failure else "")
 
 
 def holder_text(holder: Holder) -> str:

@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Callable, Iterable
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.api import Failed
 from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
 from milabench.plan.image import Image, in_one_line
 
@@ -59,7 +58,7 @@ async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, refetch
     async with helper_node(machine, "images") as node:
         for image in images:
             outcome = await run_shell(node, in_one_line(image, refetch=refetch), cwd="/")
-            if isinstance(outcome, Failed):
+            if outcome.name == "failed":
                 failed.append(f"{machine.name}: {not_fetched(image, outcome.detail)}")
     if failed:
         raise EnvironmentFailed("\nerror: ".join(failed))

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed, MilabenchError
-from milabench.execute.api import Failed, Frame, Progress
+from milabench.execute.api import Frame, Progress
 from milabench.execute.archive import deterministic_zip
 from milabench.execute.file_sync import RemoteFiles
 from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
@@ -89,7 +89,7 @@ async def install_remotely(
 
     async with helper_node(machine, "install") as node:
         outcome = await run_shell(node, _LOOK, "-P", f"{folder}/{program}", f"{folder}/job", cwd=folder, emit=emit)
-    if isinstance(outcome, Failed):
+    if outcome.name == "failed":
         errors = [line.removeprefix("error: ") for line in words if line.startswith("error: ")]
         raise EnvironmentFailed("\nerror: ".join(f"{machine.name}: {line}" for line in errors or [outcome.detail]))
 
