@@ -174,8 +174,7 @@ class AgentLink:
         watched = self._steps.get(step)  # none also for a step that was given up, whose last frames may still come
         match header["k"]:
             case "line" | "rec" | "obs" as kind if watched is not None:
-                last, count = header.get("last") or {}, header.get("count", 0)
-                watched.emit(Frame(kind=kind, step=step, payload=payload, count=count, last=last))
+                watched.emit(Frame(kind=kind, step=step, payload=payload, last=header.get("last") or {}))
             case "ready" if watched is not None:
                 watched.emit(ServerReady(step=step))
             case "at-barrier" if watched is not None:

@@ -51,14 +51,13 @@ class Outcome:
 class Frame:
     """A batch of stamped records of one step, as bytes; whole lines.
 
-    `kind` says what they are: `line` output, `rec` anything from the sink or the agent, `obs` observations. `count` and
-    `last` (`{"task", "rate", "units", "progress": [made, wanted]}`) come with observations: a display decodes no records.
+    `kind` says what they are: `line` output, `rec` anything from the sink or the agent, `obs` observations. `last`
+    (`{"task", "rate", "units", "progress": [made, wanted]}`) comes with observations: a display decodes no records.
     """
 
     kind: Literal["line", "rec", "obs"]
     step: str
     payload: bytes
-    count: int = 0
     last: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -131,9 +130,8 @@ Emit = Callable[[Progress], object]
 class Executor(Protocol):
     """Runs steps on one node: its agent, or a fake of it."""
 
-    @property
-    def name(self) -> str:
-        """The node's name in the plan."""
+    name: str
+    """The node's name in the plan."""
 
     async def run(self, request: StepRequest, emit: Emit) -> Outcome:
         """Execute one step: emit `Started`, then frames in order (the last record is `end`); return the outcome.

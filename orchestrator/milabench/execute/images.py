@@ -13,13 +13,13 @@ from milabench.plan.image import Image, in_one_line
 
 def missing_images(images: Iterable[Image]) -> list[str]:
     """Return a description of each image that is not on this machine, or whose engine is not."""
-    return [f"image {image.name} ({why})" for image in images if (why := _why_missing(image))]
-
-
-def _why_missing(image: Image) -> str:
-    if shutil.which(image.engine) is None:
-        return f"{image.engine} is not on PATH"
-    return "" if _succeeds(image.look) else image.engine
+    missing = []
+    for image in images:
+        if shutil.which(image.engine) is None:
+            missing.append(f"image {image.name} ({image.engine} is not on PATH)")
+        elif not _succeeds(image.look):
+            missing.append(f"image {image.name} ({image.engine})")
+    return missing
 
 
 def fetch_images(images: Iterable[Image], *, refetch: bool, say: Callable[[str], object]) -> int:
@@ -31,7 +31,8 @@ def fetch_images(images: Iterable[Image], *, refetch: bool, say: Callable[[str],
     failed, fetched = [], 0
     for image in images:
         if shutil.which(image.engine) is None:
-            failed.append(no_engine(image))
+            what = "is not on PATH; install it, or choose another container.engine"
+            failed.append(f"image {image.name}: {image.engine} {what}")
             continue
         is_there = _succeeds(image.look)
         if is_there and not (refetch and image.fetch):
@@ -62,11 +63,6 @@ async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, refetch
                 failed.append(f"{machine.name}: {not_fetched(image, outcome.detail)}")
     if failed:
         raise EnvironmentFailed("\nerror: ".join(failed))
-
-
-def no_engine(image: Image) -> str:
-    """Return the message for an engine that is not installed."""
-    return f"image {image.name}: {image.engine} is not on PATH; install it, or choose another container.engine"
 
 
 def not_fetched(image: Image, output: str) -> str:

@@ -33,13 +33,9 @@ class RemoteHost:
 
     def __init__(self, address: Address) -> None:
         self.address = address
+        self.name = address.name
         self._connection: HostConnection | None = None
         self._opening = asyncio.Lock()
-
-    @property
-    def name(self) -> str:
-        """The node's name in the plan."""
-        return self.address.name
 
     async def connection(self) -> HostConnection:
         """Return the connection, opened if there is none. Raises Unreachable."""

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed, MilabenchError
+from milabench.execute.agent_bootstrap import deterministic_zip
 from milabench.execute.api import Frame, Progress
-from milabench.execute.archive import deterministic_zip
 from milabench.execute.file_sync import RemoteFiles
 from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
 from milabench.execute.venv import InstallOptions, find_uv, install_venvs, raise_failures

@@ -14,7 +14,7 @@ from milabench.bench.api import Git, Source
 from milabench.config.definition import GitDefinition, PyPIDefinition
 from milabench.errors import EnvironmentFailed
 from milabench.execute.file_sync import RemoteFiles
-from milabench.execute.inventory import is_fetched, is_linked, store_folder
+from milabench.execute.inventory import installed_packages, is_fetched, is_linked, store_folder, unmet_requirements
 from milabench.execute.locks import hold_base
 from milabench.execute.remote_host import RemoteHost
 from milabench.execute.sources import fetch_sources, release
@@ -178,19 +178,18 @@ def check_active_environment(context: CommandContext) -> None:
 
     Raises EnvironmentFailed with everything that is missing.
     """
-    from milabench.execute.current_env import check_current_env
-
     session = context.session
     require_files(context)
     warn_of_unknown_requirements(context)
     wanted = tuple(dict.fromkeys(source for source in sources(context).values() if source is not None))
     fetched = fetch_sources(wanted, context.dirs, environ=dict(os.environ), report=progress_report(session))
     problems = [str(result) for result in fetched if result.why]
+    installed = installed_packages()
     for bench in context.benches:
         file = requirements_of(bench, context)
-        for lack in check_current_env([file] if file is not None else []):
-            package = BENCHMATE if lack.requirement == "benchmate" else f"'{lack.requirement}'"
-            problems.append(f"{bench.config.name}: {lack} in {sys.prefix} (pip install {package})")
+        for requirement, state in unmet_requirements([file] if file is not None else [], installed).items():
+            package = BENCHMATE if requirement == "benchmate" else f"'{requirement}'"
+            problems.append(f"{bench.config.name}: {requirement}: {state} in {sys.prefix} (pip install {package})")
     if problems:
         raise EnvironmentFailed("\nerror: ".join(problems))
     session.info(f"install: {sys.prefix} has everything that {len(context.benches)} benchmarks need")
