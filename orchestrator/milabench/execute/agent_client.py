@@ -16,17 +16,7 @@ from typing import Any, Protocol, cast
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
-from milabench.execute.api import (
-    BarrierEvent,
-    Emit,
-    Frame,
-    Holder,
-    Outcome,
-    ServerReady,
-    Started,
-    StepRequest,
-    Waiting,
-)
+from milabench.execute.api import BarrierEvent, Emit, Frame, Holder, Outcome, ServerReady, Started, StepRequest, Waiting
 from milabench.facts.probe import agent_command
 
 RUN_MARKER = "MILABENCH_RUN_MARKER"  # the agent's name for it
@@ -74,12 +64,7 @@ class AgentLink:
     """The conversation with one agent: requests and their replies, and the frames of its steps."""
 
     def __init__(
-        self,
-        reader: Reader,
-        writer: Writer,
-        describe_end: Callable[[], Awaitable[str]],
-        *,
-        beat_s: float | None = None,
+        self, reader: Reader, writer: Writer, describe_end: Callable[[], Awaitable[str]], *, beat_s: float | None = None
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -431,10 +416,7 @@ async def local_leftovers(*markers: str) -> list[tuple[int, str]]:
 async def _query_agent(*words: str) -> tuple[Mapping[str, Any] | None, int | None]:
     """Return what an agent for one question answers, and its exit code."""
     process = await asyncio.create_subprocess_exec(
-        *agent_command(*words),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,
+        *agent_command(*words), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, start_new_session=True
     )
     output, _ = await process.communicate()
     try:
