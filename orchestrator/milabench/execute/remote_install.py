@@ -41,9 +41,8 @@ def _files() -> Iterator[tuple[str, bytes]]:
     import packaging
 
     yield "__main__.py", _MAIN.encode()
-    outer = [PACKAGE / "__init__.py", PACKAGE / "errors.py"]
-    inner = [path for package in PACKAGES for path in (PACKAGE / package).glob("*.py")]
-    for path in sorted([*outer, *inner]):
+    inner = [path for package in PACKAGES for path in (PACKAGE / package).rglob("*.py")]
+    for path in sorted([*PACKAGE.glob("*.py"), *inner]):
         yield f"milabench/{path.relative_to(PACKAGE).as_posix()}", path.read_bytes()
     assert packaging.__file__ is not None
     folder = Path(packaging.__file__).parent
