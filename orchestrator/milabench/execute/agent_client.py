@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, Protocol, cast
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
+from milabench.execute.agent.procfs import signal_name
 from milabench.execute.api import BarrierEvent, Emit, Frame, Holder, Outcome, ServerReady, Started, StepRequest, Waiting
 from milabench.facts.probe import agent_command
 
@@ -378,7 +378,10 @@ def local_node(run_id: str, *, name: str = "local", grace_s: float = 5.0, locks:
         assert process.stdout is not None
 
         async def describe_end() -> str:
-            return f"the agent {_ending(await process.wait())}"
+            code = await process.wait()
+            return "the agent " + (
+                f"ended with exit code {code}" if code >= 0 else f"was ended by {signal_name(-code)}"
+            )
 
         return AgentLink(process.stdout, process.stdin, describe_end)
 
@@ -423,15 +426,6 @@ async def _query_agent(*words: str) -> tuple[Mapping[str, Any] | None, int | Non
         return cast("Mapping[str, Any]", json.loads(output)), process.returncode
     except ValueError:
         return None, process.returncode
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"
 
 
 def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str, object]:

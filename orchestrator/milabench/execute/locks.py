@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import getpass
 import json
 import os
 import socket
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from milabench.errors import EnvironmentFailed, MilabenchError, RecordError, Unreachable
+from milabench.execute.agent.procfs import read_process, read_text, user_name
 
 BASE_LOCK = ".milabench.lock"
 RUN_LOCK = "orchestrator.lock"
@@ -58,12 +58,13 @@ class Orchestrator:
     @property
     def is_of_this_boot(self) -> bool:
         """Whether something that it started may still run: not after a restart of its machine."""
-        return self.boot == _boot()
+        return self.boot == this_boot()
 
     @property
     def is_alive(self) -> bool:
         """Whether it still runs; on another host only the lock can tell, so this is False."""
-        return self.is_local and self.is_of_this_boot and _start_of(self.pid) == self.pid_start
+        process = read_process(self.pid) if self.is_local and self.is_of_this_boot else None
+        return process is not None and process.start == self.pid_start
 
     def __str__(self) -> str:
         return (
@@ -73,12 +74,13 @@ class Orchestrator:
 
 def this_orchestrator(marker: str, *, detached: bool = False) -> Orchestrator:
     """Return this process, about to execute a run whose processes carry `marker`."""
+    process = read_process(os.getpid())
     return Orchestrator(
         pid=os.getpid(),
-        pid_start=_start_of(os.getpid()) or 0,
-        boot=_boot(),
+        pid_start=process.start if process else 0,
+        boot=this_boot(),
         host=socket.gethostname(),
-        user=_user(),
+        user=user_name(),
         marker=marker,
         since=time.time(),
         detached=detached,
@@ -136,7 +138,7 @@ def hold_base(base: Path, purpose: str, *, say: Callable[[str], object]) -> Iter
         fd = os.open(base / BASE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise EnvironmentFailed(f"{base}: cannot be written: {error.strerror}; choose another --base") from None
-    holder = {"purpose": purpose, "pid": os.getpid(), "host": socket.gethostname(), "user": _user()}
+    holder = {"purpose": purpose, "pid": os.getpid(), "host": socket.gethostname(), "user": user_name()}
     with _hold(fd, base / BASE_LOCK, take, {**holder, "since": time.time()}, EnvironmentFailed):
         yield
 
@@ -229,24 +231,6 @@ def _time(since: float) -> str:
     return datetime.fromtimestamp(since).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
-
-
-def _start_of(pid: int) -> int | None:
-    """Return when a process began, in ticks since boot; None for one that is gone or a zombie."""
-    try:
-        fields_ = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields_[0] in (b"Z", b"X") else int(fields_[19])
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
+def this_boot() -> str:
+    """Return what tells this start of the machine from others; empty where the kernel does not say."""
+    return read_text("/proc/sys/kernel/random/boot_id").strip()

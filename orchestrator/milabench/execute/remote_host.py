@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from milabench.errors import Unreachable
 from milabench.execute import openssh, ssh
-from milabench.execute.agent_bootstrap import Channel, HostConnection, start_agent
+from milabench.execute.agent_bootstrap import Channel, HostConnection, full_end_text, start_agent
 from milabench.execute.agent_client import AgentLink, AgentNode, leftovers, sweep_text
 from milabench.execute.api import Emit, Outcome, StepRequest
 from milabench.execute.interrupts import ReusableLoop
@@ -71,10 +71,8 @@ class RemoteHost:
         except TimeoutError:
             raise Unreachable(f"{self.name}: no answer to '{words[0]}' within {within_s:g} s") from None
         except ValueError:
-            how, stderr = await channel.describe_end(), channel.last_stderr_line()
-            raise Unreachable(
-                f"{self.name}: no answer to '{words[0]}': {how}{': ' if stderr else ''}{stderr}"
-            ) from None
+            why = await full_end_text(channel)
+            raise Unreachable(f"{self.name}: no answer to '{words[0]}': {why}") from None
         finally:
             channel.writer.close()
 

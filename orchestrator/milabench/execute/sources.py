@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import ssl
 import stat
@@ -78,25 +77,27 @@ def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str]
     with hold_lock(code / f".{source.folder}.lock"):
         if is_fetched(dirs, source) and not force:  # by another process, while we waited
             return
-        building = Path(tempfile.mkdtemp(prefix=f".{source.folder}.", dir=code))
         try:
-            fresh = building / source.folder
-            match source:
-                case PyPI():
-                    unpack_release(cached_archive(source, where, environ), source.file, fresh)
-                case Git():
-                    _clone(source, fresh, environ)
-            source_marker(dirs, source).unlink(missing_ok=True)
-            if folder.exists():
-                folder.rename(building / "old")
-            fresh.rename(folder)
-            marker = building / "marker"
-            marker.write_text(json.dumps(source_json(source), indent=1))
-            marker.rename(source_marker(dirs, source))
+            with tempfile.TemporaryDirectory(
+                prefix=f".{source.folder}.", dir=code, ignore_cleanup_errors=True
+            ) as building:
+                fresh = Path(building, source.folder)
+                match source:
+                    case PyPI():
+                        unpack_release(cached_archive(source, where, environ), source.file, fresh)
+                    case Git():
+                        _clone(source, fresh, environ)
+                # The old marker goes before the old folder, the new one comes after the new folder: whatever stops us in
+                # between, no marker ever stands beside another program than its own.
+                source_marker(dirs, source).unlink(missing_ok=True)
+                if folder.exists():
+                    folder.rename(Path(building, "old"))
+                fresh.rename(folder)
+                marker = Path(building, "marker")
+                marker.write_text(json.dumps(source_json(source), indent=1))
+                marker.rename(source_marker(dirs, source))
         except OSError as error:
             raise EnvironmentFailed(f"{folder}: {(error.strerror or str(error)).lower()}") from error
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
 
 
 def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> Path:
@@ -106,10 +107,8 @@ def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> 
     kept = cache / source.sha256
     if kept.is_file() and sha256_of(kept) == source.sha256:
         return kept
-    descriptor, name = tempfile.mkstemp(prefix=".fetching-", dir=cache)
-    os.close(descriptor)
-    fresh = Path(name)
-    try:
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=cache) as building:
+        fresh = Path(building, "archive")
         _download(source, where, environ, fresh)
         digest = sha256_of(fresh)
         if digest != source.sha256:
@@ -118,8 +117,6 @@ def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> 
                 "nothing was unpacked"
             )
         fresh.replace(kept)
-    finally:
-        fresh.unlink(missing_ok=True)
     return kept
 
 
