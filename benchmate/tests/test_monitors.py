@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from benchmate.devices.api import DeviceLostError, DeviceProcess, Sample, Survey
+from benchmate.devices.api import DeviceLostError
+from benchmate.devices.vendors.vendor import DeviceProcess, Sample, Survey
 from benchmate.monitors import monitor as monitor_module
 from benchmate.monitors.cpu import CpuSampler
 from benchmate.monitors.device_sampler import DeviceSampler

@@ -109,7 +109,7 @@ def test_both_trees_have_the_same_vendors() -> None:
 
 
 NEW_VENDOR = '''"""A vendor that nobody has heard of."""
-from .vendor import Reading, Vendor
+from .vendor import Reading, Sample, Vendor
 
 
 class Acme(Vendor):
@@ -123,10 +123,10 @@ class Acme(Vendor):
 
     def inventories(self):
         devices = [{"index": n, "arch": "acme", "uuid": "A%d" % n, "name": "Acme One", "memory_mib": 1} for n in range(3)]
-        return (("acme by test", lambda: (devices, {})),)
+        return (("acme by test", lambda: devices),)
 
     def readers(self):
-        return (lambda: lambda: [Reading(n, "A%d" % n, "Acme One", load=0.5) for n in range(3)],)
+        return (lambda: lambda: [Reading(n, "A%d" % n, "Acme One", Sample(load=0.5)) for n in range(3)],)
 
 
 VENDOR = Acme()

@@ -19,12 +19,12 @@ def find_accelerators(absent: Dict[str, str]) -> Tuple[List[Dict[str, Any]], Dic
     for vendor in VENDORS:
         for name, ask in vendor.inventories():
             try:
-                devices, software = ask()
+                devices = ask()
             except FAILURES as error:
                 reasons.append("%s: %s" % (name, error))
                 continue
             if devices:
-                return devices, software
+                return devices, {name: devices[0][name] for name in ("driver", "cuda") if name in devices[0]}
             reasons.append("%s: none" % name)
     absent["devices"] = "; ".join(reasons)
     return [], {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .command import READING_TIMEOUT_S, command_output, number, share
-from .vendor import Inventory, ReadAll, Reading, Vendor
+from .command import READING_TIMEOUT_S, command_output, number, ratio
+from .vendor import Inventory, ReadAll, Reading, Sample, Survey, Vendor
 
 MIB = 1 << 20
 # Utilization, power, frequency, core temperature, energy, memory used.
@@ -58,7 +58,7 @@ def discovery(timeout_s: float = 20.0) -> Dict[int, Mapping[str, Any]]:
 
 def inventory_by_xpu_smi() -> Inventory:
     """Return the devices as xpu-smi tells them."""
-    devices = [
+    return [
         {
             "index": index,
             "arch": "xpu",
@@ -70,7 +70,6 @@ def inventory_by_xpu_smi() -> Inventory:
         }
         for index, device in discovery().items()
     ]
-    return devices, {"driver": devices[0]["driver"] if devices else None}
 
 
 def open_xpu_smi() -> ReadAll:
@@ -90,19 +89,20 @@ def parse_xpu_smi_readings(table: str, static: Mapping[int, Mapping[str, Any]]) 
         index = int(_cell(cells, "DeviceId") or 0)
         device = static.get(index, {})
         clock = _cell(cells, "GPU Frequency")
-        total = number(device.get("memory_physical_size_byte"))
         readings.append(
             Reading(
                 index,
                 str(device.get("uuid") or "intel-%d" % index),
                 str(device.get("device_name") or "Intel"),
-                memory_used_mib=_cell(cells, "GPU Memory Used"),
-                memory_total_mib=None if total is None else total / MIB,
-                load=share(_cell(cells, "GPU Utilization")),
-                power_w=_cell(cells, "GPU Power"),
-                sm_clock_mhz=None if clock is None else round(clock),
-                energy_j=_cell(cells, "GPU Energy Consumed"),
-                temperature_c=_cell(cells, "GPU Core Temperature"),
+                Sample(
+                    _cell(cells, "GPU Memory Used"),
+                    ratio(device.get("memory_physical_size_byte"), MIB),
+                    load=ratio(_cell(cells, "GPU Utilization"), 100),
+                    power_w=_cell(cells, "GPU Power"),
+                    sm_clock_mhz=None if clock is None else round(clock),
+                    energy_j=_cell(cells, "GPU Energy Consumed"),
+                ),
+                Survey(temperature_c=_cell(cells, "GPU Core Temperature")),
             )
         )
     return readings

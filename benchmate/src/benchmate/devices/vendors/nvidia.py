@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Mapping, Sequence, Tuple
 
-from .command import command_output, parsed
+from .command import parsed, table_rows
 from .vendor import Inventory, Vendor
 
 
@@ -54,21 +54,20 @@ def by_library() -> Inventory:
 def inventory_by_nvidia_smi() -> Inventory:
     """Return the devices as nvidia-smi tells them."""
     fields = "index,uuid,name,memory.total,driver_version,power.limit,power.default_limit,pci.bus_id,ecc.mode.current"
-    devices = []
-    for line in command_output("nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits").splitlines():
-        index, uuid, name, memory, driver, limit, default, pci, ecc = (cell.strip() for cell in line.split(","))
-        devices.append(
-            {
-                "index": int(index),
-                "arch": "cuda",
-                "uuid": uuid,
-                "name": name,
-                "memory_mib": parsed(memory, int),
-                "driver": driver,
-                "power_limit_w": parsed(limit, float),
-                "power_limit_default_w": parsed(default, float),
-                "pci": pci,
-                "ecc": {"Enabled": True, "Disabled": False}.get(ecc),
-            }
+    return [
+        {
+            "index": int(index),
+            "arch": "cuda",
+            "uuid": uuid,
+            "name": name,
+            "memory_mib": parsed(memory, int),
+            "driver": driver,
+            "power_limit_w": parsed(limit, float),
+            "power_limit_default_w": parsed(default, float),
+            "pci": pci,
+            "ecc": {"Enabled": True, "Disabled": False}.get(ecc),
+        }
+        for index, uuid, name, memory, driver, limit, default, pci, ecc in table_rows(
+            "nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits"
         )
-    return devices, {"driver": devices[0]["driver"] if devices else None}
+    ]

@@ -116,7 +116,7 @@ def nvml_inventory() -> Inventory:
             "cuda": "%d.%d" % (cuda // 1000, cuda % 1000 // 10) if cuda else None,
         }
         count = nvml.number("nvmlDeviceGetCount_v2") or 0
-        return [dict(_nvidia_device(nvml, index), **software) for index in range(count)], software
+        return [dict(_nvidia_device(nvml, index), **software) for index in range(count)]
     finally:
         nvml.close()
 
