@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
 import subprocess
-from typing import Callable, List, Optional, Tuple
+from typing import List, Tuple
 
-from .event_loop import NamedTimers
-from .procfs import Process, argv_of, read_process
-
-ENGINE_S = 15.0  # a container engine may take so long to answer
+from .procfs import Process, argv_of
 
 
 def container_name(marker: str, step: str, attempt: str) -> str:
@@ -64,39 +60,3 @@ def engine_output(*argv: str) -> str:
         return command_output(*argv)
     except (OSError, subprocess.SubprocessError):
         return ""
-
-
-class ContainerRemoval:
-    """The engine's command that removes a step's container after its client; the container is no child of ours."""
-
-    def __init__(
-        self, command: List[str], timers: NamedTimers, message: Callable[[str], None], on_end: Callable[[], None]
-    ) -> None:
-        self.command = command
-        self._timers = timers
-        self._message = message
-        self._on_end = on_end
-        self._pid: Optional[int] = None
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the command is still running."""
-        return self._pid is not None
-
-    def start(self, start_helper: Callable[[List[str], Callable[[int, bytes], None]], int]) -> None:
-        """Run the command; where no container is left, it does nothing. Raise what subprocess.Popen does."""
-        self._pid = start_helper(self.command, self._ended)
-        self._timers.start("engine", ENGINE_S, self._kill)
-
-    def _ended(self, code: int, removed: bytes) -> None:
-        self._timers.cancel("engine")
-        self._pid = None
-        if code == 0 and removed.strip():  # it prints the name of what it removed, if anything
-            self._message("removed its container, which outlived the command: " + " ".join(self.command))
-        self._on_end()
-
-    def _kill(self) -> None:
-        self._message("`%s` has not ended within %g s" % (" ".join(self.command), ENGINE_S))
-        engine = read_process(self._pid or 0)
-        if engine is not None:
-            engine.signal(signal.SIGKILL)

@@ -1,12 +1,14 @@
-"""Processes that belong to no step and answer queries that could hang: of a driver, a container engine, a lock."""
+"""Processes of the agent that belong to no step: monitors, and what could hang: a driver, a container engine, a lock."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from .event_loop import READ_BYTES, EventLoop
+from .procfs import read_process
 
 
 class HelperProcesses:
@@ -24,20 +26,33 @@ class HelperProcesses:
         self,
         command: List[str],
         done: Callable[[int, bytes], None],
-        descriptors: Optional[List[int]] = None,
+        message: bytes = b"",
+        stderr: Optional[int] = None,
+        descriptors: Sequence[int] = (),
         env: Optional[Dict[str, str]] = None,
     ) -> int:
-        """Start a command; return its pid. `done` is called with its exit code and what it printed."""
+        """Start a command, in a session of its own; return its pid.
+
+        It reads `message` on its standard input. `done` is called with its exit code and what it printed; `stderr` is
+        what subprocess takes: None is our own.
+        """
         process = subprocess.Popen(
             command,
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if message else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if env is not None else None,
-            pass_fds=descriptors or (),
+            stderr=stderr,
+            start_new_session=True,
+            pass_fds=descriptors,
             preexec_fn=self._before_exec,  # noqa: PLW1509 - there are no threads here
         )
         process.returncode = 0  # reaped by us
+        if process.stdin is not None:
+            try:
+                process.stdin.write(message)
+                process.stdin.close()
+            except OSError:
+                pass  # it has ended already, and says why
         assert process.stdout is not None
         fd = os.dup(process.stdout.fileno())
         process.stdout.close()
@@ -59,12 +74,15 @@ class HelperProcesses:
         self._loop.forget(fd)
         os.set_blocking(fd, False)
         try:
-            while True:
-                data = os.read(fd, READ_BYTES)
-                if not data:
-                    break
+            for data in iter(lambda: os.read(fd, READ_BYTES), b""):
                 output.extend(data)
         except BlockingIOError:
-            pass
+            pass  # somebody else has its output open still
         os.close(fd)
         done(code, bytes(output))
+
+    def kill(self, pid: int) -> None:
+        """End one that is still there; `done` is called as ever."""
+        process = read_process(pid) if pid in self._running else None
+        if process is not None:
+            process.signal(signal.SIGKILL)

@@ -10,7 +10,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Protocol, Set
 
-from .container import ContainerRemoval, container_name
+from .container import container_name
 from .device_locks import DeviceLocks
 from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
 from .helpers import HelperProcesses
@@ -21,6 +21,7 @@ from .ring import StepRings
 from .service import Service
 from .streams import Listener, ObservationConnection, Output, Source
 
+ENGINE_S = 15.0  # a container engine may take so long to answer
 LEFTOVER_S = 0.5  # what outlives its leader may end by itself for so long (resource trackers, loader workers)
 END_OF_FILE_S = 1.0  # wait for the pipes to close when nobody of the step is left
 
@@ -89,7 +90,8 @@ class RunningStep:
         self._outputs: List[Output] = []
         self._listener: Optional[Listener] = None
         self._rings = StepRings(folder, self.frames.message)
-        self._removal: Optional[ContainerRemoval] = None  # of its container, where it is in one
+        self._removal: List[str] = []  # the engine's command that removes its container, where it is in one
+        self._is_removing = False
         self._env: Dict[str, str] = {}
         self._last_heartbeat = time.monotonic()
         self._notices: Set[str] = set()
@@ -112,8 +114,7 @@ class RunningStep:
         request = self._request
         self.command = [fill(word) for word in request["argv"]]
         if request.get("end_argv"):
-            removal = [fill(word) for word in request["end_argv"]]
-            self._removal = ContainerRemoval(removal, self._timers, self.frames.message, self.check)
+            self._removal = [fill(word) for word in request["end_argv"]]
             self.ledger.is_contained = True
         own = {name: None if value is None else fill(value) for name, value in (request.get("env") or {}).items()}
         own.update({RUN_MARKER: self.host.run_id, STEP_MARKER: self.id})
@@ -338,12 +339,12 @@ class RunningStep:
 
     def note_exit(self, code: int) -> None:
         """Take note that the leader is gone."""
-        if self._removal is not None and 128 < code < 128 + signal.NSIG:
+        if self._removal and 128 < code < 128 + signal.NSIG:
             code = 128 - code  # as engines report that a signal ended the program
         self.ledger.return_code = code
         self._timers.cancel("timeout", "silence", "ready", "knock")
-        if self._removal is not None and (code != 0 or self.ledger.cause is not None):
-            self._remove_container(self._removal)
+        if self._removal and (code != 0 or self.ledger.cause is not None):
+            self._remove_container()
         if self._stage == "run":
             self._stage = "leftovers"
         for source in self.sources:
@@ -356,8 +357,7 @@ class RunningStep:
 
     def check(self) -> None:
         """After the leader: end what it left behind, wait for the pipes to close, then close the ledger."""
-        removes = self._removal is not None and self._removal.is_running
-        if self.is_over or self.ledger.return_code is None or removes:
+        if self.is_over or self.ledger.return_code is None or self._is_removing:
             return
         if self.host.members(self):
             if self._stage == "leftovers" and "leftovers" not in self._timers:
@@ -369,13 +369,27 @@ class RunningStep:
             self._timers.cancel("leftovers", "term", "kill")
             self._timers.start("closing", END_OF_FILE_S, self._stop_waiting)
 
-    def _remove_container(self, removal: ContainerRemoval) -> None:
+    def _remove_container(self) -> None:
+        """Remove the container after its client: it is no child of ours. Where none is left, the engine does nothing."""
         try:
-            removal.start(lambda command, done: self.host.helpers.start(command, done, env=self._env))
+            pid = self.host.helpers.start(self._removal, self._note_removed, stderr=subprocess.DEVNULL, env=self._env)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            self.frames.message(
-                "its container could not be removed: " + describe_start_failure(error, removal.command, None)
-            )
+            why = describe_start_failure(error, self._removal, None)
+            self.frames.message("its container could not be removed: " + why)
+            return
+        self._is_removing = True
+        self._timers.start("engine", ENGINE_S, lambda: self._stop_removal(pid))
+
+    def _note_removed(self, code: int, removed: bytes) -> None:
+        self._timers.cancel("engine")
+        self._is_removing = False
+        if code == 0 and removed.strip():  # it prints the name of what it removed, if anything
+            self.frames.message("removed its container, which outlived the command: " + " ".join(self._removal))
+        self.check()
+
+    def _stop_removal(self, pid: int) -> None:
+        self.frames.message("`%s` has not ended within %g s" % (" ".join(self._removal), ENGINE_S))
+        self.host.helpers.kill(pid)
 
     def _end_leftovers(self) -> None:
         leftovers = self.host.members(self)
@@ -444,7 +458,7 @@ class RunningStep:
         ledger.add_rings(self._rings.warmups, self._rings.observations, self._rings.lost)
         ledger.lines = sum(output.lines.count for output in self._outputs)
         if ledger.return_code:
-            ledger.out_of_memory = self._oom_watch.describe_kill(is_elsewhere=self._removal is not None)
+            ledger.out_of_memory = self._oom_watch.describe_kill(is_elsewhere=self.ledger.is_contained)
         ledger.last_error_line = next((output.lines.last for output in self._outputs if output.name == "stderr"), "")
         self.is_over = True
         self._timers.cancel_all()

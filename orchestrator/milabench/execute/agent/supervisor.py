@@ -13,11 +13,11 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from .device_locks import DeviceLocks
 from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer, raise_file_limit, wait_writable, widen_pipe
-from .groups import Groups, Monitor
+from .groups import Groups
 from .helpers import HelperProcesses
 from .kill_guard import Cgroup, start_guard
 from .outcome import StepOutcome
@@ -52,8 +52,8 @@ class Agent:
         self.outbox = Outbox(1)
         self.locks = DeviceLocks(lock_folder, run_id)
         self.steps: Dict[str, RunningStep] = {}
-        self.groups = Groups(self.steps, self.loop, self._start_monitor)
         self.helpers = HelperProcesses(self.loop, self.before_exec)
+        self.groups = Groups(self.steps, self.loop, self.helpers, run_id)
         remove_dead_runtime_dirs()
         self.folder = make_runtime_dir(run_id)
         self._lease_s = lease_s
@@ -184,8 +184,6 @@ class Agent:
                     owner.note_exit(code)
             elif pid in self.helpers:
                 self.helpers.note_exit(pid, code)
-            elif pid in self.groups.monitors:
-                self.groups.note_monitor_exit(pid, code)
         for step in list(self.steps.values()):
             step.check()
 
@@ -194,7 +192,7 @@ class Agent:
         for step in self.steps.values():
             if step.pid == pid:
                 return step
-        if pid in self.helpers or pid in self.groups.monitors:
+        if pid in self.helpers:
             return None
         try:
             with open("/proc/%d/stat" % pid, "rb") as file:
@@ -221,9 +219,7 @@ class Agent:
             process = table[pid]
             if step.pid in (pid, process.group, process.session):
                 roots.add(pid)
-            elif process.parent == os.getpid() and not (
-                pid in self.helpers or pid in self.groups.monitors or pid in leaders
-            ):
+            elif process.parent == os.getpid() and pid not in self.helpers and pid not in leaders:
                 alone = len(self.steps) == 1
                 if alone or environment_has(pid, "%s=%s" % (STEP_MARKER, step.id)):
                     roots.add(pid)
@@ -388,13 +384,8 @@ class Agent:
 
         self._run_self(argv, answered)
 
-    def _run_self(
-        self, argv: List[str], done: Callable[[int, bytes], None], descriptors: Optional[List[int]] = None
-    ) -> None:
-        self.helpers.start([sys.executable, "-I", "-S", PROGRAM, *argv], done, descriptors)
-
-    def _start_monitor(self, group: str, argv: List[str], steps: List[RunningStep]) -> Monitor:
-        return Monitor(group, argv, steps, self.run_id, self.folder, self.before_exec)
+    def _run_self(self, argv: List[str], done: Callable[[int, bytes], None], descriptors: Sequence[int] = ()) -> None:
+        self.helpers.start([sys.executable, "-I", "-S", PROGRAM, *argv], done, descriptors=descriptors)
 
     # -- what steps need of us
 
