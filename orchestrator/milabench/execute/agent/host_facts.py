@@ -9,7 +9,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from .accelerators import find_accelerators, usable_accelerators
-from .procfs import read_text, user_name
+from .procfs import cgroups_of, read_text, user_name
 
 
 def host_facts(disks: List[str]) -> Dict[str, Any]:
@@ -90,23 +90,15 @@ def cgroup_files(name: str) -> List[str]:
     """Return the contents of a control file in our cgroup and all above it; version 1 names start with their controller."""
     controller, _, file = name.rpartition("/")
     texts = []
-    for line in read_text("/proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controller:
-            if controller not in controllers.split(","):
-                continue
-            bases = ["/sys/fs/cgroup/" + controllers, "/sys/fs/cgroup/" + controller]
-        elif controllers == "":
-            bases = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
-        else:
+    for controllers, path in cgroups_of("self"):
+        if controller not in (controllers or [""]):
             continue
-        folder = path.rstrip("/")
-        while True:
-            candidates = [read_text(base + folder + "/" + file).strip() for base in bases]
+        names = [",".join(controllers), controller] if controller else ["", "unified"]
+        parts = path.split("/")
+        for count in range(len(parts), 0, -1):
+            file_of_group = "/".join([*parts[:count], file])
+            candidates = [read_text("/sys/fs/cgroup/%s%s" % (base, file_of_group)).strip() for base in names]
             texts += [text for text in candidates if text][:1]
-            if not folder:
-                break
-            folder = folder.rpartition("/")[0]
     return texts
 
 

@@ -9,7 +9,9 @@ import time
 from typing import Optional
 
 from .orphans import sweep_orphans
-from .procfs import read_process, read_text
+from .procfs import cgroups_of, read_process
+
+BASES = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")  # of version 2, alone or beside version 1
 
 
 class Cgroup:
@@ -22,23 +24,19 @@ class Cgroup:
     @classmethod
     def make(cls) -> "Optional[Cgroup]":
         """Return a new cgroup below our own; None where that is not permitted."""
-        for line in read_text("/proc/self/cgroup").splitlines():
-            if not line.startswith("0::"):
+        for above in (base + path for controllers, path in cgroups_of("self") if not controllers for base in BASES):
+            folder = "%s/milabench-%d" % (above, os.getpid())
+            # Moving a process between two cgroups needs write permission on their nearest common ancestor.
+            if not os.access(above + "/cgroup.procs", os.W_OK):
                 continue
-            for base in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
-                above = base + line[3:].rstrip("/")
-                folder = "%s/milabench-%d" % (above, os.getpid())
-                # Moving a process between two cgroups needs write permission on their nearest common ancestor.
-                if not os.access(above + "/cgroup.procs", os.W_OK):
-                    continue
-                cls._remove_dead(above)
-                try:
-                    os.mkdir(folder)
-                    if os.path.exists(folder + "/cgroup.kill"):
-                        return cls(folder)
-                    os.rmdir(folder)
-                except OSError:
-                    pass
+            cls._remove_dead(above)
+            try:
+                os.mkdir(folder)
+                if os.path.exists(folder + "/cgroup.kill"):
+                    return cls(folder)
+                os.rmdir(folder)
+            except OSError:
+                pass
         return None
 
     @staticmethod

@@ -7,7 +7,7 @@ import re
 import signal
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from .procfs import read_text, signal_name
+from .procfs import cgroups_of, read_text, signal_name
 from .protocol import DECISIVE_REASONS, TAIL_CHARACTERS
 
 # Exit codes of docker and podman for their own failures, and for a command in the image that cannot be invoked.
@@ -126,7 +126,7 @@ class OomWatch:
 
     def note_killed(self, pid: int) -> None:
         """Remember the control groups of a process that has ended and is not waited for yet: it may have gone into its own."""
-        for path in kill_counters(str(pid)):
+        for path in kill_counters(pid):
             self._before.setdefault(path, None)
 
     def describe_kill(self, is_elsewhere: bool) -> str:
@@ -144,18 +144,15 @@ class OomWatch:
         return ""
 
 
-def kill_counters(pid: str) -> List[str]:
+def kill_counters(pid: object) -> List[str]:
     """Return the files that count the kernel's kills for memory in the control groups of a process, of version 1 or 2."""
     counters = []
-    for line in read_text("/proc/%s/cgroup" % pid).splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
+    for controllers, path in cgroups_of(pid):
+        if not controllers:
             patterns = ["/sys/fs/cgroup%s/memory.events", "/sys/fs/cgroup/unified%s/memory.events"]
-        elif "memory" in controllers.split(","):
-            patterns = ["/sys/fs/cgroup/memory%s/memory.oom_control"]
         else:
-            continue
-        counters += [pattern % path.rstrip("/") for pattern in patterns if os.path.exists(pattern % path.rstrip("/"))]
+            patterns = ["/sys/fs/cgroup/memory%s/memory.oom_control"] if "memory" in controllers else []
+        counters += [pattern % path for pattern in patterns if os.path.exists(pattern % path)]
     return counters
 
 

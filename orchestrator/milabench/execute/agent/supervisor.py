@@ -21,7 +21,7 @@ from .groups import Groups
 from .helpers import HelperProcesses
 from .kill_guard import Cgroup, start_guard
 from .outcome import StepOutcome
-from .procfs import Process, descendants, environment_has, own_cpu_s, processes, signal_name
+from .procfs import Process, descendants, environment_of, own_cpu_s, processes, read_bytes, signal_name
 from .protocol import STEP_MARKER, VERSION, Outbox, format_oserror
 from .runtime_dir import make_runtime_dir, remove_dead_runtime_dirs
 from .step import RunningStep
@@ -194,13 +194,11 @@ class Agent:
                 return step
         if pid in self.helpers:
             return None
-        try:
-            with open("/proc/%d/stat" % pid, "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
+        group_and_session = read_bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()[2:4]
+        if not group_and_session:
             return None
         for step in self.steps.values():
-            if step.pid is not None and step.pid in (int(fields[2]), int(fields[3])):
+            if step.pid is not None and step.pid in map(int, group_and_session):
                 return step
         return next(iter(self.steps.values())) if len(self.steps) == 1 else None
 
@@ -220,8 +218,7 @@ class Agent:
             if step.pid in (pid, process.group, process.session):
                 roots.add(pid)
             elif process.parent == os.getpid() and pid not in self.helpers and pid not in leaders:
-                alone = len(self.steps) == 1
-                if alone or environment_has(pid, "%s=%s" % (STEP_MARKER, step.id)):
+                if len(self.steps) == 1 or os.fsencode("%s=%s" % (STEP_MARKER, step.id)) in environment_of(pid):
                     roots.add(pid)
         return [table[pid] for pid in sorted(roots | descendants(table, roots))]
 
