@@ -58,13 +58,6 @@ class StepLedger:
         is_whole = 0 < self.ranks == self.finished and self.measurements > 0
         return self.cause is None and self.error is None and self.failure is None and is_abort and is_whole
 
-    def add_rings(self, warmups: int, observations: int, lost: int) -> None:
-        """Count what came through rings."""
-        self.warmups += warmups
-        self.measurements += observations
-        self.records += observations
-        self.lost += lost
-
     def counts(self) -> Dict[str, int]:
         """Return what came of the step, by kind."""
         return {

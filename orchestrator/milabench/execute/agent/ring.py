@@ -10,6 +10,8 @@ import struct
 import time
 from typing import Any, Callable, Dict, List, Set, Tuple
 
+from .outcome import StepLedger
+
 
 class RingReader:
     """Observations that a process leaves in a file, without a system call; they outlive it.
@@ -32,10 +34,7 @@ class RingReader:
             header = os.pread(self._fd, self.HEADER, 0)
             if header[:8] != self.MAGIC:
                 raise ValueError("it is not a ring")  # noqa: TRY301 - the descriptor is closed below
-            (self.capacity,) = struct.unpack_from("<q", header, 8)
-            (self._tail,) = struct.unpack_from("<q", header, 24)
-            (self._offset_ns,) = struct.unpack_from("<q", header, 48)
-            (length,) = struct.unpack_from("<q", header, 88)
+            self.capacity, _, self._tail, _, _, self._offset_ns, *_, length = struct.unpack_from("<11q", header, 8)
             if self.capacity < 1 or os.fstat(self._fd).st_size < self.HEADER + self.SLOT * self.capacity:
                 raise ValueError("it is shorter than it says")  # noqa: TRY301
             meta = json.loads(header[512 : 512 + length].decode())
@@ -189,9 +188,6 @@ class StepRings:
         self._rings: List[RingReader] = []
         self._known: Set[str] = set()
         self._is_asked_to_stop = False
-        self.warmups = 0
-        self.observations = 0
-        self.lost = 0
 
     def open(self, name: str, world_size: int = 1) -> None:
         """Follow a ring; by name, because a container may know the folder under another path."""
@@ -232,14 +228,15 @@ class StepRings:
             if not ring.is_done:
                 ring.request_stop()
 
-    def close(self, emit: Callable[[bytes, int, Dict[str, Any]], None]) -> None:
-        """Take what is left, after the end of the step, and sum up."""
+    def close(self, emit: Callable[[bytes, int, Dict[str, Any]], None], ledger: StepLedger) -> None:
+        """Take what is left, after the end of the step, and sum up in its ledger."""
         # A process may have died between making a ring and announcing it.
         for path in glob.glob(os.path.join(glob.escape(self._folder), "*.ring")):
             self.open(os.path.basename(path))
         self.drain(emit, final=True)
         for ring in self._rings:
-            self.warmups += ring.warmups
-            self.observations += ring.observations
-            self.lost += ring.lost
+            ledger.warmups += ring.warmups
+            ledger.measurements += ring.observations
+            ledger.records += ring.observations
+            ledger.lost += ring.lost
             ring.close()

@@ -69,6 +69,7 @@ class RunningStep:
 
     def __init__(self, host: StepHost, request: Dict[str, Any], folder: str) -> None:
         self.host = host
+        self.loop = host.loop
         self.id: str = request["step"]
         self.folder = folder
         self.group: str = request.get("group") or self.id
@@ -83,7 +84,7 @@ class RunningStep:
         self.is_over = False
         self.usage = {"user_s": 0.0, "system_s": 0.0, "max_rss_kib": 0, "processes": 0}
         self.frames = StepFrames(host.outbox, self.id, host.schedule_gathering)
-        self._timers = NamedTimers(host.loop.timers)
+        self._timers = NamedTimers(self.loop.timers)
         self.service = Service(request["ready"], self._timers, self._note_ready) if request.get("ready") else None
         self.ledger = StepLedger(bool(request.get("needs_data")), self.service is not None)
         self._request = request
@@ -202,7 +203,7 @@ class RunningStep:
     def _check_silence(self) -> None:
         allowed = float(self._request["max_silence_s"])
         # While paused, we do not read; at the barrier the step must wait, and the barrier has a limit of its own.
-        if self.host.loop.is_paused or self.host.stragglers(self):
+        if self.loop.is_paused or self.host.stragglers(self):
             self._last_heartbeat = time.monotonic()
         silent = time.monotonic() - self._last_heartbeat
         if silent >= allowed:
@@ -225,11 +226,6 @@ class RunningStep:
         self.end(StepOutcome("failed", "timeout", detail))
 
     # -- reading
-
-    @property
-    def loop(self) -> EventLoop:
-        """What wakes its streams."""
-        return self.host.loop
 
     @property
     def is_ending(self) -> bool:
@@ -451,11 +447,10 @@ class RunningStep:
         for source in self.sources:
             source.read_rest()
             source.close()
-        self._rings.close(self._emit_observations)
-        if self._rings.lost:
-            self.frames.message("%d observations were overwritten before they could be read" % self._rings.lost)
         ledger = self.ledger
-        ledger.add_rings(self._rings.warmups, self._rings.observations, self._rings.lost)
+        self._rings.close(self._emit_observations, ledger)
+        if ledger.lost:
+            self.frames.message("%d observations were overwritten before they could be read" % ledger.lost)
         ledger.lines = sum(output.lines.count for output in self._outputs)
         if ledger.return_code:
             ledger.out_of_memory = self._oom_watch.describe_kill(is_elsewhere=self.ledger.is_contained)

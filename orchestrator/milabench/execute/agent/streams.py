@@ -31,10 +31,7 @@ class StreamOwner(Protocol):
     frames: StepFrames
     ledger: StepLedger
     connections: "List[ObservationConnection]"
-
-    @property
-    def loop(self) -> EventLoop:
-        """What wakes the streams."""
+    loop: EventLoop
 
     @property
     def is_ending(self) -> bool:
@@ -130,6 +127,21 @@ class Source:
 
     def read(self) -> int:
         """Take one piece; return its size, 0 when there was none now. Close at the end."""
+        try:
+            data = os.read(self.fd, READ_BYTES)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        if data:
+            self.owner.ledger.bytes += len(data)
+            self.take(data)
+        else:
+            self.close()
+        return len(data)
+
+    def take(self, data: bytes) -> None:
+        """Forward what was read."""
         raise NotImplementedError
 
     def _close(self) -> None:
@@ -144,24 +156,13 @@ class Output(Source):
         self._partial: Optional[Timer] = None
         super().__init__(owner, fd, name)
 
-    def read(self) -> int:
-        try:
-            data = os.read(self.fd, READ_BYTES)
-        except BlockingIOError:
-            return 0
-        except OSError:
-            data = b""
-        if not data:
-            self.close()
-            return 0
-        self.owner.ledger.bytes += len(data)
+    def take(self, data: bytes) -> None:
         self.owner.scan_output(self.name, data)
         if self.name == "stderr" and not self.owner.ledger.saw_abort:
             self.owner.ledger.saw_abort = ABORT_TEXT.search(data) is not None
         self.owner.frames.emit("line", self.lines.feed(data, time.time()))
         if self.lines.has_partial and self._partial is None:
             self._partial = self.owner.loop.timers.after(PARTIAL_LINE_S, self._show_partial)
-        return len(data)
 
     def _show_partial(self) -> None:
         self._partial = None
@@ -223,28 +224,17 @@ class ObservationConnection(Source):
         except OSError:
             pass
 
-    def read(self) -> int:
-        try:
-            data = self._socket.recv(READ_BYTES)
-        except BlockingIOError:
-            return 0
-        except OSError:
-            data = b""
-        if not data:
-            self.close()
-            return 0
-        self.owner.ledger.bytes += len(data)
+    def take(self, data: bytes) -> None:
         cut = data.rfind(b"\n") + 1
-        if not cut:
-            self._partial_record += data
-            if len(self._partial_record) > RECORD_BYTES:
-                self._reject("a record of more than %d bytes on the sink was dropped" % RECORD_BYTES)
-                self._partial_record = bytearray(b"x")  # what follows up to the next line end belongs to it
-            return len(data)
-        whole = bytes(self._partial_record) + data[:cut]
-        self._partial_record = bytearray(data[cut:])
-        self._accept(whole)
-        return len(data)
+        if cut:
+            whole = bytes(self._partial_record) + data[:cut]
+            self._partial_record = bytearray(data[cut:])
+            self._accept(whole)
+            return
+        self._partial_record += data
+        if len(self._partial_record) > RECORD_BYTES:
+            self._reject("a record of more than %d bytes on the sink was dropped" % RECORD_BYTES)
+            self._partial_record = bytearray(b"x")  # what follows up to the next line end belongs to it
 
     def _accept(self, whole: bytes) -> None:
         """Stamp and forward whole lines. The usual case, nothing but records, is a few scans by the C library."""
