@@ -15,7 +15,7 @@ import pytest
 from benchmate.devices.api import Device
 from benchmate.devices.detect import visible
 from milabench.devices.registry import ARCHS, VENDORS
-from milabench.execute.agent.accelerators import usable_accelerators
+from milabench.execute.agent.host_facts import usable_accelerators
 
 ROOT = Path(__file__).resolve().parents[2]
 UUIDS = ("GPU-a0", "GPU-b1", "GPU-c2", "GPU-d3")

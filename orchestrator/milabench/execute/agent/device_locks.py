@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -83,12 +84,10 @@ class DeviceLocks:
     def _open(self, name: str) -> int:
         path = os.path.join(self._folder(), re.sub(r"[^A-Za-z0-9_.+-]", "_", name) + ".lock")
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
+        with contextlib.suppress(FileNotFoundError):
             # Not O_CREAT at once: for another user's file in a sticky folder the kernel refuses it
             # (fs.protected_regular).
             return os.open(path, flags)
-        except FileNotFoundError:
-            pass
         try:
             fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
@@ -100,11 +99,9 @@ class DeviceLocks:
         given = self._given or os.environ.get("MILABENCH_LOCK_DIR")
         candidates = [given] if given else ["/run/lock/milabench", "/tmp/milabench-locks"]
         for folder in candidates:
-            try:
+            with contextlib.suppress(OSError):  # it exists, or cannot be created: the next line shows which
                 os.mkdir(folder)
                 os.chmod(folder, 0o1777)  # noqa: S103 - the locks of all users, as /tmp
-            except OSError:
-                pass  # it exists, or cannot be created: the next line shows which
             if os.path.isdir(folder) and not os.path.islink(folder) and os.access(folder, os.W_OK | os.X_OK):
                 return folder
         raise OSError(

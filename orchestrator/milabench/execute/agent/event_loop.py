@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import heapq
 import itertools
@@ -113,19 +114,15 @@ class NamedTimers:
 def raise_file_limit() -> Tuple[int, int]:
     """Raise our limit of open files to the maximum; return the former limits."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
+    with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
-    except (OSError, ValueError):
-        pass
     return before
 
 
 def widen_pipe(fd: int, size: int) -> None:
     """Raise the capacity of a pipe to so many bytes; unchanged where the user's limit of pipe memory is reached."""
-    try:
+    with contextlib.suppress(OSError):
         fcntl.fcntl(fd, F_SETPIPE_SZ, size)
-    except OSError:
-        pass
 
 
 def wait_writable(fd: int, seconds: float) -> None:

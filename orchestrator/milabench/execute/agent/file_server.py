@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -71,10 +72,8 @@ class FileServer:
     def do_forget(self, request: Dict[str, Any]) -> Dict[str, Any]:
         """Remove files."""
         for path in request["paths"]:
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
-            except FileNotFoundError:
-                pass
         return {}
 
     def do_link(self, request: Dict[str, Any]) -> Dict[str, Any]:

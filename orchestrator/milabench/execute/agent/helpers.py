@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -48,11 +49,9 @@ class HelperProcesses:
         )
         process.returncode = 0  # reaped by us
         if process.stdin is not None:
-            try:
+            with contextlib.suppress(OSError):  # it has ended already, and says why
                 process.stdin.write(message)
                 process.stdin.close()
-            except OSError:
-                pass  # it has ended already, and says why
         assert process.stdout is not None
         fd = os.dup(process.stdout.fileno())
         process.stdout.close()
@@ -73,11 +72,9 @@ class HelperProcesses:
         fd, output, done = self._running.pop(pid)
         self._loop.forget(fd)
         os.set_blocking(fd, False)
-        try:
+        with contextlib.suppress(BlockingIOError):  # somebody else has its output open still
             for data in iter(lambda: os.read(fd, READ_BYTES), b""):
                 output.extend(data)
-        except BlockingIOError:
-            pass  # somebody else has its output open still
         os.close(fd)
         done(code, bytes(output))
 

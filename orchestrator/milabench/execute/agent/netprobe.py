@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import time
@@ -25,7 +26,7 @@ def measure_as_listener(seconds: float) -> Dict[str, Any]:
             connection.settimeout(seconds)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             taken, echoes = 0, 0
-            try:
+            with contextlib.suppress(OSError):
                 while True:
                     data = connection.recv(1 << 20)
                     if not data:
@@ -34,8 +35,6 @@ def measure_as_listener(seconds: float) -> Dict[str, Any]:
                     if echoes < ECHOES:
                         connection.sendall(data)
                         echoes += len(data)
-            except OSError:
-                pass
             return {"taken": taken}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import resource
@@ -25,10 +26,8 @@ class Process(NamedTuple):
         """Signal this very process, not one that has its pid by now."""
         now = read_process(self.pid)
         if now is not None and now.start == self.start:
-            try:
+            with contextlib.suppress(OSError):
                 os.kill(self.pid, number)
-            except OSError:
-                pass
 
 
 def read_process(pid: int) -> Optional[Process]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import math
@@ -61,10 +62,8 @@ class RingReader:
 
     def request_stop(self) -> None:
         """Write that the whole group has its observations, where the loop sees it without a system call."""
-        try:
+        with contextlib.suppress(OSError):  # it goes on until its own end
             os.pwrite(self._fd, struct.pack("<q", 1), self.STOP_OFFSET)
-        except OSError:
-            pass  # it goes on until its own end
 
     def drain(self, now: float, final: bool = False) -> Tuple[bytes, int]:
         """Return the records that became complete since the last call, and how many.

@@ -19,11 +19,10 @@ from .device_locks import DeviceLocks
 from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer, raise_file_limit, wait_writable, widen_pipe
 from .groups import Groups
 from .helpers import HelperProcesses
-from .kill_guard import Cgroup, start_guard
+from .orphans import Cgroup, make_runtime_dir, remove_dead_runtime_dirs, start_guard
 from .outcome import StepOutcome
 from .procfs import Process, descendants, environment_of, own_cpu_s, processes, read_bytes, signal_name
 from .protocol import STEP_MARKER, VERSION, Outbox, format_oserror
-from .runtime_dir import make_runtime_dir, remove_dead_runtime_dirs
 from .step import RunningStep
 
 DRAIN_S = 1.0  # rings
