@@ -77,7 +77,9 @@ class EventLoop:
     def turn(self) -> None:
         """Wait for what comes next, and do it."""
         for key, mask in self._selector.select(self.timers.wait_s()):
-            key.data(mask)
+            # What came before it in this turn may have let go of the descriptor, whose number may be another's by now.
+            if self._selector.get_map().get(key.fd) is key:
+                key.data(mask)
         self.timers.run_due()
 
 

@@ -102,11 +102,10 @@ class Source:
 
     def ready(self, _: int) -> None:
         """Read once, then rest."""
-        if self.is_open and self._armed:
-            size = self.read()
-            if self.is_open and size and not self.owner.is_ending:
-                self._rest(size)
-            self.owner.note_read(size, is_heartbeat=not self.is_monitor)
+        size = self.read()
+        if self.is_open and size and not self.owner.is_ending:
+            self._rest(size)
+        self.owner.note_read(size, is_heartbeat=not self.is_monitor)
 
     def _rest(self, size: int) -> None:
         if size >= self.MANY_BYTES:
