@@ -112,21 +112,19 @@ NEW_VENDOR = '''"""A vendor that nobody has heard of."""
 from .vendor import Reading, Sample, Vendor
 
 
+DEVICES = [{"index": n, "arch": "acme", "uuid": "A%d" % n, "name": "Acme One", "memory_mib": 1} for n in range(3)]
+
+
 class Acme(Vendor):
     arch = "acme"
+    inventories = (("acme by test", lambda: DEVICES),)
+    readers = (lambda: lambda: [Reading(n, "A%d" % n, "Acme One", Sample(load=0.5)) for n in range(3)],)
     visible_variables = ("ACME_VISIBLE",)
     assigned_variable = "ACME_VISIBLE"
     collective = "acmecl"
 
     def container_options(self, engine, ids):
         return ("--device=/dev/acme",)
-
-    def inventories(self):
-        devices = [{"index": n, "arch": "acme", "uuid": "A%d" % n, "name": "Acme One", "memory_mib": 1} for n in range(3)]
-        return (("acme by test", lambda: devices),)
-
-    def readers(self):
-        return (lambda: lambda: [Reading(n, "A%d" % n, "Acme One", Sample(load=0.5)) for n in range(3)],)
 
 
 VENDOR = Acme()

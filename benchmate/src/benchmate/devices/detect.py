@@ -33,7 +33,7 @@ def _open(arch: str) -> SensorBackend:
         if arch not in ("auto", vendor.arch):
             continue
         ways = [*_LIBRARIES.get(vendor.arch, ())]
-        ways += [partial(_open_tool, vendor.arch, open_reader) for open_reader in vendor.readers()]
+        ways += [partial(_open_tool, vendor.arch, open_reader) for open_reader in vendor.readers]
         for open_way in ways:
             try:
                 backend = open_way()

@@ -35,10 +35,7 @@ class FileServer:
 
     def serve(self) -> int:
         """Work until the end of its input."""
-        while True:
-            line = self._source.readline()
-            if not line:
-                return 0
+        for line in iter(self._source.readline, b""):
             try:
                 request = json.loads(line.decode())
                 answer = getattr(self, "do_" + request["do"])(request)
@@ -49,6 +46,7 @@ class FileServer:
             self._send_answer(dict({"ok": True}, **answer))
             if not answer.get("ok", True):
                 return 1  # the data already on its way cannot be distinguished from the next request
+        return 0
 
     def _send_answer(self, answer: Dict[str, Any]) -> None:
         data = json.dumps(answer).encode() + b"\n"
@@ -108,17 +106,15 @@ class FileServer:
         return {"taken": len(need), "removed": removed}
 
     def _prepare(self, path: str, kind: str, about: List[Any]) -> None:
-        if kind == "f":
-            if os.path.islink(path) or os.path.isdir(path):
-                self._remove(path)
-            return
-        if kind == "d":
-            if os.path.islink(path) or not os.path.isdir(path):
+        is_link = os.path.islink(path)
+        if kind == "f" and (is_link or os.path.isdir(path)):
+            self._remove(path)
+        elif kind == "d":
+            if is_link or not os.path.isdir(path):
                 self._remove(path)
                 os.mkdir(path)
             os.chmod(path, about[0] | 0o700)
-            return
-        if not os.path.islink(path) or os.readlink(path) != about[0]:
+        elif kind == "l" and not (is_link and os.readlink(path) == about[0]):
             self._remove(path)
             os.symlink(about[0], path)
 
@@ -138,10 +134,7 @@ class FileServer:
             return False
         if not stat.S_ISREG(status.st_mode) or status.st_size != size:
             return False
-        if digest:
-            same = bool(self._digest_of(path).hexdigest() == digest)
-        else:
-            same = bool(status.st_mtime_ns == mtime_ns)
+        same = bool(self._digest_of(path).hexdigest() == digest if digest else status.st_mtime_ns == mtime_ns)
         if same and stat.S_IMODE(status.st_mode) != mode:
             os.chmod(path, mode)
         return same
@@ -150,11 +143,9 @@ class FileServer:
     def _digest_of(path: str) -> Any:
         digest = new_digest()
         with open(path, "rb") as file:
-            while True:
-                piece = file.read(1 << 20)
-                if not piece:
-                    return digest
+            for piece in iter(lambda: file.read(1 << 20), b""):
                 digest.update(piece)
+        return digest
 
     def _part(self, root: str, entry: List[Any]) -> str:
         name = new_digest(json.dumps([entry[0], entry[3], entry[4], entry[5]]).encode()).hexdigest()[:24]

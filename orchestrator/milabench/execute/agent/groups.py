@@ -8,7 +8,7 @@ import subprocess
 import time
 from typing import Dict, List, Mapping, Set
 
-from .event_loop import EventLoop, Timer
+from .event_loop import EventLoop, NamedTimers
 from .helpers import HelperProcesses
 from .outcome import StepOutcome
 from .procfs import signal_name
@@ -28,11 +28,11 @@ class Groups:
         self, steps: Mapping[str, RunningStep], loop: EventLoop, helpers: HelperProcesses, run_id: str
     ) -> None:
         self._steps = steps
-        self._timers = loop.timers
+        self._loop = loop
         self._helpers = helpers
         self._run_id = run_id
         self._ended: Dict[str, int] = {}  # how many members of a group have ended, while others live
-        self._barriers: Dict[str, Timer] = {}
+        self._barriers = NamedTimers(loop)  # by group
         self._released: Set[str] = set()  # groups with members on other nodes that may measure
         self._monitors: Dict[str, int] = {}  # the pid of each group's
 
@@ -63,7 +63,7 @@ class Groups:
             if present < size or not all(step.is_at_barrier for step in members):
                 self._limit_barrier(group, members)
                 return
-        self._timers.cancel(self._barriers.pop(group, None))
+        self._barriers.cancel(group)
         message = {"go": round(time.time(), 6)}
         for step in members:
             for connection in step.connections:
@@ -86,10 +86,9 @@ class Groups:
         allowed = [step.barrier_s for step in members if step.barrier_s is not None]
         if allowed and group not in self._barriers and any(step.is_at_barrier for step in members):
             seconds = max(allowed)
-            self._barriers[group] = self._timers.after(seconds, lambda: self._fail_barrier(group, seconds))
+            self._barriers.start(group, seconds, lambda: self._fail_barrier(group, seconds))
 
     def _fail_barrier(self, group: str, seconds: float) -> None:
-        self._barriers.pop(group, None)
         members = self.members(group)
         late = [step for step in members if not step.is_at_barrier]
         names = ", ".join(step.id for step in late) or "a member that was never started"
@@ -167,8 +166,8 @@ class Groups:
         self.settle(group)
         if not self.members(group):
             self._released.discard(group)
-            self._timers.cancel(self._barriers.pop(group, None))
+            self._barriers.cancel(group)
             pid = self._monitors.pop(group, None)
             if pid is not None:
-                self._timers.after(MONITOR_S, lambda: self._helpers.kill(pid))
+                self._loop.after(MONITOR_S, lambda: self._helpers.kill(pid))
         return is_last

@@ -9,7 +9,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ...devices.registry import VENDORS, DeviceIds, visible_devices
+from ...devices.registry import VENDORS, DeviceIds, vendor_of, visible_devices
 from .procfs import cgroups_of, read_text, user_name
 
 
@@ -76,14 +76,9 @@ def memory_info() -> Dict[str, int]:
         name, _, rest = line.partition(":")
         if rest.strip().endswith("kB"):
             memory[name] = int(rest.split()[0]) // 1024
-    limits = [
-        int(text) // (1 << 20)
-        for name in ("memory.max", "memory/memory.limit_in_bytes")
-        for text in cgroup_files(name)
-        if text.isdigit()
-    ]
+    limits = [*cgroup_files("memory.max"), *cgroup_files("memory/memory.limit_in_bytes")]
     if "MemTotal" in memory:
-        memory["MemTotal"] = min([memory["MemTotal"], *limits])
+        memory["MemTotal"] = min([memory["MemTotal"], *(int(text) >> 20 for text in limits if text.isdigit())])
     return memory
 
 
@@ -135,16 +130,11 @@ def cpu_info(absent: Dict[str, str]) -> Dict[str, Any]:
 
 def cpu_quota() -> Optional[float]:
     """Return how many processors' time cgroups allow us; None without a limit."""
-    quotas = []
-    for text in cgroup_files("cpu.max"):
-        quota, _, period = text.partition(" ")
-        if quota.isdigit() and period.isdigit():
-            quotas.append(int(quota) / int(period))
-    periods = cgroup_files("cpu/cpu.cfs_period_us")
-    for quota, period in zip(cgroup_files("cpu/cpu.cfs_quota_us"), periods):
-        if quota.isdigit() and period.isdigit() and int(period):
-            quotas.append(int(quota) / int(period))
-    return min(quotas) if quotas else None
+    limits = [text.partition(" ")[::2] for text in cgroup_files("cpu.max")]
+    limits += zip(cgroup_files("cpu/cpu.cfs_quota_us"), cgroup_files("cpu/cpu.cfs_period_us"))
+    # `max` and -1 are no number of microseconds: no limit.
+    quotas = (int(quota) / int(period) for quota, period in limits if quota.isdigit() and int(period or 0))
+    return min(quotas, default=None)
 
 
 def disk_space(path: str, absent: Dict[str, str]) -> Optional[Dict[str, int]]:
@@ -171,7 +161,7 @@ def find_accelerators(absent: Dict[str, str]) -> Tuple[List[Dict[str, Any]], Dic
     """
     reasons = []
     for vendor in VENDORS:
-        for name, ask in vendor.inventories():
+        for name, ask in vendor.inventories:
             try:
                 devices = ask()
             except FAILURES as error:
@@ -188,25 +178,22 @@ def usable_accelerators(
     devices: List[Dict[str, Any]], env: Mapping[str, str]
 ) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
     """Return the devices that programs with this environment may use, in their order, and the variables that hide others."""
-    vendor = next((vendor for vendor in VENDORS if devices and vendor.arch == devices[0]["arch"]), None)
-    if vendor is None:
-        return devices, {}
+    if not devices:
+        return [], {}
+    vendor = vendor_of(devices[0]["arch"])
     ids = [
         DeviceIds(str(device.get("uuid") or ""), tuple((str(piece["uuid"]),) for piece in device.get("slices") or ()))
         for device in devices
     ]
     choices, variables = visible_devices(vendor, ids, env)
-    usable = [
-        devices[index] if piece is None else slice_of(devices[index], devices[index]["slices"][piece])
-        for index, piece in choices
-    ]
+    usable = []
+    for index, piece in choices:
+        device = devices[index]
+        if piece is not None:  # a slice (MIG) is listed as a device
+            whole = {name: value for name, value in device.items() if name != "slices"}
+            device = dict(whole, slice_of=device["uuid"], **device["slices"][piece])
+        usable.append(device)
     if any("slice_of" in device for device in usable):
         # Slices of one device share its number, and CUDA knows them by their UUIDs only.
         usable = [dict(device, index=number, visible_as=device["uuid"]) for number, device in enumerate(usable)]
     return usable, variables
-
-
-def slice_of(device: Mapping[str, Any], piece: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return a slice (MIG) as a device."""
-    whole = {name: value for name, value in device.items() if name != "slices"}
-    return dict(whole, slice_of=device["uuid"], **piece)

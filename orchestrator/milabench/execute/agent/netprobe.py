@@ -27,10 +27,7 @@ def measure_as_listener(seconds: float) -> Dict[str, Any]:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             taken, echoes = 0, 0
             with contextlib.suppress(OSError):
-                while True:
-                    data = connection.recv(1 << 20)
-                    if not data:
-                        break
+                for data in iter(lambda: connection.recv(1 << 20), b""):
                     taken += len(data)
                     if echoes < ECHOES:
                         connection.sendall(data)

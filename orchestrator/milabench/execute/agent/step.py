@@ -84,7 +84,7 @@ class RunningStep:
         self.is_over = False
         self.usage = {"user_s": 0.0, "system_s": 0.0, "max_rss_kib": 0, "processes": 0}
         self.frames = StepFrames(host.outbox, self.id, host.schedule_gathering)
-        self._timers = NamedTimers(self.loop.timers)
+        self._timers = NamedTimers(self.loop)
         self.service = Service(request["ready"], self._timers, self._note_ready) if request.get("ready") else None
         self.ledger = StepLedger(bool(request.get("needs_data")), self.service is not None)
         self._request = request

@@ -115,7 +115,7 @@ class Source:
         if self._rest_s > 0:
             self.disarm()
             if self._rest_s < GATHER_S:
-                self.owner.loop.timers.after(self._rest_s, self.arm)
+                self.owner.loop.after(self._rest_s, self.arm)
             else:
                 self.owner.schedule_gathering()
 
@@ -162,14 +162,14 @@ class Output(Source):
             self.owner.ledger.saw_abort = ABORT_TEXT.search(data) is not None
         self.owner.frames.emit("line", self.lines.feed(data, time.time()))
         if self.lines.has_partial and self._partial is None:
-            self._partial = self.owner.loop.timers.after(PARTIAL_LINE_S, self._show_partial)
+            self._partial = self.owner.loop.after(PARTIAL_LINE_S, self._show_partial)
 
     def _show_partial(self) -> None:
         self._partial = None
         self.owner.frames.emit("line", self.lines.partial(time.time()))
 
     def _close(self) -> None:
-        self.owner.loop.timers.cancel(self._partial)
+        self.owner.loop.cancel(self._partial)
         self.owner.frames.emit("line", self.lines.partial(time.time(), last=True))
         os.close(self.fd)
 

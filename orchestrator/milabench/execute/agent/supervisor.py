@@ -237,7 +237,7 @@ class Agent:
         if left <= 0:
             self.leave("nothing was heard from the control plane for %g s" % self._lease_s, "lost-node")
         else:
-            self.loop.timers.after(left, self._check_lease)
+            self.loop.after(left, self._check_lease)
 
     def _read_requests(self, _: int) -> None:
         try:
@@ -416,12 +416,12 @@ class Agent:
     def schedule_drain(self) -> None:
         """Drain the rings once a second, all at one wake-up."""
         if self._draining is None:
-            self._draining = self.loop.timers.after(DRAIN_S - time.monotonic() % DRAIN_S, self._drain)
+            self._draining = self.loop.after(DRAIN_S - time.monotonic() % DRAIN_S, self._drain)
 
     def schedule_gathering(self) -> None:
         """Forward what has come, and listen again to the sources that rest: for all steps at one wake-up."""
         if self._gathering is None:
-            self._gathering = self.loop.timers.after(GATHER_S - time.monotonic() % GATHER_S, self._gather)
+            self._gathering = self.loop.after(GATHER_S - time.monotonic() % GATHER_S, self._gather)
 
     def _gather(self) -> None:
         self._gathering = None

@@ -3,52 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .command import READING_TIMEOUT_S, command_output, number, ratio
 from .vendor import DeviceProcess, Inventory, ReadAll, Reading, Sample, Survey, Vendor
 
 MIB = 1 << 20
 STATIC = ("--showuniqueid", "--showproductname", "--showmeminfo", "vram")
-
-
-class Amd(Vendor):
-    """GPUs with ROCm, by amd-smi or, of the versions before it, rocm-smi."""
-
-    arch = "rocm"
-    visible_variables = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-    assigned_variable = "ROCR_VISIBLE_DEVICES"
-    collective = "rccl"
-    apptainer_options = ("--rocm",)
-
-    @property
-    def torch_device(self) -> str:
-        """What torch for ROCm calls its devices, so that programs for CUDA run as they are."""
-        return "cuda"
-
-    def effective(self, variables: Dict[str, str]) -> Dict[str, str]:
-        """Leave CUDA's variable out beside HIP's: HIP reads it only in the absence of its own."""
-        if "HIP_VISIBLE_DEVICES" in variables:
-            variables.pop("CUDA_VISIBLE_DEVICES", None)
-        return variables
-
-    def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
-        """Bring all of them; the step's variable chooses."""
-        if not ids:
-            return ()
-        groups = "keep-groups" if engine == "podman" else "video"
-        return ("--device=/dev/kfd", "--device=/dev/dri", "--group-add=" + groups)
-
-    def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
-        """Ask rocm-smi, which all versions have."""
-        return (("amd by command", inventory_by_amd_smi),)
-
-    def readers(self) -> Sequence[Callable[[], ReadAll]]:
-        """Ask amd-smi, else rocm-smi."""
-        return (open_amd_smi, open_rocm_smi)
-
-
-VENDOR = Amd()
 
 
 def inventory_by_amd_smi() -> Inventory:
@@ -177,3 +138,36 @@ def _value(cell: Any) -> Optional[float]:
 
 def _whole(value: Optional[float]) -> Optional[int]:
     return None if value is None else round(value)
+
+
+class Amd(Vendor):
+    """GPUs with ROCm, by amd-smi or, of the versions before it, rocm-smi."""
+
+    arch = "rocm"
+    visible_variables = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    assigned_variable = "ROCR_VISIBLE_DEVICES"
+    collective = "rccl"
+    apptainer_options = ("--rocm",)
+    inventories = (("amd by command", inventory_by_amd_smi),)
+    readers = (open_amd_smi, open_rocm_smi)
+
+    @property
+    def torch_device(self) -> str:
+        """What torch for ROCm calls its devices, so that programs for CUDA run as they are."""
+        return "cuda"
+
+    def effective(self, variables: Dict[str, str]) -> Dict[str, str]:
+        """Leave CUDA's variable out beside HIP's: HIP reads it only in the absence of its own."""
+        if "HIP_VISIBLE_DEVICES" in variables:
+            variables.pop("CUDA_VISIBLE_DEVICES", None)
+        return variables
+
+    def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
+        """Bring all of them; the step's variable chooses."""
+        if not ids:
+            return ()
+        groups = "keep-groups" if engine == "podman" else "video"
+        return ("--device=/dev/kfd", "--device=/dev/dri", "--group-add=" + groups)
+
+
+VENDOR = Amd()

@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Callable, List, Sequence, Tuple
+from typing import List, Sequence, Tuple
 
 from .command import READING_TIMEOUT_S, number, parsed, ratio, table_rows
-from .vendor import Inventory, ReadAll, Reading, Sample, Survey, Vendor
+from .vendor import Inventory, Reading, Sample, Survey, Vendor
 
 READINGS = "index,uuid,name,memory.used,memory.total,utilization.aip,power.draw,temperature.aip"
-
-
-class Habana(Vendor):
-    """Gaudi, by hl-smi."""
-
-    arch = "hpu"
-    visible_variables = ("HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES")
-    assigned_variable = "HABANA_VISIBLE_MODULES"
-    collective = "hccl"
-
-    def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
-        """Let its runtime bring all of them; the step's variable chooses."""
-        return ("--runtime=habana", "--env=HABANA_VISIBLE_DEVICES=all") if ids else ()
-
-    def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
-        """Ask hl-smi."""
-        return (("habana by command", inventory_by_hl_smi),)
-
-    def readers(self) -> Sequence[Callable[[], ReadAll]]:
-        """Ask hl-smi."""
-        return (lambda: read_hl_smi,)
-
-
-VENDOR = Habana()
 
 
 def inventory_by_hl_smi() -> Inventory:
@@ -66,3 +42,21 @@ def read_hl_smi() -> List[Reading]:
 def hl_smi(columns: str, timeout_s: float = 20.0) -> List[List[str]]:
     """Return the rows of a table of hl-smi."""
     return table_rows("hl-smi", "-Q", columns, "-f", "csv,noheader,nounits", timeout_s=timeout_s)
+
+
+class Habana(Vendor):
+    """Gaudi, by hl-smi."""
+
+    arch = "hpu"
+    visible_variables = ("HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES")
+    assigned_variable = "HABANA_VISIBLE_MODULES"
+    collective = "hccl"
+    inventories = (("habana by command", inventory_by_hl_smi),)
+    readers = (lambda: read_hl_smi,)
+
+    def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
+        """Let its runtime bring all of them; the step's variable chooses."""
+        return ("--runtime=habana", "--env=HABANA_VISIBLE_DEVICES=all") if ids else ()
+
+
+VENDOR = Habana()

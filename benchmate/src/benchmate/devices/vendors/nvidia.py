@@ -2,46 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Mapping, Sequence, Tuple
+from typing import Dict, Mapping, Sequence, Tuple
 
 from .command import parsed, table_rows
 from .vendor import Inventory, Vendor
-
-
-class Nvidia(Vendor):
-    """GPUs with CUDA; the instruments read them by pynvml, see benchmate/devices/nvidia.py."""
-
-    arch = "cuda"
-    visible_variables = ("CUDA_VISIBLE_DEVICES",)
-    assigned_variable = "CUDA_VISIBLE_DEVICES"
-    collective = "nccl"
-    apptainer_options = ("--nv",)
-
-    def assigned_environment(self, ids: Sequence[str]) -> Dict[str, str]:
-        # CUDA numbers devices by speed, nvidia-smi and we by PCI address.
-        return {**super().assigned_environment(ids), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-
-    def container_environment(self, env: Mapping[str, str], count: int) -> Dict[str, str]:
-        """Return the numbers inside a container, from 0: it has only these devices."""
-        if self.assigned_variable not in env:
-            return {}
-        return {self.assigned_variable: ",".join(map(str, range(count)))}
-
-    def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
-        """Return the options that name devices: docker's own, or podman's for the container device interface."""
-        if not ids:
-            return ()
-        if engine == "docker":
-            # The value is a line of comma-separated values itself: without the quotes only the first device counts.
-            return ('--gpus="device=%s"' % ",".join(ids),)
-        return tuple("--device=nvidia.com/gpu=%s" % one for one in ids)
-
-    def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
-        """Return the ways to ask: the driver's library, else nvidia-smi."""
-        return (("nvidia by library", by_library), ("nvidia by command", inventory_by_nvidia_smi))
-
-
-VENDOR = Nvidia()
 
 
 def by_library() -> Inventory:
@@ -71,3 +35,36 @@ def inventory_by_nvidia_smi() -> Inventory:
             "nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits"
         )
     ]
+
+
+class Nvidia(Vendor):
+    """GPUs with CUDA; the instruments read them by pynvml, see benchmate/devices/nvidia.py."""
+
+    arch = "cuda"
+    visible_variables = ("CUDA_VISIBLE_DEVICES",)
+    assigned_variable = "CUDA_VISIBLE_DEVICES"
+    collective = "nccl"
+    apptainer_options = ("--nv",)
+    inventories = (("nvidia by library", by_library), ("nvidia by command", inventory_by_nvidia_smi))
+
+    def assigned_environment(self, ids: Sequence[str]) -> Dict[str, str]:
+        # CUDA numbers devices by speed, nvidia-smi and we by PCI address.
+        return {**super().assigned_environment(ids), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+    def container_environment(self, env: Mapping[str, str], count: int) -> Dict[str, str]:
+        """Return the numbers inside a container, from 0: it has only these devices."""
+        if self.assigned_variable not in env:
+            return {}
+        return {self.assigned_variable: ",".join(map(str, range(count)))}
+
+    def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
+        """Return the options that name devices: docker's own, or podman's for the container device interface."""
+        if not ids:
+            return ()
+        if engine == "docker":
+            # The value is a line of comma-separated values itself: without the quotes only the first device counts.
+            return ('--gpus="device=%s"' % ",".join(ids),)
+        return tuple("--device=nvidia.com/gpu=%s" % one for one in ids)
+
+
+VENDOR = Nvidia()

@@ -59,9 +59,9 @@ Inventory = List[Dict[str, Any]]
 
 
 class Vendor:
-    """A vendor without devices; each vendor's class overrides what is different about it."""
+    """A machine without accelerators; each vendor's class overrides what is different about it."""
 
-    arch = ""
+    arch = "cpu"
     """What records, plans and options call it."""
     visible_variables: Tuple[str, ...] = ()
     """Which variables hide devices from programs. Each counts from what those before it left."""
@@ -70,6 +70,13 @@ class Vendor:
     collective = "gloo"
     """The collective communication library."""
     apptainer_options: Tuple[str, ...] = ()
+    inventories: Tuple[Tuple[str, Callable[[], Inventory]], ...] = ()
+    """The ways to ask what the devices are, the best first, each with its name.
+
+    They raise OSError, ValueError, LookupError, TypeError, AttributeError or SubprocessError where they do not work.
+    """
+    readers: Tuple[Callable[[], ReadAll], ...] = ()
+    """The command lines that tell what the devices do, the best first, as what opens each of them; they raise the same."""
 
     @property
     def torch_device(self) -> str:
@@ -95,18 +102,4 @@ class Vendor:
 
     def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
         """Return the options with which docker or podman let a container see these devices."""
-        return ()
-
-    def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
-        """Return the ways to ask what the devices are, the best first, each with its name.
-
-        They raise OSError, ValueError, LookupError, TypeError, AttributeError or SubprocessError where they do not work.
-        """
-        return ()
-
-    def readers(self) -> Sequence[Callable[[], ReadAll]]:
-        """Return the command lines that tell what the devices do, the best first, as what opens each of them.
-
-        They raise what `inventories` raise.
-        """
         return ()
