@@ -112,7 +112,7 @@ NEW_VENDOR = '''"""A vendor that nobody has heard of."""
 from .vendor import Reading, Sample, Vendor
 
 
-DEVICES = [{"index": n, "arch": "acme", "uuid": "A%d" % n, "name": "Acme One", "memory_mib": 1} for n in range(3)]
+DEVICES = [{"index": n, "uuid": "A%d" % n, "name": "Acme One", "memory_mib": 1} for n in range(3)]
 
 
 class Acme(Vendor):

@@ -163,7 +163,7 @@ def find_accelerators(absent: Dict[str, str]) -> Tuple[List[Dict[str, Any]], Dic
     for vendor in VENDORS:
         for name, ask in vendor.inventories:
             try:
-                devices = ask()
+                devices = [{"arch": vendor.arch, **device} for device in ask()]
             except FAILURES as error:
                 reasons.append("%s: %s" % (name, error))
                 continue

@@ -476,9 +476,7 @@ class RunningStep:
             },
         )
         ended = {
-            "outcome": outcome.outcome,
-            "why": outcome.why,
-            "detail": outcome.detail,
+            **outcome._asdict(),
             "reasons": reasons,
             "return_code": ledger.return_code,
             "counts": ledger.counts(),

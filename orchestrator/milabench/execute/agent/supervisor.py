@@ -31,6 +31,8 @@ PLACEHOLDER = re.compile(r"(.*[=:])?@([a-z]+)$", re.DOTALL)
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+Answer = Optional[Dict[str, Any]]
+"""What to reply to a request; None when the reply comes later."""
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -273,41 +275,18 @@ class Agent:
         """Answer a request."""
         self.outbox.send("reply", json.dumps({"id": number, "ok": True, **answer}).encode())
 
-    def _answer(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-        """Return what to reply; None when the reply comes later."""
-        verb = request["verb"]
-        if verb == "beat":
-            return None  # a heartbeat: receiving it is enough
-        if verb == "start":
-            return self._start(request)
-        if verb == "end":
-            return self._end(request)
-        if verb == "signal":
-            return self._signal(request)
-        if verb == "stop":
-            self.steps[request["step"]].request_stop(request.get("reason") or "asked to")
-            return {}
-        if verb == "lock":
-            return self._lock(request)
-        if verb == "unlock":
-            self.locks.release()
-            return {}
-        if verb in ("facts", "sweep"):
-            self._run_verb(request)
-            return None
-        if verb == "release":
-            self.groups.allow(request["group"])
-            return {"t": round(time.time(), 6)}
-        if verb == "port":
-            return {"port": free_port()}
-        if verb == "usage":
-            return {"cpu_s": round(own_cpu_s(), 6), "waiting_bytes": self.outbox.size}
-        if verb == "exit":
-            self.leave("asked to exit")
-            return {}
-        raise ValueError("no such verb: %s" % verb)
+    def _answer(self, request: Dict[str, Any]) -> Answer:
+        verb = getattr(self, "do_" + request["verb"], None)
+        if verb is None:
+            raise ValueError("no such verb: %s" % request["verb"])
+        answer: Answer = verb(request)
+        return answer
 
-    def _start(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    def do_beat(self, _: Dict[str, Any]) -> Answer:
+        """Do nothing: receiving a heartbeat is enough."""
+
+    def do_start(self, request: Dict[str, Any]) -> Answer:
+        """Start a step, and its group's monitor with the last of them."""
         if self._is_leaving:
             raise ValueError("the agent is leaving")
         if request["step"] in self.steps:
@@ -320,7 +299,8 @@ class Agent:
         self.groups.watch(step.group)
         return reply
 
-    def _end(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    def do_end(self, request: Dict[str, Any]) -> Answer:
+        """End a step, as what the request says."""
         step = self.steps.get(request["step"])
         if step is None:
             return {"running": False}
@@ -330,7 +310,8 @@ class Agent:
         step.end(StepOutcome("passed", None, "") if request.get("is_done") else cause, request.get("grace_s"))
         return {"running": True}
 
-    def _signal(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    def do_signal(self, request: Dict[str, Any]) -> Answer:
+        """Signal the process group of a step's leader."""
         step = self.steps[request["step"]]
         number = request["signal"]
         if isinstance(number, str):
@@ -339,7 +320,13 @@ class Agent:
             os.killpg(step.pid, number)
         return {}
 
-    def _lock(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    def do_stop(self, request: Dict[str, Any]) -> Answer:
+        """Tell a step that its load is needed no longer."""
+        self.steps[request["step"]].request_stop(request.get("reason") or "asked to")
+        return {}
+
+    def do_lock(self, request: Dict[str, Any]) -> Answer:
+        """Take the locks of devices; the reply comes when they are ours, unless somebody holds one and we need not wait."""
         opened = self.locks.open(list(request["devices"]))
         holders = self.locks.take(opened)
         if not holders:
@@ -364,12 +351,42 @@ class Agent:
         self._run_self(["flock", *map(str, descriptors)], taken, descriptors)
         return None
 
-    def _run_verb(self, request: Dict[str, Any]) -> None:
+    def do_unlock(self, _: Dict[str, Any]) -> Answer:
+        """Let go of all locks."""
+        self.locks.release()
+        return {}
+
+    def do_release(self, request: Dict[str, Any]) -> Answer:
+        """Open the start barrier of a group with members on other nodes."""
+        self.groups.allow(request["group"])
+        return {"t": round(time.time(), 6)}
+
+    def do_port(self, _: Dict[str, Any]) -> Answer:
+        """Return a free port."""
+        return {"port": free_port()}
+
+    def do_usage(self, _: Dict[str, Any]) -> Answer:
+        """Return what we cost."""
+        return {"cpu_s": round(own_cpu_s(), 6), "waiting_bytes": self.outbox.size}
+
+    def do_exit(self, _: Dict[str, Any]) -> Answer:
+        """End everything, and leave."""
+        self.leave("asked to exit")
+        return {}
+
+    def do_facts(self, request: Dict[str, Any]) -> Answer:
+        """Ask what this machine is, later."""
+        paths = request.get("disk") or ()
+        return self._run_verb(request, ["facts", *(word for path in paths for word in ("--disk", path))])
+
+    def do_sweep(self, request: Dict[str, Any]) -> Answer:
+        """End what another run left, later."""
+        return self._run_verb(
+            request, ["sweep", request["marker"], "--grace", str(request.get("grace_s", self.grace_s))]
+        )
+
+    def _run_verb(self, request: Dict[str, Any], argv: List[str]) -> Answer:
         """Ask in a process of its own: a driver that hangs must not hang the supervision."""
-        if request["verb"] == "facts":
-            argv = ["facts", *(word for path in request.get("disk") or () for word in ("--disk", path))]
-        else:
-            argv = ["sweep", request["marker"], "--grace", str(request.get("grace_s", self.grace_s))]
 
         def answered(code: int, output: bytes) -> None:
             try:
@@ -379,6 +396,7 @@ class Agent:
             self.reply(request.get("id"), answer)
 
         self._run_self(argv, answered)
+        return None
 
     def _run_self(self, argv: List[str], done: Callable[[int, bytes], None], descriptors: Sequence[int] = ()) -> None:
         self.helpers.start([sys.executable, "-I", "-S", PROGRAM, *argv], done, descriptors=descriptors)

@@ -19,7 +19,6 @@ def inventory_by_amd_smi() -> Inventory:
     return [
         {
             "index": index,
-            "arch": "rocm",
             "uuid": card.get("Unique ID"),
             "name": card_name(card),
             "memory_mib": int(card.get("VRAM Total Memory (B)") or 0) >> 20 or None,
@@ -164,8 +163,6 @@ class Amd(Vendor):
 
     def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
         """Bring all of them; the step's variable chooses."""
-        if not ids:
-            return ()
         groups = "keep-groups" if engine == "podman" else "video"
         return ("--device=/dev/kfd", "--device=/dev/dri", "--group-add=" + groups)
 

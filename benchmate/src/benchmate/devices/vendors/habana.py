@@ -15,7 +15,6 @@ def inventory_by_hl_smi() -> Inventory:
     return [
         {
             "index": int(index),
-            "arch": "hpu",
             "uuid": uuid,
             "name": name,
             "memory_mib": parsed(memory, int),
@@ -56,7 +55,7 @@ class Habana(Vendor):
 
     def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
         """Let its runtime bring all of them; the step's variable chooses."""
-        return ("--runtime=habana", "--env=HABANA_VISIBLE_DEVICES=all") if ids else ()
+        return ("--runtime=habana", "--env=HABANA_VISIBLE_DEVICES=all")
 
 
 VENDOR = Habana()

@@ -28,7 +28,6 @@ def inventory_by_xpu_smi() -> Inventory:
     return [
         {
             "index": index,
-            "arch": "xpu",
             "uuid": device.get("uuid"),
             "name": device.get("device_name"),
             "memory_mib": int(device.get("memory_physical_size_byte") or 0) >> 20 or None,
@@ -100,7 +99,7 @@ class Intel(Vendor):
 
     def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
         """Bring all of them; the step's variable chooses."""
-        return ("--device=/dev/dri",) if ids else ()
+        return ("--device=/dev/dri",)
 
 
 VENDOR = Intel()

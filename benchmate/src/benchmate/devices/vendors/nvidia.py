@@ -21,7 +21,6 @@ def inventory_by_nvidia_smi() -> Inventory:
     return [
         {
             "index": int(index),
-            "arch": "cuda",
             "uuid": uuid,
             "name": name,
             "memory_mib": parsed(memory, int),
@@ -59,8 +58,6 @@ class Nvidia(Vendor):
 
     def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
         """Return the options that name devices: docker's own, or podman's for the container device interface."""
-        if not ids:
-            return ()
         if engine == "docker":
             # The value is a line of comma-separated values itself: without the quotes only the first device counts.
             return ('--gpus="device=%s"' % ",".join(ids),)

@@ -125,7 +125,7 @@ def _nvidia_device(nvml: Nvml, index: int) -> Dict[str, Any]:
     try:
         device = nvml.handle(index)
     except OSError as error:
-        return {"index": index, "arch": "cuda", "lost": str(error)}
+        return {"index": index, "lost": str(error)}
     memory = nvml.fill("nvmlDeviceGetMemoryInfo", device, Memory())
     pci = nvml.fill("nvmlDeviceGetPciInfo_v3", device, Pci())
     limit = nvml.number("nvmlDeviceGetPowerManagementLimit", device)
@@ -134,7 +134,6 @@ def _nvidia_device(nvml: Nvml, index: int) -> Dict[str, Any]:
     mig = nvml.pair("nvmlDeviceGetMigMode", device)
     return {
         "index": index,
-        "arch": "cuda",
         "uuid": nvml.text("nvmlDeviceGetUUID", device),
         "name": nvml.text("nvmlDeviceGetName", device),
         "memory_mib": memory.total >> 20 if memory else None,

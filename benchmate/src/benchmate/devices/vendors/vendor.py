@@ -101,5 +101,5 @@ class Vendor:
         return {}
 
     def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
-        """Return the options with which docker or podman let a container see these devices."""
+        """Return the options with which docker or podman let a container see these devices, of which there are some."""
         return ()
