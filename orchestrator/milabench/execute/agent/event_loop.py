@@ -111,10 +111,3 @@ def widen_pipe(fd: int, size: int) -> None:
     """Raise the capacity of a pipe to so many bytes; unchanged where the user's limit of pipe memory is reached."""
     with contextlib.suppress(OSError):
         fcntl.fcntl(fd, F_SETPIPE_SZ, size)
-
-
-def wait_writable(fd: int, seconds: float) -> None:
-    """Wait until something can be written, at most that long."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(fd, selectors.EVENT_WRITE)
-        selector.select(max(0.0, seconds))

@@ -125,8 +125,7 @@ class Groups:
         if request is None or len(members) + self._ended.get(group, 0) < size or group in self._monitors:
             return
         about = [
-            dict(step.monitor.get("about") or {}, step=step.id, pid=step.pid, sink="unix:%s/sink" % step.folder)
-            for step in live
+            dict(step.monitor.get("about") or {}, step=step.id, pid=step.pid, sink="unix:" + step.sink) for step in live
         ]
         try:
             # In the agent's own folder: a file of simulated devices may be named relative to where the command was given.

@@ -45,13 +45,8 @@ class Outbox:
     def flush(self) -> None:
         """Write what the pipe takes."""
         while self._chunks and not self.is_broken:
-            count, size = 0, 0
-            for chunk in itertools.islice(self._chunks, 64):
-                count, size = count + 1, size + len(chunk)
-                if size > READ_BYTES:
-                    break
             try:
-                written = os.writev(self.fd, list(itertools.islice(self._chunks, count)))
+                written = os.writev(self.fd, list(itertools.islice(self._chunks, 64)))
             except BlockingIOError:
                 return
             except OSError:

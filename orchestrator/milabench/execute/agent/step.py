@@ -10,10 +10,10 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Protocol, Set
 
-from .container import container_name
 from .device_locks import DeviceLocks
 from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
 from .helpers import HelperProcesses
+from .orphans import container_name
 from .outcome import OomWatch, StepLedger, StepOutcome
 from .procfs import UNKILLABLE_S, Process, describe_processes, holders_of, own_cpu_s, read_process
 from .protocol import RUN_MARKER, STEP_MARKER, Outbox, StepFrames, format_oserror
@@ -89,8 +89,7 @@ class RunningStep:
         self.ledger = StepLedger(bool(request.get("needs_data")), self.service is not None)
         self._request = request
         self._outputs: List[Output] = []
-        self._listener: Optional[Listener] = None
-        self._rings = StepRings(folder, self.frames.message)
+        self._rings = StepRings(folder, self.frames)
         self._removal: List[str] = []  # the engine's command that removes its container, where it is in one
         self._is_removing = False
         self._env: Dict[str, str] = {}
@@ -100,13 +99,14 @@ class RunningStep:
         self._killed_since = 0.0
         self._cpu_before = own_cpu_s()
         self._oom_watch = OomWatch()
+        os.mkdir(folder, 0o700)
+        self.sink = os.path.join(folder, "sink")
+        self._listener = Listener(self, self.sink)
 
     # -- start
 
     def start(self) -> Dict[str, Any]:
         """Start the command and return the reply to the control plane. A command that cannot be started ends at once."""
-        os.mkdir(self.folder, 0o700)
-        self._listener = Listener(self, self._sink)
         values = self._values()
 
         def fill(text: str) -> str:
@@ -166,10 +166,6 @@ class RunningStep:
         now = read_process(self.pid)
         return {"pid": self.pid, "pgid": self.pid, "pid_start": now.start if now else None}
 
-    @property
-    def _sink(self) -> str:
-        return os.path.join(self.folder, "sink")
-
     def _values(self) -> Dict[str, str]:
         """Write the configuration, and return what the command's placeholders stand for."""
         config = os.path.join(self.folder, "config.json")
@@ -177,7 +173,7 @@ class RunningStep:
             os.fchmod(file.fileno(), 0o600)
             json.dump(self._request.get("config") or {}, file)
         values = {"path": os.environ.get("PATH", os.defpath), **(self._request.get("values") or {})}
-        values.update(sink="unix:" + self._sink, config=config, marker=self.host.run_id)
+        values.update(sink="unix:" + self.sink, config=config, marker=self.host.run_id)
         values.update(container=container_name(self.host.run_id, self.id, values.get("attempt", "")))
         values.update(folder="%s:%s" % (self.folder, self.folder), user="%d:%d" % (os.getuid(), os.getgid()))
         values.update(userns="keep-id" if os.getuid() else "host")  # podman keeps the ids of a user, and refuses root
@@ -235,8 +231,7 @@ class RunningStep:
     @property
     def sources(self) -> List[Source]:
         """Everything that it is read from."""
-        sources: List[Source] = [*self._outputs, *self.connections]
-        return [*sources, self._listener] if self._listener else sources
+        return [*self._outputs, *self.connections, self._listener]
 
     def schedule_gathering(self) -> None:
         """Forward what has come, and listen again, with all others."""
@@ -270,12 +265,9 @@ class RunningStep:
 
     def drain(self) -> bool:
         """Turn new observations into records; return whether there may be more later."""
-        if self._rings.drain(self._emit_observations):
+        if self._rings.drain():
             self._last_heartbeat = time.monotonic()
         return not self._rings.is_done
-
-    def _emit_observations(self, payload: bytes, count: int, last: Dict[str, Any]) -> None:
-        self.frames.emit("obs", payload, count=count, last=last)
 
     # -- together with others
 
@@ -442,13 +434,12 @@ class RunningStep:
         """Take what is left to read, decide the outcome, write the last record."""
         if self.is_over:
             return
-        if self._listener is not None:
-            self._listener.read_rest()
+        self._listener.read_rest()
         for source in self.sources:
             source.read_rest()
             source.close()
         ledger = self.ledger
-        self._rings.close(self._emit_observations, ledger)
+        self._rings.close(ledger)
         if ledger.lost:
             self.frames.message("%d observations were overwritten before they could be read" % ledger.lost)
         ledger.lines = sum(output.lines.count for output in self._outputs)

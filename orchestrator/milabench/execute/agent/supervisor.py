@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -16,7 +17,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from .device_locks import DeviceLocks
-from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer, raise_file_limit, wait_writable, widen_pipe
+from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer, raise_file_limit, widen_pipe
 from .groups import Groups
 from .helpers import HelperProcesses
 from .orphans import Cgroup, make_runtime_dir, remove_dead_runtime_dirs, start_guard
@@ -137,7 +138,7 @@ class Agent:
         while self.outbox.size and not self.outbox.is_broken and time.monotonic() < deadline:
             self.outbox.flush()
             if self.outbox.size:
-                wait_writable(self.outbox.fd, deadline - time.monotonic())
+                select.select([], [self.outbox.fd], [], max(0.0, deadline - time.monotonic()))
 
     def _kill_strays(self) -> None:
         """Kill whatever we started or adopted and is not of any step."""
@@ -263,7 +264,7 @@ class Agent:
         try:
             request = json.loads(line.decode())
             number = request.get("id")
-            answer = self._answer(request)
+            answer = getattr(self, "do_" + request["verb"])(request)
         except OSError as error:
             answer = {"ok": False, "error": format_oserror(error)}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -274,13 +275,6 @@ class Agent:
     def reply(self, number: Any, answer: Dict[str, Any]) -> None:
         """Answer a request."""
         self.outbox.send("reply", json.dumps({"id": number, "ok": True, **answer}).encode())
-
-    def _answer(self, request: Dict[str, Any]) -> Answer:
-        verb = getattr(self, "do_" + request["verb"], None)
-        if verb is None:
-            raise ValueError("no such verb: %s" % request["verb"])
-        answer: Answer = verb(request)
-        return answer
 
     def do_beat(self, _: Dict[str, Any]) -> Answer:
         """Do nothing: receiving a heartbeat is enough."""
