@@ -87,7 +87,7 @@ def measure_cell(call: Call, cell: Cell, *, device: str, calls: int, seconds: fl
         if cell.sync == "each":
             wait()
         result.warmup_ns.append(perf_counter_ns() - start)
-    wait()
+    wait()  # warm-up that is still queued would be measured with the first call
     # Events are made before the loop: making one costs the host more than recording it.
     pairs = [(make_event(), make_event()) for _ in range(min(calls, 10**6))] if make_event else []
     with gc_paused():

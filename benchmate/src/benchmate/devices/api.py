@@ -9,20 +9,11 @@ from benchmate.devices.vendors.vendor import Sample, Survey
 
 MIB = 1 << 20
 
-# NVML's bits of "why are the clocks not higher"; the other vendors' words are turned into these.
-THROTTLE_BITS = {
-    0x1: "idle",
-    0x2: "application_clocks",
-    0x4: "sw_power_cap",
-    0x8: "hw_slowdown",
-    0x10: "sync_boost",
-    0x20: "sw_thermal",
-    0x40: "hw_thermal",
-    0x80: "power_brake",
-    0x100: "display_clocks",
-    0x200: "board_limit",
-    0x400: "reliability",
-}
+# Why the clocks are not higher, by NVML's bits from the lowest; the other vendors' words are turned into these.
+THROTTLE_REASONS = (
+    *("idle", "application_clocks", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal"),
+    *("hw_thermal", "power_brake", "display_clocks", "board_limit", "reliability"),
+)
 
 
 class NotAvailableError(Exception):
@@ -76,6 +67,6 @@ class SensorBackend:
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
     """Return the names of the bits that are set; of those without a name yet, their number."""
-    named = [name for bit, name in THROTTLE_BITS.items() if mask & bit]
-    rest = mask & ~sum(THROTTLE_BITS)
+    named = [name for bit, name in enumerate(THROTTLE_REASONS) if mask >> bit & 1]
+    rest = mask >> len(THROTTLE_REASONS) << len(THROTTLE_REASONS)
     return (*named, *([f"0x{rest:x}"] if rest else []))

@@ -47,6 +47,7 @@ class CommandVendor(SensorBackend):
     def reading(self, index: int) -> Reading:
         """Return the latest reading of a device, a new one when it is old. Raise DeviceLostError where the tool has none."""
         now = self._clock()
+        # All devices are asked by one command: who asks first in a period asks for all. 0.9: timers are never exact.
         if now - self._read_at_s >= self.period_s * 0.9:
             self._read_at_s = now
             try:

@@ -40,6 +40,7 @@ def _open(arch: str) -> SensorBackend:
             except (NotAvailableError, *FAILURES) as error:
                 reasons.append(describe_failure(error))
             else:
+                # NVML answers on a machine whose driver has no device: another vendor may have some.
                 if backend.devices or arch != "auto":
                     return backend
     if arch in (vendor.arch for vendor in VENDORS):

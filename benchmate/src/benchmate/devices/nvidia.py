@@ -156,16 +156,15 @@ class NvidiaDevice(Device):
 
     def _ecc(self) -> dict[str, int] | None:
         nvml = self._nvml
-        counts = {}
-        for name, kind in (
-            ("corrected", nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-            ("uncorrected", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
-        ):
-            count = self._ask("ecc", nvml.nvmlDeviceGetTotalEccErrors, kind, nvml.NVML_VOLATILE_ECC)
-            if count is None:
-                return None
-            counts[name] = count
-        return counts
+        kinds = {
+            "corrected": nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED,
+            "uncorrected": nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+        }
+        volatile = nvml.NVML_VOLATILE_ECC
+        counts: dict[str, Any] = {
+            name: self._ask("ecc", nvml.nvmlDeviceGetTotalEccErrors, kind, volatile) for name, kind in kinds.items()
+        }
+        return None if None in counts.values() else counts
 
     def _ask(self, reading: str, function: Callable[..., Any], *more: Any) -> Any | None:
         """Return the answer; None, and never asked again, for what this device cannot or may not tell."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmate.monitors.process_tree import read_kernel_file
 
-SECTOR = 512
+SECTOR = 512  # in /proc/diskstats, whatever the sectors of the disk are
 LAYERS = ("loop", "ram", "dm-", "md", "zram", "sr")
 """Block devices that are no disk, or are above one."""
 INFINIBAND_WORD = 4
@@ -35,6 +35,7 @@ class CpuSampler:
         packages = [path for path in sorted(Path(powercap).glob("intel-rapl:*")) if path.name.count(":") == 1]
         self._counters = [RaplCounter(path) for path in packages]
         self.absent = ""
+        # Since CVE-2020-8694 (power as a side channel) kernels let only root read them.
         if any(counter.last_uj is None for counter in self._counters):
             self._counters = []
             self.absent = "no energy of the processor: its RAPL counters may not be read"
@@ -83,6 +84,7 @@ def _read_int(path: str) -> int | None:
 
 def memory_mib() -> list[float] | None:
     """Return `[used, total]` MiB of the node, used what could not be given to a new program; None where /proc has none."""
+    # The first three: total, free, and available, which counts caches that would make room.
     lines = (line.partition(b":") for line in read_kernel_file("/proc/meminfo").splitlines()[:3])
     kib = {name: int(rest.split()[0]) for name, _, rest in lines}
     total, available = kib.get(b"MemTotal"), kib.get(b"MemAvailable")
@@ -96,6 +98,7 @@ def group_peak_bytes(pid: int, proc: str = "/proc", groups: str = "/sys/fs/cgrou
     group, ours = _cgroup_path(f"{proc}/{pid}/cgroup"), _cgroup_path(f"{proc}/self/cgroup")
     if not group or group == ours:
         return None
+    # Linux 5.19 and later.
     text = read_kernel_file(f"{groups}{group}/memory.peak").strip()
     return int(text) if text.isdigit() else None
 

@@ -101,6 +101,7 @@ class NamedTimers:
 
 def raise_file_limit() -> Tuple[int, int]:
     """Raise our limit of open files to the maximum; return the former limits."""
+    # A step costs three descriptors, every process of it on the sink one, and another for each of its rings.
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))

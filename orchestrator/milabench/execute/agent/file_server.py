@@ -180,6 +180,7 @@ class FileServer:
             raise ValueError("%s arrived altered; try again" % path)
         os.chmod(part, mode)
         os.utime(part, ns=(mtime_ns, mtime_ns))
+        # Mode and time first: what has its name is whole, and is not sent again.
         os.replace(part, os.path.join(root, path))
 
     def _remove_others(self, root: str, wanted: Set[str]) -> int:

@@ -73,10 +73,7 @@ class Groups:
 
     def stragglers(self, step: RunningStep) -> List[str]:
         """Return whom a step waits for at the start barrier; nobody when it does not wait."""
-        connections = step.connections
-        if not any(
-            connection.is_open and connection.is_ready and not connection.was_released for connection in connections
-        ):
+        if not any(one.is_open and one.is_ready and not one.was_released for one in step.connections):
             return []
         late = [other.id for other in self.members(step.group) if not other.is_at_barrier]
         return late or (["steps on other nodes"] if step.is_spread else [])
@@ -133,7 +130,7 @@ class Groups:
                 request["argv"],
                 lambda code, output: self._note_monitor_exit(group, code, output),
                 message=json.dumps({"steps": about}).encode(),
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT,  # it prints only why it cannot go on: the last line is told with its end
                 env=dict(os.environ, **{RUN_MARKER: self._run_id}),
             )
         except (OSError, ValueError, subprocess.SubprocessError) as error:

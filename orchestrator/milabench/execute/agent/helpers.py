@@ -47,12 +47,13 @@ class HelperProcesses:
             pass_fds=descriptors,
             preexec_fn=self._before_exec,  # noqa: PLW1509 - there are no threads here
         )
-        process.returncode = 0  # reaped by us
+        process.returncode = 0  # reaped by us: Popen would warn, and wait in its destructor
         if process.stdin is not None:
             with contextlib.suppress(OSError):  # it has ended already, and says why
                 process.stdin.write(message)
                 process.stdin.close()
         assert process.stdout is not None
+        # A duplicate: Popen closes its own when it is collected, and the number would be another's.
         fd = os.dup(process.stdout.fileno())
         process.stdout.close()
         output = bytearray()

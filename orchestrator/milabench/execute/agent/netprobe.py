@@ -24,6 +24,7 @@ def measure_as_listener(seconds: float) -> Dict[str, Any]:
             return {"taken": 0}
         with connection:
             connection.settimeout(seconds)
+            # Else the kernel holds a byte back until the one before is acknowledged (Nagle), and that is what is timed.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             taken, echoes = 0, 0
             with contextlib.suppress(OSError):

@@ -86,7 +86,7 @@ def sweep_orphans(markers: List[str], grace_s: float) -> Dict[str, Any]:
             if process.pid not in ended or number == signal.SIGKILL:
                 ended[process.pid] = ended.get(process.pid) or command_of(process)
                 process.signal(number)
-                process.signal(signal.SIGCONT)
+                process.signal(signal.SIGCONT)  # a stopped process cannot heed TERM
         if not left:
             break
         if time.monotonic() > deadline:
@@ -198,6 +198,7 @@ def start_guard(run_id: str, grace_s: float, cgroup: Optional[Cgroup]) -> None:
         os.waitpid(child, 0)
         return
     try:
+        # Out of our session, so that what ends our group spares it; the second fork makes it a child of init.
         os.setsid()
         if os.fork():
             os._exit(0)
@@ -228,6 +229,7 @@ def make_runtime_dir(run_id: str) -> str:
                 continue
             folder = os.path.join(candidate, "milabench-" + os.urandom(6).hex())
             os.mkdir(folder, 0o700)
+            # Not inherited over exec: a step that outlives us must not keep the folder.
             lock = os.open(os.path.join(folder, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
             os.write(lock, json.dumps({"run": run_id, "pid": os.getpid()}).encode())

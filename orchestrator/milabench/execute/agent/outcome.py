@@ -163,6 +163,7 @@ def memory_limit_of(counter: str) -> str:
     folder = os.path.dirname(counter)
     for name in ("memory.max", "memory.limit_in_bytes"):
         limit = read_text(os.path.join(folder, name)).strip()
+        # Version 2 says `max` where there is none, version 1 a number close to 2**63.
         if limit.isdigit() and int(limit) < 1 << 60:
             return ", in a control group that may hold %d MiB" % (int(limit) >> 20)
     return ""

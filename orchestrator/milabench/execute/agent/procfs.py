@@ -24,6 +24,7 @@ class Process(NamedTuple):
 
     def signal(self, number: int) -> None:
         """Signal this very process, not one that has its pid by now."""
+        # Leaves a race of microseconds; a pidfd, which does not, needs Python 3.9 and Linux 5.3.
         now = read_process(self.pid)
         if now is not None and now.start == self.start:
             with contextlib.suppress(OSError):

@@ -233,10 +233,6 @@ class RunningStep:
         """Everything that it is read from."""
         return [*self._outputs, *self.connections, self._listener]
 
-    def schedule_gathering(self) -> None:
-        """Forward what has come, and listen again, with all others."""
-        self.host.schedule_gathering()
-
     def note_read(self, size: int, is_heartbeat: bool) -> None:
         """Take note that so many bytes were read, 0 at the end; `is_heartbeat`: they come from the step itself."""
         if size:

@@ -38,9 +38,6 @@ class StreamOwner(Protocol):
     def is_ending(self) -> bool:
         """Whether the step is about to end, so that nothing should wait for the next gathering."""
 
-    def schedule_gathering(self) -> None:
-        """Forward what has come, and listen again, with all others."""
-
     def note_read(self, size: int, is_heartbeat: bool) -> None:
         """Take note that so many bytes were read, 0 at the end; `is_heartbeat`: they come from the step itself."""
 
@@ -117,7 +114,7 @@ class Source:
             if self._rest_s < GATHER_S:
                 self.owner.loop.after(self._rest_s, self.arm)
             else:
-                self.owner.schedule_gathering()
+                self.owner.frames.schedule_gathering()
 
     def read_rest(self) -> None:
         """Read what is there now, without waiting for more; not for ever, should somebody go on writing."""
@@ -180,7 +177,7 @@ class Listener(Source):
     def __init__(self, owner: StreamOwner, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(path)
-        self._socket.listen(1024)
+        self._socket.listen(1024)  # all ranks of a node connect within milliseconds of each other
         super().__init__(owner, self._socket.fileno(), "sink")
 
     def ready(self, _: int) -> None:

@@ -74,9 +74,11 @@ class Agent:
     def serve(self) -> int:
         """Work until the lease ends, a signal comes or the control plane asks to end; return the exit code."""
         if self._lease_s is not None:  # whoever started us cannot look after what a killed agent leaves
+            # Before our signals are set up: the guard would inherit them, and write each of its own to our wake-up socket.
             self._cgroup = Cgroup.make()
             start_guard(self.run_id, self.grace_s, self._cgroup)
             self._check_lease()
+        # What a dying step leaves becomes our child, not init's: we find it, and are told when it ends.
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         for fd in (0, 1):
             os.set_blocking(fd, False)
@@ -84,6 +86,7 @@ class Agent:
         self._wakeup_writer.setblocking(False)
         self._wakeup_reader.setblocking(False)
         signal.set_wakeup_fd(self._wakeup_writer.fileno(), warn_on_full_buffer=False)
+        # The handlers do nothing: each signal is a byte to read, when no step is half changed.
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -167,6 +170,7 @@ class Agent:
     def _reap(self) -> None:
         while True:
             try:
+                # Looked at before it is waited for: until then /proc has its group, session and control groups.
                 dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 break
@@ -226,6 +230,7 @@ class Agent:
 
     def before_exec(self) -> None:
         """Let the child die with us, and give it back the limit on open files that it would have had."""
+        # Does not reach grandchildren, and a set-user-ID program clears it: hence the guard.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         resource.setrlimit(resource.RLIMIT_NOFILE, self._file_limits)
         if self._cgroup is not None:

@@ -16,7 +16,7 @@ class Sample(NamedTuple):
     """One look at a device, cheap enough for ten a second. None: it could not be read, never zero in its place.
 
     `memory_used_mib` and `memory_total_mib` in MiB, of all processes on the device; `load` the share, 0 to 1, of the last
-    sampling period in which something ran; `power_w` in watts; clocks in MHz; `throttle` the reasons (THROTTLE_BITS) for
+    sampling period in which something ran; `power_w` in watts; clocks in MHz; `throttle` the reasons (THROTTLE_REASONS) for
     which clocks are not higher, empty when there is none; `energy_j` joules of the board since some point in the past.
     """
 
