@@ -99,8 +99,7 @@ def group_peak_bytes(pid: int, proc: str = "/proc", groups: str = "/sys/fs/cgrou
     if not group or group == ours:
         return None
     # Linux 5.19 and later.
-    text = read_kernel_file(f"{groups}{group}/memory.peak").strip()
-    return int(text) if text.isdigit() else None
+    return _read_int(f"{groups}{group}/memory.peak")
 
 
 def _cgroup_path(path: str) -> str:
@@ -160,7 +159,7 @@ class Network:
                     sums[name] += int(fields[column])
         for port in self._ports:
             for name, file in (("rdma_recv_bytes", "port_rcv_data"), ("rdma_sent_bytes", "port_xmit_data")):
-                text = read_kernel_file(f"{port}/{file}").strip()
-                if text.isdigit():
-                    sums[name] = sums.get(name, 0) + int(text) * INFINIBAND_WORD
+                words = _read_int(f"{port}/{file}")
+                if words is not None:
+                    sums[name] = sums.get(name, 0) + words * INFINIBAND_WORD
         return sums

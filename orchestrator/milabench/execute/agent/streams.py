@@ -62,6 +62,8 @@ class Source:
     """
 
     FEW_BYTES, MANY_BYTES = 1 << 10, 1 << 12  # bytes in one reading
+    is_monitor = False
+    """Whether it comes from who watches the step, not from the step."""
 
     def __init__(self, owner: StreamOwner, fd: int, name: str) -> None:
         self.owner = owner
@@ -72,11 +74,6 @@ class Source:
         self._rest_s = GATHER_S
         os.set_blocking(fd, False)
         self.arm()
-
-    @property
-    def is_monitor(self) -> bool:
-        """Whether it comes from who watches the step, not from the step."""
-        return False
 
     def arm(self) -> None:
         """Ask to be woken."""
@@ -158,7 +155,7 @@ class Output(Source):
         if self.name == "stderr" and not self.owner.ledger.saw_abort:
             self.owner.ledger.saw_abort = ABORT_TEXT.search(data) is not None
         self.owner.frames.emit("line", self.lines.feed(data, time.time()))
-        if self.lines.has_partial and self._partial is None:
+        if self.lines.pending and self._partial is None:
             self._partial = self.owner.loop.after(PARTIAL_LINE_S, self._show_partial)
 
     def _show_partial(self) -> None:
@@ -203,16 +200,11 @@ class ObservationConnection(Source):
         self._partial_record = bytearray()
         self._has_rejected = False
         self.world_size = 1
-        self.role = ""
         self.is_ready = False
         self.was_released = False
         self.is_complete = False
         self._is_finished = False
         super().__init__(owner, connection.fileno(), "sink")
-
-    @property
-    def is_monitor(self) -> bool:
-        return self.role == "monitor"
 
     def send(self, message: Dict[str, Any]) -> None:
         """Send one line; a process that has gone or never reads misses it."""
@@ -281,7 +273,7 @@ class ObservationConnection(Source):
             message = json.loads(line.decode())
             if "hello" in message:
                 self.world_size = int(message["hello"].get("world_size") or 1)
-                self.role = str(message["hello"].get("role") or "")
+                self.is_monitor = message["hello"].get("role") == "monitor"
                 self.owner.ledger.ranks += not self.is_monitor
             elif "ring" in message:
                 self.owner.open_ring(os.path.basename(message["ring"]["path"]), self.world_size)
@@ -327,19 +319,14 @@ class LineDecoder:
 
     def __init__(self, pipe: str) -> None:
         self._pipe = pipe
-        self._pending = b""
+        self.pending = b""  # text without an end yet
         self._updating = False
         self.count = 0
         self.last = ""
 
-    @property
-    def has_partial(self) -> bool:
-        """Whether text without an end is waiting."""
-        return bool(self._pending)
-
     def feed(self, data: bytes, now: float) -> bytes:
         """Return the records of the lines that `data` completes."""
-        parts = (self._pending + data).split(b"\n")
+        parts = (self.pending + data).split(b"\n")
         pending = parts.pop()
         out = []
         for part in parts:
@@ -352,12 +339,12 @@ class LineDecoder:
         if len(pending) > LINE_BYTES:
             *whole, pending = _pieces(pending)
             out += [self._records(piece, now) for piece in whole]
-        self._pending = pending
+        self.pending = pending
         return b"".join(out)
 
     def partial(self, now: float, last: bool = False) -> bytes:
         """Return the record of the text that has no end yet; `last` when nothing will follow."""
-        text, self._pending = (self._pending, b"") if last else _complete_characters(self._pending)
+        text, self.pending = (self.pending, b"") if last else _complete_characters(self.pending)
         if self._updating and not last:
             text = text.rstrip(b"\r") + b"\r"
         return self._records(text, now) if text.strip(b"\r") else b""
