@@ -14,8 +14,8 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 MAGIC = b"MBRING01"
 HEADER_BYTES = 4096
@@ -48,9 +48,8 @@ _LOSS = struct.Struct("<qqd5q")
 _kept_until_exit: list[mmap.mmap] = []
 
 
-@dataclass(frozen=True, kw_only=True)
-class RingEntry:
-    """One observation as the reader sees it; times are monotonic nanoseconds."""
+class RingEntry(NamedTuple):
+    """One observation as the reader sees it, in the order of a slot's words; times are monotonic nanoseconds."""
 
     batch_id: int
     t0_ns: int
@@ -150,8 +149,7 @@ class Ring:
             self.words[LOST] += 1
             return False
         _LOSS.pack_into(self.memory, self.slot(self.head) * 8, batch_id, t_ns, loss, 0, 0, 0, 0, 0)
-        self.head += 1
-        self.words[HEAD] = self.head
+        self.words[HEAD] = self.head = self.head + 1
         return True
 
     def fill_device_time(self, entry: int, device_ns: int) -> None:
@@ -164,72 +162,33 @@ class Ring:
         self.words[CLOSED] = 1
 
 
-class RingReader:
-    """The reading end: takes entries out in order, up to the first whose device time is still pending."""
+def take_entries(memory: mmap.mmap) -> Iterator[RingEntry]:
+    """Take the complete entries out of a ring, in order, up to the first whose time on the device is still pending."""
+    words = memoryview(memory).cast("q")
+    while words[TAIL] < words[HEAD]:
+        slot, parts, taken = _SLOT.unpack_from(memory, _offset(words, 0)), None, 1
+        if slot[FLAGS] & PARTS:
+            # Taken out together with its entry, which is published with it and completed after it.
+            slot, parts, taken = _SLOT.unpack_from(memory, _offset(words, 1)), slot[1:4], 2
+        if slot[DEVICE_NS] == PENDING:
+            return
+        # Before the entry is given away: a reader that stops here must not see it again.
+        words[TAIL] += taken
+        yield RingEntry._make((*slot, parts))
 
-    def __init__(self, memory: mmap.mmap | bytearray) -> None:
-        if bytes(memory[: len(MAGIC)]) != MAGIC:
-            raise ValueError("ring: not a ring file, or one that its writer has not finished creating")
-        self.memory = memory
-        self.words = memoryview(memory).cast("q")
 
-    @classmethod
-    def of(cls, path: Path) -> RingReader:
-        """Open the ring at `path`."""
-        with path.open("r+b") as file:
-            memory = mmap.mmap(file.fileno(), 0)
-        return cls(memory)
+def take_losses(memory: mmap.mmap) -> Iterator[tuple[int, int, float]]:
+    """Take (batch_id, monotonic ns, loss) out of a ring of losses."""
+    words = memoryview(memory).cast("q")
+    while words[TAIL] < words[HEAD]:
+        batch_id, t_ns, loss, *_ = _LOSS.unpack_from(memory, _offset(words, 0))
+        words[TAIL] += 1
+        yield batch_id, t_ns, loss
 
-    @property
-    def meta(self) -> dict[str, object]:
-        """What the entries are: task, units, rank, clock, kind."""
-        length = self.words[META_LEN]
-        meta: dict[str, object] = json.loads(bytes(self.memory[META_OFFSET : META_OFFSET + length]))
-        return meta
 
-    def entries(self, *, writer_is_dead: bool = False) -> Iterator[RingEntry]:
-        """Take out the complete entries; of a dead writer also those that will never be completed."""
-        capacity = self.words[CAPACITY]
-        parts: tuple[int, tuple[int, int, int]] | None = None
-        while self.words[TAIL] < self.words[HEAD]:
-            offset = HEADER_BYTES + self.words[TAIL] % capacity * SLOT_BYTES
-            batch_id, t0_ns, host_ns, n, device_ns, steps, flags, wait_ns = _SLOT.unpack_from(self.memory, offset)
-            if device_ns == PENDING and not writer_is_dead:
-                return
-            # Before the entry is given away: a reader that stops here must not see it again.
-            self.words[TAIL] += 1
-            if flags & PARTS:
-                # Taken out together with its entry, which is published with it and completed after it.
-                if not self._entry_is_complete(writer_is_dead):
-                    self.words[TAIL] -= 1
-                    return
-                parts = batch_id, (t0_ns, host_ns, n)
-                continue
-            yield RingEntry(
-                parts_ns=parts[1] if parts is not None and parts[0] == batch_id else None,
-                batch_id=batch_id,
-                t0_ns=t0_ns,
-                host_ns=host_ns,
-                n=n,
-                device_ns=device_ns,
-                steps=steps,
-                flags=flags,
-                wait_ns=wait_ns,
-            )
-
-    def _entry_is_complete(self, writer_is_dead: bool) -> bool:
-        tail = self.words[TAIL]
-        slot = FIRST_SLOT + tail % self.words[CAPACITY] * SLOT_WORDS
-        return writer_is_dead or (tail < self.words[HEAD] and self.words[slot + DEVICE_NS] != PENDING)
-
-    def losses(self) -> Iterator[tuple[int, int, float]]:
-        """Take out (batch_id, monotonic ns, loss) of a ring of losses."""
-        capacity = self.words[CAPACITY]
-        while self.words[TAIL] < self.words[HEAD]:
-            offset = HEADER_BYTES + self.words[TAIL] % capacity * SLOT_BYTES
-            batch_id, t_ns, loss, *_ = _LOSS.unpack_from(self.memory, offset)
-            self.words[TAIL] += 1
-            yield batch_id, t_ns, loss
+def _offset(words: memoryview[int], further: int) -> int:
+    """Return where in memory the next slot to be taken begins, or one `further` behind it."""
+    return HEADER_BYTES + (words[TAIL] + further) % words[CAPACITY] * SLOT_BYTES
 
 
 def _shared_file(path: Path, size: int) -> mmap.mmap:

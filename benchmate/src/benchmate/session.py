@@ -14,7 +14,7 @@ from benchmate import compile_time, memory, step_parts
 from benchmate.clock import process_start_ns
 from benchmate.configuration import Config, read_config
 from benchmate.records import observation
-from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, RingReader
+from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, take_entries, take_losses
 from benchmate.sink import Sink, open_sink
 from benchmate.torch_state import process_group
 
@@ -142,13 +142,13 @@ class Session:
         """Send what is in a ring that no other process reads."""
         if ring.path is not None:
             return
-        reader, offset = RingReader(ring.memory), ring.words[UNIX_MINUS_MONO]
+        offset = ring.words[UNIX_MINUS_MONO]
         if meta["kind"] == "loss":
-            for batch_id, t_ns, loss in reader.losses():
+            for batch_id, t_ns, loss in take_losses(ring.memory):
                 time_s = (t_ns + offset) / 1e9
                 self.record("data", {"task": meta["task"], "loss": loss, "time": time_s, "batch_id": batch_id})
             return
-        for entry in reader.entries():
+        for entry in take_entries(ring.memory):
             self.record("data", observation(entry, meta, offset, self.world_size))
 
     def first_step(self, end_ns: int) -> None:
