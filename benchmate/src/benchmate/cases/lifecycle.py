@@ -8,12 +8,15 @@ import time
 import traceback
 from collections.abc import Callable
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 from benchmate.cases.memory_peaks import MemoryPeaks
 from benchmate.cases.options import RunBudget
-from benchmate.cases.payload import CasePayload
 from benchmate.cases.registry import Case, Skip, State, takes_state
 from benchmate.clock import now_ns, wait_for_devices
+
+if TYPE_CHECKING:
+    from benchmate.cases.results import CasePayload  # the runner's: with statistics, which a case need not import
 
 MAX_ITERATIONS = 1_000_000_000_000
 _OVERSHOOT = 1.4  # a trial aims beyond the least time, so that the next one rarely falls short again

@@ -17,13 +17,12 @@ from typing import NoReturn, TextIO
 from benchmate.cases import step_records
 from benchmate.cases.device_locks import DeviceInUseError, DeviceLocks, lock_names
 from benchmate.cases.exit_codes import FAILED, INTERRUPTED, PASSED
-from benchmate.cases.formats import ResultFormat, Style, open_format, status_line
+from benchmate.cases.formats import FORMATS, ResultFormat, Style, status_line
 from benchmate.cases.isolation import Forks, Isolation, IsolationError, Spawn
 from benchmate.cases.machine_context import google_context
 from benchmate.cases.options import CaseOptions, UsageError
-from benchmate.cases.outcome import classify_exit, parse_payload
 from benchmate.cases.registry import Case
-from benchmate.cases.results import CaseResult, aggregate_results, make_result
+from benchmate.cases.results import CaseResult, aggregate_results, make_result, parse_payload
 from benchmate.supervisor import supervise
 
 MISSPELLED_VARIABLE = "CUDA_VISIBLE_GPU"
@@ -79,11 +78,13 @@ class CaseRunner:
             context = google_context(sys.argv[0], options.context)
             for output in formats:
                 output.begin(context, [case.name for case in cases])
+                output.out.flush()
             try:
                 self._measure_all(isolation, devices, formats)
             finally:
                 for output in formats:
                     output.end(self._results, aggregate_results(self._results))
+                    output.out.flush()
 
     def _measure_all(self, isolation: Isolation, devices: _Devices, formats: Sequence[ResultFormat]) -> None:
         options = self._options
@@ -97,6 +98,8 @@ class CaseRunner:
             self._results.append(result)
             for output in formats:
                 output.add(result)
+                # At once: what has been measured is on disk, whatever happens to the rest.
+                output.out.flush()
             if result.outcome == "failed":
                 _print_stderr(f"{case.name}: {status_line(result)}")
             of_case = [other for other in self._results if other.case is case]
@@ -108,9 +111,7 @@ class CaseRunner:
         before = devices.foreign_pids()
         ended = supervise(functools.partial(isolation.start, case.name), _forward_output, timeout_s=timeout_s)
         foreign = sorted(before | devices.foreign_pids())
-        payload = parse_payload(ended.result)
-        outcome = classify_exit(payload, ended, timeout_s)
-        return make_result(case, repetition, payload or {}, outcome, ended, foreign)
+        return make_result(case, repetition, parse_payload(ended.result), ended, timeout_s, foreign)
 
     def _lock(self, locks: DeviceLocks, devices: _Devices) -> None:
         options = self._options
@@ -148,7 +149,7 @@ class CaseRunner:
                 stack.callback(stream.close)
             aggregates_only = options.aggregates_only or (output.path is None and options.display_aggregates_only)
             style = Style(unit=options.time_unit, tabular=options.tabular, aggregates_only=aggregates_only)
-            formats.append(open_format(output.format, stream, style))
+            formats.append(FORMATS[output.format](stream, style))
         return formats
 
     def _announce(self, count: int) -> None:
