@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from benchmate.result_channel import SUPERVISOR_PID, prctl
 
@@ -27,19 +26,15 @@ _LEAVING_S = 5.0  # for what a program does after its result: the time limit was
 _SET_SUBREAPER = 36  # prctl(2)
 
 
-class SupervisedProcess(Protocol):
+@dataclass(frozen=True, slots=True)
+class SupervisedProcess:
     """A running process: leader of a session and a group of its own."""
 
-    @property
-    def pid(self) -> int:
-        """The process number of the leader."""
-
-    @property
-    def ended(self) -> int:
-        """A descriptor that becomes readable once the leader has ended."""
-
-    def close(self) -> int | None:
-        """Kill the group and what has left it, reap the leader; return its exit code as of subprocess, None when unknown."""
+    pid: int
+    ended: int
+    """A descriptor that becomes readable once the leader has ended."""
+    close: Callable[[], int | None]
+    """Kill the group and what has left it, reap the leader; return its exit code as of subprocess, None when unknown."""
 
 
 Start = Callable[[int, int], SupervisedProcess]
@@ -177,11 +172,7 @@ class _Watch:
 
 
 def spawn(
-    argv: Sequence[str],
-    *,
-    output: int | None = None,
-    pass_fds: Sequence[int] = (),
-    env: Mapping[str, str] | None = None,
+    argv: Sequence[str], *, output: int | None = None, pass_fds: Sequence[int] = (), env: Mapping[str, str] = os.environ
 ) -> SupervisedProcess:
     """Start a program in a session of its own, without input; without `output` it writes where this process does.
 
@@ -195,24 +186,19 @@ def spawn(
         stderr=output,
         pass_fds=pass_fds,
         start_new_session=True,
-        env={**(os.environ if env is None else env), SUPERVISOR_PID: str(os.getpid())},
+        env={**env, SUPERVISOR_PID: str(os.getpid())},
     )
-    return _Spawned(process, known)
+    ended = _end_descriptor(process.pid)
 
-
-class _Spawned:
-    def __init__(self, process: subprocess.Popen[bytes], known: set[int]) -> None:
-        self._process, self._known = process, known
-        self.pid = process.pid
-        self.ended = _end_descriptor(process.pid)
-
-    def close(self) -> int | None:
+    def close() -> int:
         # Before the leader is reaped: as long as it is there, nobody else can have its number.
-        signal_group(self.pid)
-        code = self._process.wait()
-        os.close(self.ended)
-        kill_strays(self._known)
+        signal_group(process.pid)
+        code = process.wait()
+        os.close(ended)
+        kill_strays(known)
         return code
+
+    return SupervisedProcess(process.pid, ended, close)
 
 
 def _end_descriptor(pid: int) -> int:

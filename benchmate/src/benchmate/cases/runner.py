@@ -18,7 +18,7 @@ from benchmate.cases import step_records
 from benchmate.cases.device_locks import DeviceInUseError, DeviceLocks, lock_names
 from benchmate.cases.exit_codes import FAILED, INTERRUPTED, PASSED
 from benchmate.cases.formats import FORMATS, ResultFormat, Style, status_line
-from benchmate.cases.isolation import Forks, Isolation, IsolationError, Spawn
+from benchmate.cases.isolation import Forks, IsolationError, Spawn
 from benchmate.cases.machine_context import google_context
 from benchmate.cases.options import CaseOptions, UsageError
 from benchmate.cases.registry import Case
@@ -74,7 +74,7 @@ class CaseRunner:
             locks = DeviceLocks(os.environ.get("MILABENCH_LOCK_DIR"))
             stack.callback(locks.release)
             self._lock(locks, devices)
-            isolation: Isolation = stack.enter_context(contextlib.closing(self._isolation(locks.descriptors())))
+            isolation = stack.enter_context(contextlib.closing(self._isolation(locks.descriptors())))
             context = google_context(sys.argv[0], options.context)
             for output in formats:
                 output.begin(context, [case.name for case in cases])
@@ -86,7 +86,7 @@ class CaseRunner:
                     output.end(self._results, aggregate_results(self._results))
                     output.out.flush()
 
-    def _measure_all(self, isolation: Isolation, devices: _Devices, formats: Sequence[ResultFormat]) -> None:
+    def _measure_all(self, isolation: Spawn | Forks, devices: _Devices, formats: Sequence[ResultFormat]) -> None:
         options = self._options
         todo = [(case, repetition) for case in self._cases for repetition in range(options.repetitions)]
         if options.interleaved:
@@ -106,7 +106,7 @@ class CaseRunner:
             if self._has_sink and len(of_case) == options.repetitions:
                 step_records.record_case(of_case)
 
-    def _measure(self, case: Case, repetition: int, isolation: Isolation, devices: _Devices) -> CaseResult:
+    def _measure(self, case: Case, repetition: int, isolation: Spawn | Forks, devices: _Devices) -> CaseResult:
         timeout_s = self._options.timeout_s
         before = devices.foreign_pids()
         ended = supervise(functools.partial(isolation.start, case.name), _forward_output, timeout_s=timeout_s)
@@ -124,15 +124,10 @@ class CaseRunner:
         except OSError as error:
             raise UsageError(f"{error}; --lock none goes without") from None
 
-    def _isolation(self, kept: Sequence[int]) -> Isolation:
-        options = self._options
-        budget = options.budget
+    def _isolation(self, kept: Sequence[int]) -> Spawn | Forks:
+        options, budget = self._options, self._options.budget
         min_time = f"{budget.iterations}x" if budget.iterations is not None else f"{budget.min_time_s}s"
-        program = [
-            *_program(),
-            f"--benchmark_min_time={min_time}",
-            f"--benchmark_min_warmup_time={budget.warmup_s}",
-        ]
+        program = [*_program(), f"--benchmark_min_time={min_time}", f"--benchmark_min_warmup_time={budget.warmup_s}"]
         if options.isolation == "spawn":
             return Spawn(program, kept)
         return Forks([*program, "--isolation=fork", f"--preload={','.join(options.preload)}"], kept)
