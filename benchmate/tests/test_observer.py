@@ -336,7 +336,7 @@ def test_device_times_are_filled_in_when_their_events_complete(device):
         read += take_entries(observer.ring.memory) if index % 4 == 0 else []
     assert device.waited == 1  # where the window begins
     observer.close()
-    assert observer.meta["clock"] == "event"
+    assert observer.ring.meta["clock"] == "event"
     assert len(here.sink.of("rate")) + len(read) == 20
     got = [data["clock"] for data in here.sink.of("rate")]
     assert "event" in got

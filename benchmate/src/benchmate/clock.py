@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from benchmate.torch_state import initialized_device
+from benchmate.frameworks import initialized_devices, jax_is_started
 
 EVENTS_KEPT = 1024
 """Device events that may be in use at once."""
@@ -84,8 +84,7 @@ def device_clock() -> DeviceClock | None:
 
     A program that runs on the CPU of a machine with accelerators is timed on the host.
     """
-    device = initialized_device(("cuda", "xpu", "hpu"))
-    event_type = getattr(device, "Event", None)
+    event_type = getattr(next(initialized_devices("cuda", "xpu", "hpu"), None), "Event", None)
     return None if event_type is None else DeviceClock(event_type)
 
 
@@ -106,13 +105,8 @@ class JaxArray(Protocol):
 
 
 def _live_arrays() -> list[JaxArray]:
-    """Return the arrays of JAX in this process, newest first; ask only a JAX that the script uses, because asking starts it."""
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    is_started = getattr(bridge, "backends_are_initialized", None)
-    if is_started is None or not is_started():
-        return []
-    arrays: list[JaxArray] = sys.modules["jax"].live_arrays()
-    return arrays
+    """Return the arrays of JAX in this process, newest first."""
+    return list(sys.modules["jax"].live_arrays()) if jax_is_started() else []
 
 
 def bounded_lag() -> BoundedLag | None:

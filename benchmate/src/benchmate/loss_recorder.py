@@ -44,7 +44,6 @@ class LossRecorder:
         "_is_on_host",
         "_kept",
         "_kept_stride",
-        "_meta",
         "_read_id",
         "_read_ns",
         "_session",
@@ -57,14 +56,7 @@ class LossRecorder:
 
     def __init__(self, session: Recording, task: str) -> None:
         self._session = session
-        self._meta: dict[str, object] = {
-            "task": task,
-            "units": "",
-            "rank": session.rank,
-            "clock": "host",
-            "kind": "loss",
-        }
-        self.ring: Ring = session.open_ring(self._meta, capacity=SLOTS)
+        self.ring: Ring = session.open_ring(task, "", "loss", SLOTS)
         self._task = task
         self.count = self.until = 0
         self._due = 0
@@ -74,6 +66,7 @@ class LossRecorder:
         self._kept_stride = 1
         self._has_failed = False
         self._is_on_host: bool | None = None
+        """Whether the losses are in host memory; None before the first that is no float."""
         self._read_ns = self._read_id = 0
 
     def take(self, batch_id: int, value: object) -> None:
@@ -81,7 +74,11 @@ class LossRecorder:
         if isinstance(value, (int, float)):
             if batch_id >= self._due or not math.isfinite(value):
                 self._read(batch_id, value)
-        elif self._lives_on_host(value):
+            return
+        if self._is_on_host is None:
+            # The first one decides for all.
+            self._is_on_host = _is_on_host(value)
+        if self._is_on_host:
             self._read(batch_id, as_number(value))
             self.until = self._due
         else:
@@ -104,12 +101,6 @@ class LossRecorder:
             self._due = batch_id + max(1, min(READ_EVERY_NS // pace_ns, 2 * since))
         self._read_id, self._read_ns = batch_id, t_ns
 
-    def _lives_on_host(self, value: object) -> bool:
-        """Return whether the losses of this task are in host memory; the first one decides for all."""
-        if self._is_on_host is None:
-            self._is_on_host = _is_on_host(value)
-        return self._is_on_host
-
     def close(self) -> None:
         """Read the losses that are still on the device, and send the rest."""
         for batch_id, t_ns, value in self._kept:
@@ -117,7 +108,7 @@ class LossRecorder:
             if number is not None:
                 self._write(batch_id, t_ns, number)
         self._kept = []
-        self._session.drain(self.ring, self._meta)
+        self._session.drain(self.ring)
         self.ring.close()
 
     def _write(self, batch_id: int, t_ns: int, loss: float) -> None:

@@ -87,14 +87,7 @@ class Observer:
         self._measure = measure = session.config.measure
         self.task = task
         self.stopping = (task == "train" and session.stop_exception is not None) if stop is None else stop
-        meta: dict[str, object] = {
-            "task": task,
-            "units": units,
-            "rank": session.rank,
-            "clock": "host",
-            "kind": "rate",
-        }
-        self._writer = ObservationWriter(session.open_ring(meta), meta)
+        self._writer = ObservationWriter(session.open_ring(task, units, "rate"))
         self.ring.words[WANTED] = measure.window_steps
         self.is_complete = False
         self.is_over = False
@@ -124,11 +117,6 @@ class Observer:
     def ring(self) -> Ring:
         """The ring that holds the observations."""
         return self._writer.ring
-
-    @property
-    def meta(self) -> dict[str, object]:
-        """What the observations are: task, units, rank, clock, kind."""
-        return self._writer.meta
 
     # In the loop
 
@@ -342,7 +330,7 @@ class Observer:
         else:
             self._session.message(f"{self.task}: a loader yielded nothing", once=True)
         writer.flush_at_loop_end()
-        self._session.drain(self.ring, self.meta)
+        self._session.drain(self.ring)
 
     def _copies(self, me: object) -> Copies:
         """Return what the loop `me` needs at each step, for its local variables; valid as long as `_copied_to` is `me`."""
@@ -424,7 +412,7 @@ class Observer:
         elif self.count and not self.is_complete:
             self._session.message(f"{self.task}: ended during warm-up, after {self.count} steps: nothing was measured")
         self._writer.settle()
-        self._session.drain(self.ring, self.meta)
+        self._session.drain(self.ring)
         self.ring.close()
 
     def detach(self) -> None:

@@ -27,10 +27,10 @@ class Recording(Protocol):
     def fail(self, why: str, detail: str) -> None:
         """Fail the step, whatever the program's exit code will be."""
 
-    def open_ring(self, meta: dict[str, object], capacity: int = ...) -> Ring:
+    def open_ring(self, task: str, units: str, kind: str, capacity: int = ...) -> Ring:
         """Open a ring and announce it to its reader."""
 
-    def drain(self, ring: Ring, meta: Mapping[str, object]) -> None:
+    def drain(self, ring: Ring) -> None:
         """Send what is in a ring that no other process reads."""
 
     def first_step(self, end_ns: int) -> None:

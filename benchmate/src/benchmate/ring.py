@@ -76,7 +76,7 @@ class Ring:
     """
 
     # Attributes in __slots__ are read faster than those in a dictionary.
-    __slots__ = ("capacity", "head", "memory", "path", "words")
+    __slots__ = ("capacity", "head", "memory", "meta", "path", "words")
 
     def __init__(self, meta: dict[str, object], *, folder: Path | None = None, capacity: int = 32768) -> None:
         self.head = 0
@@ -93,12 +93,14 @@ class Ring:
         self.words = memoryview(self.memory).cast("q")
         self.words[CAPACITY] = capacity
         self.words[UNIX_MINUS_MONO] = time.time_ns() - time.perf_counter_ns()
-        self.describe(meta)
+        self.meta = meta
+        """What the entries are: task, units, rank, clock, kind."""
+        self.describe()
         self.memory[: len(MAGIC)] = MAGIC
 
-    def describe(self, meta: dict[str, object]) -> None:
+    def describe(self) -> None:
         """Write what the entries are into the header; the length is published last."""
-        text = json.JSONEncoder().encode(meta).encode()  # not json.dumps, which a script may have patched
+        text = json.JSONEncoder().encode(self.meta).encode()  # not json.dumps, which a script may have patched
         if len(text) > META_BYTES:
             raise ValueError(f"ring: the description takes {len(text)} bytes, at most {META_BYTES} fit")
         self.memory[META_OFFSET : META_OFFSET + len(text)] = text

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from benchmate import compile_time, memory, step_parts
 from benchmate.clock import process_start_ns
 from benchmate.configuration import Config, read_config
+from benchmate.frameworks import process_group
 from benchmate.records import observation
 from benchmate.ring import LOST, STOP, UNIX_MINUS_MONO, Ring, take_entries, take_losses
 from benchmate.sink import Sink, open_sink
-from benchmate.torch_state import process_group
 
 if TYPE_CHECKING:
     from benchmate.loss_recorder import LossRecorder
@@ -125,8 +125,9 @@ class Session:
             known = self.losses[task] = LossRecorder(self, task)
         return known
 
-    def open_ring(self, meta: dict[str, object], capacity: int = 32768) -> Ring:
+    def open_ring(self, task: str, units: str, kind: str, capacity: int = 32768) -> Ring:
         """Open a ring and announce it to the agent; without an agent, one that this process reads itself."""
+        meta: dict[str, object] = {"task": task, "units": units, "rank": self.rank, "clock": "host", "kind": kind}
         folder = self.sink.ring_folder
         if folder is not None:
             try:
@@ -138,11 +139,11 @@ class Session:
                 return ring
         return Ring(meta, capacity=capacity)
 
-    def drain(self, ring: Ring, meta: Mapping[str, object]) -> None:
+    def drain(self, ring: Ring) -> None:
         """Send what is in a ring that no other process reads."""
         if ring.path is not None:
             return
-        offset = ring.words[UNIX_MINUS_MONO]
+        offset, meta = ring.words[UNIX_MINUS_MONO], ring.meta
         if meta["kind"] == "loss":
             for batch_id, t_ns, loss in take_losses(ring.memory):
                 time_s = (t_ns + offset) / 1e9
@@ -176,7 +177,7 @@ class Session:
     def begin_window(self) -> None:
         """Count memory from here, at the first window of the process."""
         if self._setup_peaks is None:
-            self._setup_peaks = memory.allocator_peaks() or {}
+            self._setup_peaks = memory.allocator_peaks()
             memory.reset_allocator_peaks()
 
     def is_satisfied(self, task: str) -> bool:

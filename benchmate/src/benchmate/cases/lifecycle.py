@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from benchmate.cases.memory_peaks import MemoryPeaks
 from benchmate.cases.options import RunBudget
 from benchmate.cases.registry import Case, Skip, State, takes_state
 from benchmate.clock import now_ns, wait_for_devices
+from benchmate.frameworks import initialized_devices
 
 if TYPE_CHECKING:
     from benchmate.cases.results import CasePayload  # the runner's: with statistics, which a case need not import
@@ -49,8 +49,7 @@ def run_case(case: Case, budget: RunBudget) -> CasePayload:
         return {"outcome": "skipped", "detail": str(reason) or "the case says so"}
     except BaseException as error:
         return _failure(error, stage)
-    payload["outcome"] = "passed"
-    payload["memory"], payload["notes"] = peaks.sizes, peaks.notes
+    payload |= {"outcome": "passed", "memory": peaks.sizes, "notes": peaks.notes}
     if state.items is not None:
         payload["items"] = state.items
     if state.bytes is not None:
@@ -135,13 +134,9 @@ def _do_nothing() -> None:
 
 def _synchronise() -> None:
     """Wait until the devices that this process uses have done what was asked of them."""
-    torch = sys.modules.get("torch")
-    for name in () if torch is None else ("cuda", "xpu", "hpu"):
-        device = getattr(torch, name, None)
-        is_initialized = getattr(device, "is_initialized", None)
-        if device is not None and is_initialized is not None and is_initialized():
-            for index in range(device.device_count()):
-                device.synchronize(index)
+    for device in initialized_devices("cuda", "xpu", "hpu"):
+        for index in range(device.device_count()):
+            device.synchronize(index)
     wait_for_devices()
 
 
