@@ -15,9 +15,8 @@ from types import CodeType, ModuleType, TracebackType
 
 from benchmate.errors import BenchmateError
 
-_FUTURE_FLAGS = 0
-for _name in __future__.all_feature_names:
-    _FUTURE_FLAGS |= getattr(__future__, _name).compiler_flag
+# A flag that two features shared would be added twice: none does, each is a bit of its own.
+_FUTURE_FLAGS = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
 
 class Program:

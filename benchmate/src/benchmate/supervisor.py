@@ -233,21 +233,18 @@ def child_pids() -> set[int]:
     return pids
 
 
-def kill_strays(known: set[int], patience_s: float = 5.0) -> int:
-    """Kill all children but the known ones, and what they in turn abandon; return how many of them still lived.
+def kill_strays(known: set[int]) -> None:
+    """Kill all children but the known ones, and what they in turn abandon.
 
-    One that a driver holds in the kernel may not end; after `patience_s` it is left.
+    One that a driver holds in the kernel may not end; after a while it is left.
     """
-    killed, deadline = 0, time.monotonic() + patience_s
+    deadline = time.monotonic() + _LEAVING_S
     while (strays := child_pids() - known) and time.monotonic() < deadline:
         for pid in strays:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                reaped, status = os.waitpid(pid, os.WNOHANG)
-                killed += reaped == pid and os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+                os.waitpid(pid, os.WNOHANG)
         time.sleep(0.001)
-    return killed
 
 
 def signal_group(leader: int, number: int = signal.SIGKILL) -> None:
@@ -258,18 +255,13 @@ def signal_group(leader: int, number: int = signal.SIGKILL) -> None:
 
 def oom_kill_count() -> int:
     """Return how many processes the kernel has killed for memory so far, on this machine and in this control group."""
-    count = 0
-    for path in ("/proc/vmstat", *_memory_events()):
+    paths, count = ["/proc/vmstat"], 0
+    with contextlib.suppress(OSError):
+        groups = Path("/proc/self/cgroup").read_text().splitlines()
+        paths += [f"/sys/fs/cgroup{line[3:].rstrip('/')}/memory.events" for line in groups if line.startswith("0::")]
+    for path in paths:
         with contextlib.suppress(OSError, ValueError):
             for line in Path(path).read_text().splitlines():
                 if line.startswith("oom_kill "):
                     count += int(line.split()[1])
     return count
-
-
-def _memory_events() -> tuple[str, ...]:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            if line.startswith("0::"):
-                return (f"/sys/fs/cgroup{line[3:].rstrip('/')}/memory.events",)
-    return ()
