@@ -10,8 +10,7 @@ import textwrap
 import pytest
 
 from benchmate.errors import ProbeError
-from benchmate.probes.function_lookup import find_function
-from benchmate.probes.ptera_streams import open_stream
+from benchmate.probes.ptera_streams import find_function, open_stream
 
 # name -> (source, words of the refusal); the table of constructs that were found to break or change the program.
 REFUSED = {
