@@ -6,17 +6,7 @@ from collections import deque
 from typing import NamedTuple
 
 from benchmate.clock import BoundedLag, DeviceClock, DeviceEvent, bounded_lag, device_clock
-from benchmate.ring import (
-    EPOCH_END,
-    FLAGS,
-    HOST_NS,
-    NO_DEVICE_CLOCK,
-    PARTS,
-    PENDING,
-    T0_NS,
-    TAIL,
-    Ring,
-)
+from benchmate.ring import EPOCH_END, FLAGS, HOST_NS, NO_DEVICE_CLOCK, PARTS, PENDING, T0_NS, TAIL, Ring
 from benchmate.step_parts import PartSpan, StepParts
 
 AGGREGATE_AFTER = 100_000

@@ -300,9 +300,9 @@ def use(session: Session) -> Session:
     if _current is None:
         os.register_at_fork(after_in_child=_after_fork)
         atexit.register(_at_exit)
+        compile_time.listen_for_compilations()
     else:
         _current.replaced()
-    compile_time.listen_for_compilations()
     _current = session
     return session
 

@@ -1,4 +1,4 @@
-"""The runner of cases: lock their devices, measure each in a process of its own, report the results."""
+"""The runner of cases: lock their devices, measure each in a process of its own, report and record the results."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import os
 import random
 import shlex
 import signal
+import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn, TextIO
 
-from benchmate.cases import step_records
 from benchmate.cases.device_locks import DeviceInUseError, DeviceLocks, lock_names
 from benchmate.cases.exit_codes import FAILED, INTERRUPTED, PASSED
 from benchmate.cases.formats import FORMATS, ResultFormat, Style, status_line
@@ -39,7 +39,8 @@ class CaseRunner:
     def __init__(self, options: CaseOptions, cases: Sequence[Case]) -> None:
         self._options, self._cases = options, cases
         self._results: list[CaseResult] = []
-        self._has_sink = step_records.has_sink(os.environ)
+        # A step of a milabench run: somebody reads the records.
+        self._has_sink = bool(os.environ.get("MILABENCH_SINK") or os.environ.get("DATA_FD"))
 
     def run(self) -> int:
         """Run the cases; return the exit code. Raises UsageError."""
@@ -104,7 +105,7 @@ class CaseRunner:
                 _print_stderr(f"{case.name}: {status_line(result)}")
             of_case = [other for other in self._results if other.case is case]
             if self._has_sink and len(of_case) == options.repetitions:
-                step_records.record_case(of_case)
+                _record_case(of_case)
 
     def _measure(self, case: Case, repetition: int, isolation: Spawn | Forks, devices: _Devices) -> CaseResult:
         timeout_s = self._options.timeout_s
@@ -180,6 +181,42 @@ class _Devices:
             with contextlib.suppress(DeviceLostError):
                 pids |= {process.pid for process in device.survey().processes or ()}
         return pids
+
+
+def _record_case(results: Sequence[CaseResult]) -> None:
+    """Record all processes of one case for milabench: the median time as a main metric, rates, counters, memory, failures."""
+    from benchmate.session import current
+
+    session = current()
+    case = results[0].case
+    for result in results:
+        if result.outcome == "failed":
+            session.fail(result.why, f"case {case.name}: {status_line(result)}")
+        elif result.outcome == "skipped":
+            session.message(f"case {case.name}: skipped: {result.detail}")
+        elif "contended" in result.reasons:
+            message = f"case {case.name}: {result.detail}"
+            session.record("verdict", {"check": "contended", "verdict": "warn", "numbers": {}, "message": message})
+        elif result.reasons:
+            session.message(f"case {case.name}: {status_line(result)}")
+    measured = [result for result in results if result.is_measured]
+    if not measured:
+        return
+    times = [result.real_ns / 1e9 for result in measured]
+    median = statistics.median(times)
+    session.metric("wall_time", median, "s", "lower", main=True, case=case.name, n=len(times), values=times)
+    for name, units in (("items_per_second", "items/s"), ("bytes_per_second", "B/s")):
+        rates = [result.rates[name] for result in measured if name in result.rates]
+        if rates:
+            session.metric(name, statistics.median(rates), units, "higher", case=case.name)
+    for name in measured[0].counters:
+        counts = [result.counters[name] for result in measured if name in result.counters]
+        session.metric(name, statistics.median(counts), "", "none", case=case.name)
+    for name in ("memory_allocated_peak", "memory_reserved_peak", "host_memory_peak"):
+        for part in ("setup", "run"):
+            peaks = [result.memory[key] for result in measured if (key := f"{name}_{part}") in result.memory]
+            if peaks:
+                session.metric(name, max(peaks), "B", "lower", case=case.name, part=part)
 
 
 def _program() -> list[str]:
