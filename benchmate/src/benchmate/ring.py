@@ -116,22 +116,14 @@ class Ring:
         return FIRST_SLOT + number % self.capacity * SLOT_WORDS
 
     def write(
-        self,
-        batch_id: int,
-        t0_ns: int,
-        host_ns: int,
-        n: int | float,
-        device_ns: int = NO_DEVICE_CLOCK,
-        steps: int = 1,
-        flags: int = 0,
-        wait_ns: int = -1,
+        self, batch_id: int, t0_ns: int, host_ns: int, n: float, device_ns: int, steps: int, flags: int, wait_ns: int
     ) -> None:
         """Append one observation. The caller makes sure that there is room: nothing is checked in the measured loop."""
         words, head = self.words, self.head
         slot = FIRST_SLOT + head % self.capacity * SLOT_WORDS
         # Word by word: after a training step has emptied the caches, struct's own library costs more than eight stores.
         try:
-            words[slot + 3] = n  # type: ignore[assignment]  # a float raises TypeError
+            words[slot + 3] = n  # type: ignore[call-overload]  # a float raises TypeError
         except (TypeError, ValueError):
             words[slot + 3] = round(n * 1000)
             flags |= MILLI

@@ -21,7 +21,7 @@ def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, obj
 
     Remarks are added; they do not replace what is known.
     """
-    frequency = _first_number("/proc/cpuinfo", r"cpu MHz\s*:\s*([\d.]+)")
+    frequency = re.search(r"cpu MHz\s*:\s*([\d.]+)", _text("/proc/cpuinfo") or "")
     governor = _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     random_addresses = _text("/proc/sys/kernel/randomize_va_space")
     known = {
@@ -29,7 +29,7 @@ def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, obj
         "host_name": socket.gethostname(),
         "executable": executable,
         "num_cpus": os.cpu_count() or 1,
-        "mhz_per_cpu": None if frequency is None else round(frequency),
+        "mhz_per_cpu": None if frequency is None else round(float(frequency[1])),
         "cpu_scaling_enabled": governor is not None and governor != "performance",
         "aslr_enabled": None if random_addresses is None else random_addresses != "0",
         "caches": _caches(),
@@ -60,8 +60,3 @@ def _text(path: str | Path) -> str | None:
     with contextlib.suppress(OSError, ValueError):
         return Path(path).read_text().strip()
     return None
-
-
-def _first_number(path: str, pattern: str) -> float | None:
-    matched = re.search(pattern, _text(path) or "")
-    return float(matched[1]) if matched else None

@@ -33,14 +33,12 @@ class MemoryPeaks:
 
     def after_setup(self) -> None:
         """Keep the peaks of set-up and reset them, so that those of the run are its own."""
-        self._keep("host_memory_peak_setup", memory.host_peak_bytes())
-        self._allocator("setup")
+        self._keep_peaks("setup")
         self._reset()
 
     def after_run(self) -> None:
         """Keep the peaks of the run, before teardown begins."""
-        self._keep("host_memory_peak_run", memory.host_peak_bytes())
-        self._allocator("run")
+        self._keep_peaks("run")
         peaks = [size for key, size in self.sizes.items() if key.startswith("memory_allocated_peak_")]
         if peaks:
             self.sizes["cuda_memory_usage"] = max(peaks) - self._allocated_before
@@ -51,7 +49,8 @@ class MemoryPeaks:
         if value is not None:
             self.sizes[key] = value
 
-    def _allocator(self, part: str) -> None:
+    def _keep_peaks(self, part: str) -> None:
+        self._keep(f"host_memory_peak_{part}", memory.host_peak_bytes())
         for kind, value in memory.allocator_peaks().items():
             self.sizes[f"memory_{kind}_peak_{part}"] = value
 
