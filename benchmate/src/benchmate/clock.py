@@ -1,4 +1,7 @@
-"""Clocks: the host's, and the accelerator's where the program uses a framework that has one."""
+"""Clocks: the host's, and the accelerator's where the program uses a framework that has one.
+
+The host's is time.perf_counter_ns, the clock of every `t0_ns`: on Linux it, time.monotonic and CLOCK_MONOTONIC are one.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,6 @@ from benchmate.frameworks import initialized_devices, jax_is_started
 
 EVENTS_KEPT = 1024
 """Device events that may be in use at once."""
-
-
-def now_ns() -> int:
-    """Return monotonic time in ns, the clock of every `t0_ns`: on Linux perf_counter, monotonic and CLOCK_MONOTONIC are one."""
-    return time.perf_counter_ns()
 
 
 def process_start_ns() -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from benchmate.records import as_number
 from benchmate.ring import Ring
@@ -18,14 +18,6 @@ SLOTS = 8192
 READ_AT_ONCE = 64
 """Losses on the host that are read before they are thinned out in time."""
 READ_EVERY_NS = 50_000_000
-
-
-class KeptLoss(NamedTuple):
-    """A loss that is still on its device."""
-
-    batch_id: int
-    t_ns: int
-    value: object
 
 
 class LossRecorder:
@@ -62,7 +54,8 @@ class LossRecorder:
         self._due = 0
         """The number of the next loss on the host to write."""
         self._stride = 1
-        self._kept: list[KeptLoss] = []
+        self._kept: list[tuple[int, int, object]] = []
+        """(batch_id, monotonic ns, loss) of those that are still on their device."""
         self._kept_stride = 1
         self._has_failed = False
         self._is_on_host: bool | None = None
@@ -83,7 +76,7 @@ class LossRecorder:
             self.until = self._due
         else:
             detach = getattr(value, "detach", None)
-            self._kept.append(KeptLoss(batch_id, perf_counter_ns(), value if detach is None else detach()))
+            self._kept.append((batch_id, perf_counter_ns(), value if detach is None else detach()))
             if len(self._kept) > MAX_KEPT:
                 del self._kept[1::2]
                 self._kept_stride *= 2

@@ -6,6 +6,7 @@ Nothing is imported on the program's behalf, and a module's own lazy attributes 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import difflib
 import inspect
 import sys
@@ -82,7 +83,8 @@ class Patch:
             defined_in = getattr(lazy, "__module__", None)
             if defined_in and defined_in != path:
                 return f"{path} hands {name} out lazily; name the module that defines it: {defined_in}.{name}"
-        return f"{path} has no {name!r}{names_hint(name, _names(owner))}"
+        names = sorted(vars(owner)) if isinstance(owner, ModuleType) else dir(owner)
+        return f"{path} has no {name!r}{names_hint(name, names)}"
 
 
 class ImportWatcher:
@@ -168,12 +170,7 @@ def _own_attribute(owner: object, name: str) -> object:
 
 
 def _lazy_attribute(owner: ModuleType, name: str) -> object:
-    try:
+    with contextlib.suppress(Exception):  # the module's own __getattr__: it may import anything
         attribute: object = getattr(owner, name, None)
         return attribute
-    except Exception:  # the module's own __getattr__: it may import anything
-        return None
-
-
-def _names(owner: object) -> list[str]:
-    return sorted(vars(owner)) if isinstance(owner, ModuleType) else dir(owner)
+    return None

@@ -41,7 +41,7 @@ NO_DEVICE_CLOCK, PENDING = -1, -2
 FIRST_SLOT = HEADER_BYTES // 8  # as an index of words
 
 _SLOT = struct.Struct("<8q")
-_LOSS = struct.Struct("<qqd5q")
+_LOSS = struct.Struct("<qqd40x")
 
 # An mmap object closes its own duplicate of the descriptor when it is collected. A script may have closed all descriptors and
 # opened files of its own under the same number, so the objects are kept until the process ends.
@@ -142,7 +142,7 @@ class Ring:
         if self.free <= 0:
             self.words[LOST] += 1
             return False
-        _LOSS.pack_into(self.memory, self.slot(self.head) * 8, batch_id, t_ns, loss, 0, 0, 0, 0, 0)
+        _LOSS.pack_into(self.memory, self.slot(self.head) * 8, batch_id, t_ns, loss)
         self.words[HEAD] = self.head = self.head + 1
         return True
 
@@ -175,7 +175,7 @@ def take_losses(memory: mmap.mmap) -> Iterator[tuple[int, int, float]]:
     """Take (batch_id, monotonic ns, loss) out of a ring of losses."""
     words = memoryview(memory).cast("q")
     while words[TAIL] < words[HEAD]:
-        batch_id, t_ns, loss, *_ = _LOSS.unpack_from(memory, _offset(words, 0))
+        batch_id, t_ns, loss = _LOSS.unpack_from(memory, _offset(words, 0))
         words[TAIL] += 1
         yield batch_id, t_ns, loss
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import TypeVar
 
-from benchmate.clock import DeviceClock, DeviceEvent, now_ns
+from benchmate.clock import DeviceClock, DeviceEvent
 from benchmate.patching import Patch, apply_when_imported
 
 FORWARD, BACKWARD, OPTIMIZER = range(3)
@@ -76,16 +77,12 @@ class StepParts:
     def take(self) -> tuple[list[int], list[PartSpan] | None]:
         """Return, since the last call, the nanoseconds on the host and the spans on the device, None where some are missing."""
         ns, spans = self.ns, self.spans if self.is_complete else None
-        if spans is None:
-            self._release()
-        self.ns, self.spans, self.is_complete = [-1, -1, -1], [], True
-        return ns, spans
-
-    def _release(self) -> None:
-        if self.device is not None:
+        if spans is None and self.device is not None:
             for _, begin, end in self.spans:
                 self.device.release(begin)
                 self.device.release(end)
+        self.ns, self.spans, self.is_complete = [-1, -1, -1], [], True
+        return ns, spans
 
     def _open(self, part: int) -> None:
         self._drop()
@@ -93,13 +90,13 @@ class StepParts:
         if self.device is not None:
             self._mark = self.device.mark()
             self.is_complete &= self._mark is not None
-        self._began_ns = now_ns()
+        self._began_ns = perf_counter_ns()
 
     def _close(self) -> None:
         part, self._inside = self._inside, None
         if part is None:
             return
-        self.ns[part] = max(0, self.ns[part]) + now_ns() - self._began_ns
+        self.ns[part] = max(0, self.ns[part]) + perf_counter_ns() - self._began_ns
         begin, self._mark = self._mark, None
         if self.device is not None and begin is not None:
             end = self.device.mark()

@@ -58,15 +58,12 @@ class DeviceLocks:
     def _open(self, name: str) -> int:
         path = os.path.join(self._folder(), re.sub(r"[^A-Za-z0-9_.+-]", "_", name) + ".lock")  # noqa: PTH118
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        # Not O_CREAT at once: for another user's file in a sticky folder the kernel refuses it (fs.protected_regular).
-        with contextlib.suppress(FileNotFoundError):
-            return os.open(path, flags)
-        try:
+        # Not O_CREAT alone: for another user's file in a sticky folder the kernel refuses it (fs.protected_regular).
+        with contextlib.suppress(FileExistsError):
             descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-        except FileExistsError:
-            return os.open(path, flags)
-        os.fchmod(descriptor, 0o666)
-        return descriptor
+            os.fchmod(descriptor, 0o666)  # what the umask took away
+            return descriptor
+        return os.open(path, flags)
 
     def _folder(self) -> str:
         for folder in self._folders:

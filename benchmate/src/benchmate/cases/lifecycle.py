@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import time
 import traceback
 from collections.abc import Callable
 from itertools import repeat
+from time import perf_counter_ns, process_time_ns
 from typing import TYPE_CHECKING
 
 from benchmate.cases.memory_peaks import MemoryPeaks
 from benchmate.cases.options import RunBudget
 from benchmate.cases.registry import Case, Skip, State, takes_state
-from benchmate.clock import now_ns, wait_for_devices
+from benchmate.clock import wait_for_devices
 from benchmate.frameworks import initialized_devices
 
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ def next_iterations(iterations: int, took_ns: float, least_ns: float) -> int:
 
 def warm_up(run: Call, seconds: float) -> None:
     """Call `run` until `seconds` have passed, device included."""
-    end_ns = now_ns() + seconds * 1e9
-    while now_ns() < end_ns:
+    end_ns = perf_counter_ns() + seconds * 1e9
+    while perf_counter_ns() < end_ns:
         run()
         _synchronise()
 
@@ -97,12 +97,12 @@ def warm_up(run: Call, seconds: float) -> None:
 def _time_calls(run: Call, iterations: int) -> CasePayload:
     times = repeat(None, iterations)
     _synchronise()
-    cpu_ns, begin_ns = time.process_time_ns(), now_ns()
+    cpu_ns, begin_ns = process_time_ns(), perf_counter_ns()
     for _ in times:
         run()
     _synchronise()
-    end_ns = now_ns()
-    return {"iterations": iterations, "wall_ns": end_ns - begin_ns, "cpu_ns": time.process_time_ns() - cpu_ns}
+    end_ns = perf_counter_ns()
+    return {"iterations": iterations, "wall_ns": end_ns - begin_ns, "cpu_ns": process_time_ns() - cpu_ns}
 
 
 def _bind_subject(case: Case, state: State) -> tuple[Call, Call, Call]:
