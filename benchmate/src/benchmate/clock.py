@@ -54,6 +54,7 @@ class DeviceClock:
             event = self._free.pop()
         elif self._created < EVENTS_KEPT:
             self._created += 1
+            # Without timing, elapsed_time() of two events raises.
             event = self._event_type(enable_timing=True)
         else:
             return None
@@ -118,6 +119,7 @@ class BoundedLag:
     Without it the host's clock sees how long a step takes to queue, a few microseconds, and once in a while the wait for all.
     """
 
+    # With one step the device would be idle while the host queues the next; each further one delays the end of the window.
     def __init__(self, depth: int = 2) -> None:
         self._depth = depth
         self._results: deque[object] = deque()

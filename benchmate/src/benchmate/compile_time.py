@@ -47,6 +47,7 @@ def _torch_s() -> float:
     times = getattr(utils, "compilation_time_metrics", None) or {}
     try:
         # The outermost of the phases that Dynamo times; the others are parts of it.
+        # The second name is that of older versions of torch.
         return sum(times.get("_compile.compile_inner") or times.get("entire_frame_compile") or ())
     except TypeError:
         return 0.0

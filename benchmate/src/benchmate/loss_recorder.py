@@ -78,6 +78,7 @@ class LossRecorder:
             detach = getattr(value, "detach", None)
             self._kept.append((batch_id, perf_counter_ns(), value if detach is None else detach()))
             if len(self._kept) > MAX_KEPT:
+                # What is left stays evenly spread over the run.
                 del self._kept[1::2]
                 self._kept_stride *= 2
             self.until = batch_id + self._kept_stride
@@ -122,6 +123,7 @@ def _is_on_host(value: object) -> bool:
     device = getattr(value, "device", None)
     kind = getattr(device, "type", None)
     if kind is not None:
+        # A meta tensor has no value: reading it fails at once and waits for nothing.
         return kind in ("cpu", "meta")
     # numpy has no device, or the text "cpu"; an array of JAX may still be computing, wherever it lives.
     return not hasattr(value, "block_until_ready")

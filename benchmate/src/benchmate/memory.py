@@ -12,6 +12,7 @@ from benchmate.frameworks import initialized_devices
 def host_peak_bytes() -> int | None:
     """Return the process's peak resident memory (VmHWM); not ru_maxrss, which a child inherits from its parent at fork."""
     with contextlib.suppress(OSError, ValueError):
+        # Bytes: the name of the process, in the first line, may be in any encoding.
         for line in Path("/proc/self/status").read_bytes().splitlines():
             if line.startswith(b"VmHWM:"):
                 return int(line.split()[1]) * 1024

@@ -177,6 +177,7 @@ class Observer:
             wait_for_devices()
             self._session.wait_for_go()
             self._advance, self.until = self._after_go, perf_counter_ns() + AFTER_GO_NS
+            # One step at least after the barrier, however long a step is.
             self.need = self.count + 1
         else:
             self._begin_window(self.count)

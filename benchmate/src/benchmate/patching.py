@@ -42,6 +42,7 @@ class Patch:
         if original is MISSING:
             return False
         self.is_applied = True
+        # As it stands in the class: wrapped without its decorator, it would become a method of instances.
         if isinstance(original, (staticmethod, classmethod)):
             setattr(owner, name, type(original)(self.wrap(original.__func__)))  # type: ignore[arg-type]
         else:
@@ -54,6 +55,7 @@ class Patch:
         Return the module or class that was reached (None without any module), the names that are left, and the path to it.
         """
         nearest: tuple[object | None, list[str], str] = (None, self.path, "")
+        # The longest first: a package may have an attribute with the name of its submodule.
         for length in range(len(self.path) - 1, 0, -1):
             reached = ".".join(self.path[:length])
             owner: object | None = sys.modules.get(reached)

@@ -87,15 +87,18 @@ class Ring:
         if folder is None:
             self.memory = mmap.mmap(-1, size)
         else:
+            # The number alone is not unique: containers with process numbers of their own share the folder.
             self.path = folder / f"{os.getpid()}-{secrets.token_hex(6)}.ring"
             self.memory = _shared_file(self.path, size)
         _kept_until_exit.append(self.memory)
         self.words = memoryview(self.memory).cast("q")
         self.words[CAPACITY] = capacity
+        # Read once: a clock that NTP corrects during the run must not tear the steps apart.
         self.words[UNIX_MINUS_MONO] = time.time_ns() - time.perf_counter_ns()
         self.meta = meta
         """What the entries are: task, units, rank, clock, kind."""
         self.describe()
+        # Last: a reader that sees it sees a complete header.
         self.memory[: len(MAGIC)] = MAGIC
 
     def describe(self) -> None:
@@ -188,6 +191,7 @@ def _offset(words: memoryview[int], further: int) -> int:
 def _shared_file(path: Path, size: int) -> mmap.mmap:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
+        # Not ftruncate, which would reserve nothing.
         os.posix_fallocate(descriptor, 0, size)
         # Without a duplicate of the descriptor there is none that a script could close or reuse.
         if sys.version_info >= (3, 13):

@@ -55,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         config = read_config(options.get("--config") or os.environ.get("MILABENCH_BENCH_CONFIG"))
     except BenchmateError as error:
         return _usage_error(error)
+    # Before voir and the voirfile are imported: what fails there has somewhere to be recorded.
     session = use(Session(config))
 
     from benchmate.voir_overseer import ProgramOverseer, StopProgram, load_instruments
@@ -165,6 +166,7 @@ def _report_exception(session: Session, runner: ProgramOverseer, error: BaseExce
         if type(error).__name__ in ("OutOfMemoryError", "MemoryError"):
             session.fail("out-of-memory", f"{type(error).__name__}: {error}".splitlines()[0])
     show_exception(error, begin)
+    # As a shell counts a program that SIGINT has ended.
     return 130 if isinstance(error, KeyboardInterrupt) else 1
 
 
@@ -191,6 +193,7 @@ def _exit_despite_threads(code: int) -> None:
     if any(thread.is_alive() for thread in others):
         import atexit
 
+        # os._exit runs none of them.
         atexit._run_exitfuncs()
         flush_and_exit(code)
 

@@ -35,6 +35,7 @@ class Session:
     ) -> None:
         environ = os.environ
         self.config = config
+        # torchrun and its like say it in the environment; mpirun and spawn() leave it to the program.
         rank, world_size = (0, 1) if "RANK" in environ else _process_group_rank()
         self.rank = _number(environ.get("RANK"), rank)
         self.local_rank = _number(environ.get("LOCAL_RANK"), rank)
@@ -86,6 +87,7 @@ class Session:
 
     def fail(self, why: str, detail: str) -> None:
         """Fail the step, whatever the program's exit code will be."""
+        # The protocol is lines, and a person reads it as one.
         line = " ".join(detail.split())
         if (why, line) not in self.failures:
             self.failures.append((why, line))
@@ -299,6 +301,7 @@ def use(session: Session) -> Session:
     global _current  # noqa: PLW0603  (one process has one session, as it has one stderr)
     if _current is None:
         os.register_at_fork(after_in_child=_after_fork)
+        # Handlers run last in, first out: what the program registers after its first step, to take its devices down, runs before.
         atexit.register(_at_exit)
         compile_time.listen_for_compilations()
     else:
@@ -335,6 +338,7 @@ def _raise_in_main_thread(exception: type[BaseException]) -> None:
     """Raise where it ends the program: the loop runs in a thread, and what it raises would end only that."""
     import ctypes
 
+    # Raised at its next byte code: a main thread that waits in C, in join() say, sees it when that returns.
     ident = threading.main_thread().ident
     if ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(exception))

@@ -128,6 +128,7 @@ class AgentSink(Sink):
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connection.settimeout(SEND_TIMEOUT_S)
             connection.connect(self.path)
+            # Each connection introduces itself: the agent knows a process by nothing else.
             connection.sendall(encode({"hello": self.hello}) + b"\n")
         except OSError as error:
             if connection is not None:
@@ -238,6 +239,7 @@ def _file_id(descriptor: int) -> FileId | None:
 
 def _print_error(text: str) -> None:
     """Write to the process's own stderr, whatever the script has put in its place."""
+    # A script may log through sys.stderr into a file, or count what is written there.
     stream = sys.__stderr__
     if stream is None:
         return

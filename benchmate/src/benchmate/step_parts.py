@@ -48,6 +48,7 @@ class StepParts:
 
     def enter(self, part: int) -> None:
         """Begin backward or the optimizer; inside one another, the outer one counts."""
+        # Activation checkpointing calls backward inside backward, LBFGS backward inside step.
         self._depth += 1
         if self._depth > 1:
             return
@@ -156,6 +157,7 @@ def _around_backward(backward: Callable[..., R]) -> Callable[..., R]:
 
 def _around_steps(register_after: Callable[[Callable[..., None]], object]) -> object:
     module = sys.modules["torch.optim.optimizer"]
+    # These hooks run for every optimizer, subclasses of the script's included, and survive a scheduler that wraps step().
     module.register_optimizer_step_pre_hook(lambda *_: _enter(OPTIMIZER))
     register_after(lambda *_: _leave())
     return register_after

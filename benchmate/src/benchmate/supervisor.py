@@ -77,6 +77,7 @@ def supervise(
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         result, output = _pipe(ours, theirs), _pipe(ours, theirs)
         process = start(result[1], output[1])
+        # A pipe ends when its last writing end is closed, ours included.
         theirs.close()
         watch = _Watch(process, result[0], output[0], show)
         try:
@@ -84,6 +85,7 @@ def supervise(
         finally:
             code = process.close()
             watch.drain()
+    # Without its newline it was cut off in the middle, and may be anything.
     line, newline, _ = watch.result.partition(b"\n")
     return ProcessExit(
         result=bytes(line) if newline else b"",
@@ -126,6 +128,7 @@ class _Watch:
                 if not has_result and b"\n" in self.result:
                     has_result = True
                     deadline = time.monotonic() + leaving_s
+            # First the request: a program that removes its shared memory and temporary files leaves the next one a clean machine.
             signal_group(self._process.pid, signal.SIGTERM)
             grace_ends = time.monotonic() + _GRACE_S
             while time.monotonic() < grace_ends and not self._turn(selector, grace_ends):
@@ -178,6 +181,7 @@ def spawn(
 
     Raises OSError when it cannot be started.
     """
+    # Before the start: what is there already is not this process's, and must outlive it.
     known = child_pids()
     process = subprocess.Popen(
         argv,
@@ -185,6 +189,7 @@ def spawn(
         stdout=output,
         stderr=output,
         pass_fds=pass_fds,
+        # Ctrl-C in the terminal reaches us and not it, and one killpg reaches whatever it has started.
         start_new_session=True,
         env={**env, SUPERVISOR_PID: str(os.getpid())},
     )
@@ -203,6 +208,7 @@ def spawn(
 
 def _end_descriptor(pid: int) -> int:
     """Return a descriptor that becomes readable when a child ends; the child is not reaped."""
+    # Linux before 5.3, and some sandboxes, have no pidfd: a thread waits instead, without taking the exit code away.
     with contextlib.suppress(OSError, AttributeError):
         return os.pidfd_open(pid)
     reading, writing = os.pipe()
@@ -217,6 +223,7 @@ def _end_descriptor(pid: int) -> int:
 
 def adopt_orphans() -> None:
     """Become the parent of processes that our descendants abandon from here on, in whichever session they hide."""
+    # Else an orphan goes to process 1, out of our sight, and holds the device of the next case.
     prctl(_SET_SUBREAPER, 1)
 
 
@@ -239,6 +246,7 @@ def kill_strays(known: set[int]) -> None:
     One that a driver holds in the kernel may not end; after a while it is left.
     """
     deadline = time.monotonic() + _LEAVING_S
+    # Again and again: each one that dies hands its own children to us.
     while (strays := child_pids() - known) and time.monotonic() < deadline:
         for pid in strays:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
@@ -255,6 +263,7 @@ def signal_group(leader: int, number: int = signal.SIGKILL) -> None:
 
 def oom_kill_count() -> int:
     """Return how many processes the kernel has killed for memory so far, on this machine and in this control group."""
+    # vmstat counts the machine's; the limit of a container is counted in its control group (version 2: the line with 0::) alone.
     paths, count = ["/proc/vmstat"], 0
     with contextlib.suppress(OSError):
         groups = Path("/proc/self/cgroup").read_text().splitlines()

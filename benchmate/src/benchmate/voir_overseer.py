@@ -55,6 +55,7 @@ class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
 
     def probe(self, selector: object, **options: Any) -> object:
         """Place voir's own probe, but refuse hazards, release overridden objects, and fail the step when it never fires."""
+        # A selector may name what only its author's function knows.
         frame = sys._getframe(1)
         if not isinstance(selector, str):
             return super().probe(selector, **options)
@@ -176,6 +177,7 @@ def load_instruments(path: str) -> list[Instrument]:
     if spec is None or spec.loader is None:
         raise BenchmateError(f"{path}: a voirfile is a Python file")
     module = importlib.util.module_from_spec(spec)
+    # Before it runs, as for every import: a data class asks sys.modules for its own module.
     sys.modules[VOIRFILE_MODULE] = module
     spec.loader.exec_module(module)
     if hasattr(module, "__instruments__"):

@@ -44,6 +44,7 @@ class DeviceLocks:
             except DeviceInUseError:
                 os.close(descriptor)
                 raise
+            # flock belongs to the open file, not to the process: a child that inherits it holds the lock, too.
             os.set_inheritable(descriptor, True)
             _write_holder(descriptor, command)
             self._held[name] = descriptor
@@ -51,6 +52,7 @@ class DeviceLocks:
     def release(self) -> None:
         """Let go of all, also where a stray process has inherited the descriptor."""
         for descriptor in self._held.values():
+            # Closing alone would leave the lock with whoever has inherited it.
             fcntl.flock(descriptor, fcntl.LOCK_UN)
             os.close(descriptor)
         self._held.clear()

@@ -97,6 +97,7 @@ class CsvFormat(ResultFormat):
 
     def __init__(self, out: TextIO, style: Style) -> None:
         super().__init__(out, style)
+        # The csv module ends lines with CR LF by default, which cut, awk and diff show as part of the last cell.
         self._writer = csv.DictWriter(out, _CSV_COLUMNS, restval="", lineterminator="\n")
 
     def begin(self, context: Mapping[str, object], names: Sequence[str]) -> None:
@@ -164,6 +165,7 @@ class GoogleCsvFormat(ResultFormat):
 
     def end(self, results: Sequence[CaseResult], aggregates: Sequence[Aggregate]) -> None:
         counters = sorted({name for result in results for name in result.counters})
+        # By hand: Google Benchmark quotes the names of counters, and only these.
         self.out.write(",".join([*_GOOGLE_COLUMNS, *(f'"{name}"' for name in counters)]) + "\n")
         writer = csv.writer(self.out, lineterminator="\n")
         for row in google_rows(results, aggregates, self.style):

@@ -185,6 +185,7 @@ def _next_request(connection: socket.socket) -> tuple[str, int, int] | None:
 
 def _fork_case(connection: socket.socket, name: str, result: int, output: int, run_forked: RunForked) -> int:
     """Fork the process of a case; return, in the server only, once the fork leads a session of its own."""
+    # Else what is still in the buffers would be written twice, by the server and by the fork.
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     reading, writing = os.pipe()
@@ -195,6 +196,7 @@ def _fork_case(connection: socket.socket, name: str, result: int, output: int, r
         os.read(reading, 1)
         os.close(reading)
         return pid
+    # Before the answer: a group of this number does not exist until then, and a signal to it would reach nobody.
     os.setsid()
     die_with_parent(server)
     connection.close()
@@ -210,9 +212,11 @@ def _become_case(name: str, result: int, output: int, run_forked: RunForked) -> 
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
+        # What the program set when it was imported was meant for a program, not for a case that is over its limit.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         code = run_forked(name, result)
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
+        # Not sys.exit: the handlers and threads of the server are not the fork's to end.
         os._exit(code)

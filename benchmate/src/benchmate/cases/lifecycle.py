@@ -81,6 +81,7 @@ def measure_run(run: Call, budget: RunBudget) -> CasePayload:
 
 def next_iterations(iterations: int, took_ns: float, least_ns: float) -> int:
     """Return how many iterations the next trial has, after one that fell short of `least_ns`."""
+    # PredictNumItersNeeded of Google Benchmark, with its constants.
     is_telling = took_ns / least_ns > _TELLING_SHARE
     wanted = iterations * _OVERSHOOT * least_ns / max(took_ns, 1) if is_telling else iterations * 10
     return min(max(math.ceil(wanted), iterations + 1), MAX_ITERATIONS)
@@ -95,6 +96,7 @@ def warm_up(run: Call, seconds: float) -> None:
 
 
 def _time_calls(run: Call, iterations: int) -> CasePayload:
+    # As timeit does: range() would make a new number for each iteration.
     times = repeat(None, iterations)
     _synchronise()
     cpu_ns, begin_ns = process_time_ns(), perf_counter_ns()

@@ -35,6 +35,7 @@ def google_context(executable: str, remarks: Mapping[str, str]) -> dict[str, obj
         "caches": _caches(),
         "load_avg": [round(load, 2) for load in os.getloadavg()],
         "library_version": benchmate.__version__,
+        # compare.py warns of timings from a debug build, which an interpreter has none of.
         "library_build_type": "release",
         "python_version": platform.python_version(),
         "json_schema_version": 1,
@@ -50,6 +51,7 @@ def _caches() -> list[dict[str, object]]:
         if level is None or kind is None or matched is None:
             continue
         sharing = _text(folder / "shared_cpu_map") or ""
+        # A mask of processors in hexadecimal words of 32 bits.
         cores = sum(bin(int(word, 16)).count("1") for word in sharing.split(",") if word)
         size_bytes = int(matched[1]) * _SIZES[matched[2]]
         caches.append({"type": kind, "level": int(level), "size": size_bytes, "num_sharing": cores})

@@ -27,6 +27,7 @@ class MemoryPeaks:
 
     def begin(self) -> None:
         """Note what was allocated before the case: what its program allocated when it was imported is not the case's."""
+        # cuda_memory_usage is what the few-bit library reports: the peak above what was there before.
         self._allocated_before = allocated_bytes()
         self._keep("host_memory_start", _resident_bytes())
         self._reset()

@@ -106,6 +106,7 @@ def register(name: str, **params: Iterable[object]) -> Callable[[T], T]:
     `name` is a template as of str.format: `{task}` stands for the value of `task`. A function gets its values as keyword
     arguments, an instance of a class as attributes. What is decorated stays what it was. Raises RegistrationError.
     """
+    # A name is wrong in the program, not here: the place says which of many decorators it is.
     caller = sys._getframe(1)
     where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     if not isinstance(name, str):

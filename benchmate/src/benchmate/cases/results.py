@@ -16,6 +16,7 @@ AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
     "median": statistics.median,
     "stddev": statistics.stdev,
+    # All zero, as a counter may be: no deviation, and no division by the mean.
     "cv": lambda values: statistics.stdev(values) / statistics.fmean(values) if any(values) else 0.0,
 }
 """The statistics of Google Benchmark; deviations are those of a sample."""

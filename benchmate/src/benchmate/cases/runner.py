@@ -91,6 +91,7 @@ class CaseRunner:
         options = self._options
         todo = [(case, repetition) for case in self._cases for repetition in range(options.repetitions)]
         if options.interleaved:
+            # So that drift of the machine (heat, clocks, neighbours) falls on all cases alike and not on the last.
             random.shuffle(todo)
         for number, (case, repetition) in enumerate(todo):
             if number and options.delay_s:
@@ -109,6 +110,7 @@ class CaseRunner:
 
     def _measure(self, case: Case, repetition: int, isolation: Spawn | Forks, devices: _Devices) -> CaseResult:
         timeout_s = self._options.timeout_s
+        # Before and after, not during: what asks the driver meanwhile would share the device with the case.
         before = devices.foreign_pids()
         ended = supervise(functools.partial(isolation.start, case.name), _forward_output, timeout_s=timeout_s)
         foreign = sorted(before | devices.foreign_pids())

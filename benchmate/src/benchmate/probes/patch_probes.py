@@ -188,6 +188,7 @@ def place_patch(ov: InstrumentHost, placed: Patch) -> None:
 
     def instrument(ov: InstrumentHost) -> Iterator[object]:
         if placed.path[0] == "__main__":
+            # Above 0: before the instruments that wait for the same phase in order to begin observing.
             yield ov.phases.load_script(priority=1)
         apply_when_imported(placed)
 
