@@ -143,7 +143,7 @@ class Observer:
 
     def settled(self, end_ns: int) -> int:
         """Return when the step that ended at `end_ns` was done on the device, if it is the last of the window."""
-        if self._advance != self._at_window_end or self._session.is_satisfied(self.task):
+        if self._advance != self._at_window_end or self.task in self._session.satisfied:
             return end_ns
         if self._writer.wait_for_step():
             return perf_counter_ns()
@@ -408,7 +408,7 @@ class Observer:
             return
         self._is_closed = True
         if self._window_start_ns and not self.is_complete:
-            why = "complete" if self._session.is_satisfied(self.task) else "ended"
+            why = "complete" if self.task in self._session.satisfied else "ended"
             self._end_window(sum(self._writer.last_interval()), why)
         elif self.count and not self.is_complete:
             self._session.message(f"{self.task}: ended during warm-up, after {self.count} steps: nothing was measured")

@@ -9,7 +9,6 @@ import threading
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from benchmate.configuration import read_config
@@ -119,14 +118,10 @@ def _silence_handlers() -> None:
         for _ in range(2):  # a handler that was due just before raises here
             try:
                 if callable(signal.getsignal(number)):
-                    signal.signal(number, _ignore_signal)
+                    signal.signal(number, lambda *_: None)  # not SIG_IGN, which children inherit
                 break
             except Exception:  # noqa: S112  (raised by the program's handler)
                 continue
-
-
-def _ignore_signal(number: int, frame: FrameType | None) -> None:
-    """Do nothing."""
 
 
 def check_probes(session: Session) -> None:

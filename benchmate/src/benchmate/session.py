@@ -62,7 +62,8 @@ class Session:
         self._tasks_with_parts: set[str] = set()
         self.passed_barrier = False
         """Whether the start barrier, where there is one, has been passed."""
-        self._satisfied: set[str] = set()
+        self.satisfied: set[str] = set()
+        """Tasks that have all their observations, and run on only so that others of their group measure under their load."""
         self._swallowed = 0
         self._is_finished = False
         self._when_replaced: list[Callable[[], None]] = []
@@ -182,10 +183,6 @@ class Session:
             self._setup_peaks = memory.allocator_peaks()
             memory.reset_allocator_peaks()
 
-    def is_satisfied(self, task: str) -> bool:
-        """Return whether a task has all its observations, and runs on only so that others of its group measure under its load."""
-        return task in self._satisfied
-
     def runs_on(self, task: str, ring: Ring) -> bool:
         """Return whether a task that has its observations runs on, because another instance of the group has not.
 
@@ -193,9 +190,9 @@ class Session:
         """
         if not self.passed_barrier or ring.path is None or ring.words[STOP]:
             return False
-        if task not in self._satisfied:
-            self._satisfied.add(task)
-            if all(other.task in self._satisfied for other in self.observers.values() if other.stopping):
+        if task not in self.satisfied:
+            self.satisfied.add(task)
+            if all(other.task in self.satisfied for other in self.observers.values() if other.stopping):
                 self.sink.control({"complete": True})
         return self.sink.ring_folder is not None
 

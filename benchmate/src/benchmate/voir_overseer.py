@@ -65,14 +65,8 @@ class ProgramOverseer(Overseer):  # type: ignore[misc]  # voir has no types
         from benchmate.probes.ptera_streams import open_stream
 
         probe = expect(Probe(f"probe {selector!r}", required=options.pop("required", True)))
-        stream = open_stream(
-            selector,
-            on_fire=probe.fire,
-            on_error=probe.failed,
-            env={**vars(sys.modules["__main__"]), **frame.f_globals, **frame.f_locals},
-            **options,
-        )
-        return self.require(_Activation(stream))
+        env = {**vars(sys.modules["__main__"]), **frame.f_globals, **frame.f_locals}
+        return self.require(_Activation(open_stream(selector, probe, env=env, **options)))
 
     def run_command(self, argv: list[str], paths: Sequence[str]) -> None:
         """Run what the command line names; return also when it was stopped early, pass on what the program raised."""

@@ -39,15 +39,8 @@ def run_program(argv: Sequence[str], registry: Registry) -> int:
     """Do what the command line says with the cases of a registry; return the exit code."""
     try:
         options = parse_options(argv, os.environ)
-        match options.action:
-            case "one":
-                return _run_here(options, registry)
-            case "list":
-                return _list(options, registry)
-            case "serve":
-                return _serve(options, registry)
-            case "run":
-                return _run_all(options, registry)
+        action = {"one": _run_here, "list": _list, "serve": _serve, "run": _run_all}[options.action]
+        return action(options, registry)
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE

@@ -33,8 +33,8 @@ class DeviceLocks:
     def take(self, names: Iterable[str], command: str, wait_s: float | None, notify: Callable[[str], None]) -> None:
         """Lock all, in the order in which everybody takes them, so that none waits for another that waits for it.
 
-        Waits for up to `wait_s` seconds in all, None without limit, having notified for whom. Raises HeldError, and OSError
-        where there is no place for locks.
+        Waits for up to `wait_s` seconds in all, None without limit, having notified for whom. Raises DeviceInUseError, and
+        OSError where there is no place for locks.
         """
         deadline = None if wait_s is None else time.monotonic() + wait_s
         for name in sorted(set(names) - set(self._held)):
