@@ -8,7 +8,7 @@ from time import perf_counter_ns
 
 from benchmate.audit.cells import Cell
 from benchmate.ops.sampling import gc_paused
-from benchmate.ops.torch_types import Call, Event
+from benchmate.ops.types import Call, Event
 
 MIN_CALLS = 30
 MIN_CALLS_OF_SLOW = 6  # the least that an exact interval of the median needs

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmate.ops.errors import OpsError
-from benchmate.ops.json_types import JsonMapping
 from benchmate.ops.macros import has_macros
 from benchmate.ops.registry import spelling_hint
+from benchmate.ops.types import JsonMapping
 
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 FLOATS = ("float16", "float32", "float64", "bfloat16", *_FLOAT8)

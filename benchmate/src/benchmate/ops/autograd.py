@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Sequence
 
 from benchmate.ops.interface import Passes
-from benchmate.ops.torch_types import Call, Tensor
+from benchmate.ops.types import Call, Tensor
 
 NO_GRADIENT = "no output depends on an input that requires a gradient"
 

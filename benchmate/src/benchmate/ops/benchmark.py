@@ -22,9 +22,9 @@ from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OperatorSkipped, OpsError
 from benchmate.ops.executor import InputResult, InputRunner
 from benchmate.ops.interface import OperatorInterface
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.options import Options, as_options
 from benchmate.ops.sampling import measurement_floor
+from benchmate.ops.types import JsonMapping, JsonObject
 
 logger = logging.getLogger("benchmate.ops")
 

@@ -17,8 +17,7 @@ from benchmate.ops.data_generators import DEFAULT_GENERATOR, DefaultDataGenerato
 from benchmate.ops.errors import OpsError
 from benchmate.ops.fbgemm import SplitTableInputGenerator, SplitTableInputIterator, SplitTableOp
 from benchmate.ops.interface import OperatorInterface
-from benchmate.ops.memory_copies import CopyOp
-from benchmate.ops.operators import BuildableOp, CallableOp, OptimizerOp, UnaryOp
+from benchmate.ops.operators import BuildableOp, CallableOp, CopyOp, OptimizerOp, UnaryOp
 from benchmate.ops.registry import (
     op_map,
     register_config_iterator,

@@ -22,12 +22,11 @@ from benchmate.ops.builtin import is_plausible
 from benchmate.ops.config_file import OperatorSpec, iterate_inputs, read_operators
 from benchmate.ops.data_generators import FILLS
 from benchmate.ops.device import torch_device
-from benchmate.ops.errors import OpsError
-from benchmate.ops.exit_status import run_command
-from benchmate.ops.json_types import JsonMapping
+from benchmate.ops.errors import OpsError, run_command
 from benchmate.ops.options import FORMATS, ExecutionPass, Options, ProfilerOptions, parse_modes
 from benchmate.ops.profilers import torch_profilers
 from benchmate.ops.statistics import StopRule
+from benchmate.ops.types import JsonMapping
 
 EPILOG = """\
 exit code: 0 all inputs passed or were skipped, 1 an input failed (its record says why), 2 the configuration or an option is

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped, OpsError
 from benchmate.ops.interface import OperatorInterface, Passes, forward_only
-from benchmate.ops.torch_types import Arguments, Keywords, Tensor
+from benchmate.ops.types import Arguments, Keywords, Tensor
 
 # name -> share of the size that crosses the bus per rank, with n ranks (the convention of NCCL's tests). The size is that of
 # the input, for an all-gather that of the output.

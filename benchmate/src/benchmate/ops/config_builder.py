@@ -9,8 +9,8 @@ from benchmate.ops.argument_specs import DTYPES
 from benchmate.ops.builtin import operator
 from benchmate.ops.data_generators import DEFAULT_GENERATOR
 from benchmate.ops.errors import OpsError
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.registry import find_config_iterator, find_data_generator
+from benchmate.ops.types import JsonMapping, JsonObject
 
 
 def create_bench_config(name: str) -> JsonObject:

@@ -18,7 +18,7 @@ from benchmate.ops.argument_specs import check_arguments, json_kind
 from benchmate.ops.config_iterators import ConfigIterator, Identified
 from benchmate.ops.data_generators import DEFAULT_GENERATOR
 from benchmate.ops.errors import OpsError
-from benchmate.ops.json_types import JsonMapping, JsonObject
+from benchmate.ops.types import JsonMapping, JsonObject
 
 ITERATED = ("DefaultConfigIterator", "RangeConfigIterator")  # whose specifications are arguments of the types above
 OPERATOR_KEYS = ("build_iterator", "input_iterator", "build_data_generator", "input_data_generator", "config")

@@ -6,8 +6,8 @@ import abc
 from collections.abc import Iterator
 from typing import Any
 
-from benchmate.ops.json_types import JsonMapping
 from benchmate.ops.macros import expand_spec
+from benchmate.ops.types import JsonMapping
 
 Identified = tuple[Any, Any]
 """An id, whose text is unique, and a specification; what both are is up to the iterator."""

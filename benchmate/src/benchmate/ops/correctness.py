@@ -8,8 +8,7 @@ from typing import Any
 
 from benchmate.ops.autograd import tensors_in
 from benchmate.ops.device import TorchDevice
-from benchmate.ops.json_types import JsonObject
-from benchmate.ops.torch_types import Arguments, Keywords, Tensor
+from benchmate.ops.types import Arguments, JsonObject, Keywords, Tensor
 
 LARGEST_HOST_REFERENCE = 5e9  # operations: about a second in double precision on a few cores
 TOLERANCE = {

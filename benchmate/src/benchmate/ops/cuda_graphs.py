@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmate.ops.errors import OperatorFailed
 from benchmate.ops.interface import Passes
-from benchmate.ops.torch_types import Call
+from benchmate.ops.types import Call
 
 WARM_UP_CALLS = 3  # calls before a capture, which choose algorithms and fill the allocator
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from benchmate.ops.argument_specs import DTYPES, check_arguments
 from benchmate.ops.device import free_bytes
 from benchmate.ops.errors import OperatorFailed
 from benchmate.ops.interface import DataGenerator
-from benchmate.ops.json_types import JsonMapping, JsonObject
-from benchmate.ops.torch_types import DType, Keywords, Tensor
-
-if TYPE_CHECKING:
-    import torch
+from benchmate.ops.types import DType, Generator, JsonMapping, JsonObject, Keywords, Tensor
 
 DEFAULT_GENERATOR = "PyTorch:DefaultDataGenerator"
 
@@ -107,9 +102,7 @@ class DefaultDataGenerator(DataGenerator):
         low, high = spec.get("value_range") or (UNSIGNED if name.startswith("uint") else INTEGERS)
         return torch.randint(int(low), int(high) + 1, shape, device=device, generator=generator).to(dtype)
 
-    def _real(
-        self, spec: JsonMapping, shape: Sequence[int], dtype: DType, device: str, generator: torch.Generator
-    ) -> Tensor:
+    def _real(self, spec: JsonMapping, shape: Sequence[int], dtype: DType, device: str, generator: Generator) -> Tensor:
         import torch
 
         bounds = spec.get("value_range")

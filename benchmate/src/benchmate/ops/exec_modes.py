@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from benchmate.ops.device import TorchDevice
 from benchmate.ops.interface import Passes
-from benchmate.ops.torch_types import Call
+from benchmate.ops.types import Call
 
 NAMES = ("discrete", "continuous", "continuous_events")
 

@@ -15,13 +15,11 @@ from benchmate.ops.data_generators import DefaultDataGenerator
 from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped
 from benchmate.ops.interface import OperatorInterface, Passes, drawn_values
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.options import Options, as_options
-from benchmate.ops.profiler_ranges import profiler_range
 from benchmate.ops.rotating_inputs import InputRotation, rotate_inputs
 from benchmate.ops.sampling import SampledTime, sample_calls
 from benchmate.ops.statistics import Estimate, estimate
-from benchmate.ops.torch_types import Arguments, Call, Keywords
+from benchmate.ops.types import Arguments, Call, JsonMapping, JsonObject, Keywords
 
 FORWARD = ("forward",)  # the passes whose work is known
 
@@ -117,7 +115,7 @@ class OpExecutor:
         for stage, count in (("warmup", options.warmup), ("measure", options.iteration)):
             if not count:
                 continue
-            with profiler_range(device, self.name, run_id, stage, label):
+            with device.profiler_range(self.name, run_id, stage, label):
                 times = mode(passes, count, options.has_backward, device, not options.is_cache_kept)
             lists = {"forward": times.forward}
             if times.no_backward is not None:
@@ -141,7 +139,7 @@ class OpExecutor:
         device.synchronize()
         for mode in options.modes:
             rotation = self._rotate(passes, args, kwargs) if mode == "cold" else None
-            with profiler_range(device, self.name, run_id, "measure", "forward"):
+            with device.profiler_range(self.name, run_id, "measure", "forward"):
                 times = self._sample_mode(mode, passes.forward, rotation.calls if rotation else ())
             record = _record(mode, "forward", times)
             if rotation is not None:
@@ -157,7 +155,7 @@ class OpExecutor:
             )
             return
         for mode in options.modes:
-            with profiler_range(device, self.name, run_id, "measure", "backward"):
+            with device.profiler_range(self.name, run_id, "measure", "backward"):
                 times = self._sample_mode(mode, again)
             result.results.append(_record(mode, "backward", times))
 

@@ -14,18 +14,13 @@ import itertools
 import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmate.ops.autograd import autograd_passes
 from benchmate.ops.config_iterators import GeneratedConfigIterator, Identified
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped
 from benchmate.ops.interface import DataGenerator, OperatorInterface, Passes
-from benchmate.ops.json_types import JsonMapping
-from benchmate.ops.torch_types import Arguments, Keywords, Tensor
-
-if TYPE_CHECKING:
-    import torch
-
+from benchmate.ops.types import Arguments, Generator, JsonMapping, Keywords, Tensor
 
 POOLING = {0: "SUM", 1: "MEAN", "sum": "SUM", "mean": "MEAN", "none": "NONE"}
 SEQUENTIAL = 0.5
@@ -122,7 +117,7 @@ class SplitTableInputGenerator(DataGenerator):
         return tuple(None if tensor is None else tensor.to(device) for tensor in tensors.values()), {}
 
 
-def rows_of(rows: int, count: int, alpha: float, generator: torch.Generator) -> Tensor:
+def rows_of(rows: int, count: int, alpha: float, generator: Generator) -> Tensor:
     """Return `count` row numbers below `rows`: Zipf for alpha above 1, sequential for at most 0.5, else uniform."""
     import torch
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmate.ops.json_types import JsonMapping, JsonObject
-from benchmate.ops.torch_types import Arguments, Call, Keywords, Tensor
+from benchmate.ops.types import Arguments, Call, JsonMapping, JsonObject, Keywords, Tensor
 
 Bind = Callable[[Arguments, Keywords], Call]
 """The call of an operator with other arguments."""

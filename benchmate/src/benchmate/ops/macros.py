@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from benchmate.ops.errors import OpsError
-from benchmate.ops.json_types import JsonMapping, JsonObject
+from benchmate.ops.types import JsonMapping, JsonObject
 
 META = ("__range__", "__list__", "__copy__")
 

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmate.ops.errors import OpsError
-from benchmate.ops.exit_status import run_command
-from benchmate.ops.json_types import JsonObject
+from benchmate.ops.errors import OpsError, run_command
+from benchmate.ops.types import JsonObject
 
 # [param|<operator>|<config>|<build>|<input>|<stage>|<pass>]; an operator's name holds no bar. The first form is what is written,
 # the second, without brackets and with the stage first, what the oldest version of the original wrote.

@@ -10,8 +10,8 @@ from typing import Any, TextIO
 
 from benchmate.ops import exec_modes, sampling
 from benchmate.ops.errors import OpsError
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.statistics import StopRule
+from benchmate.ops.types import JsonMapping, JsonObject
 
 MODES = (*exec_modes.NAMES, *sampling.NAMES)
 FORMATS = ("original", "rich")

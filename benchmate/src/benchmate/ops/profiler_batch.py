@@ -13,9 +13,9 @@ from multiprocessing import resource_tracker, shared_memory
 from pathlib import Path
 
 from benchmate.ops.config_file import OperatorInput
-from benchmate.ops.json_types import JsonObject
+from benchmate.ops.device import MEASURED
 from benchmate.ops.options import Options, ProfilerOptions
-from benchmate.ops.profiler_ranges import MEASURED
+from benchmate.ops.types import JsonObject
 from benchmate.supervisor import SupervisedProcess, spawn, supervise
 
 logger = logging.getLogger("benchmate.ops")

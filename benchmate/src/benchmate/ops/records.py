@@ -16,9 +16,9 @@ from typing import TextIO
 import benchmate
 from benchmate.ops.config_file import OperatorInput
 from benchmate.ops.executor import InputResult
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.macros import META
 from benchmate.ops.options import Options
+from benchmate.ops.types import JsonMapping, JsonObject
 
 SCHEMA = 1
 

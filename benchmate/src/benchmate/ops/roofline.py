@@ -11,7 +11,7 @@ from benchmate.ops.autograd import tensors_in
 from benchmate.ops.device import TorchDevice
 from benchmate.ops.sampling import sample_calls
 from benchmate.ops.statistics import StopRule
-from benchmate.ops.torch_types import Call
+from benchmate.ops.types import Call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmate.ops.autograd import tensors_in
 from benchmate.ops.device import TorchDevice, free_bytes
 from benchmate.ops.interface import Bind
-from benchmate.ops.torch_types import Arguments, Call, Keywords, Storage
+from benchmate.ops.types import Arguments, Call, Keywords, Storage
 
 MAX_COPIES = 16384  # of inputs so small that more of them would only take time
 

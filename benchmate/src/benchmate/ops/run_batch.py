@@ -11,12 +11,11 @@ from pathlib import Path
 
 from benchmate.ops.benchmark import resolved, seed_torch
 from benchmate.ops.config_file import OperatorInput, parse_operators
-from benchmate.ops.errors import OpsError
+from benchmate.ops.errors import OpsError, run_command
 from benchmate.ops.executor import InputRunner
-from benchmate.ops.exit_status import run_command
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.options import as_options
 from benchmate.ops.profiler_batch import read_shared_memory
+from benchmate.ops.types import JsonMapping, JsonObject
 
 
 def main(argv: Sequence[str]) -> int:

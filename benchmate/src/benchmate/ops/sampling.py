@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from benchmate.ops.device import TorchDevice, clock_pair_s
 from benchmate.ops.statistics import FEWEST_FOR_INTERVAL, Estimate, StopRule, estimate
-from benchmate.ops.torch_types import Call
+from benchmate.ops.types import Call
 
 NAMES = ("hot", "cold", "end-to-end")
 HOST_BLOCK_S = 0.010

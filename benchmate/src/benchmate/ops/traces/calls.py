@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from benchmate.ops.aten import Overload, parse_schema
+from benchmate.ops.aten import parse_schema
 from benchmate.ops.errors import OperatorFailed
-from benchmate.ops.torch_types import Call, Tensor
 from benchmate.ops.traces.plan import Slot
 from benchmate.ops.traces.schema import DeviceRef, Node, OpaqueValue
+from benchmate.ops.types import Call, OpOverload, Tensor
 
 MASK_LENGTH = 3  # gradients of a convolution, a norm: the operators that take a mask of the gradients wanted
 Slots = list["Tensor | None"]
@@ -18,7 +18,7 @@ BindSlots = Callable[[Slots], Call]
 """Put the slots' tensors into the arguments; return the call, ready to be made and timed."""
 
 
-def find_overload(schema_text: str) -> Overload:
+def find_overload(schema_text: str) -> OpOverload:
     """Return the operator of a schema. Raises OperatorFailed where this torch has none."""
     import torch
 
@@ -26,10 +26,9 @@ def find_overload(schema_text: str) -> Overload:
     namespace, _, name = schema.name.partition("::")
     overload_name = schema.overload_name or "default"
     try:
-        overload: Overload = getattr(getattr(getattr(torch.ops, namespace), name), overload_name)
+        return getattr(getattr(getattr(torch.ops, namespace), name), overload_name)
     except (AttributeError, RuntimeError):
         raise OperatorFailed(f"torch {torch.__version__} has no {schema.name}.{overload_name}") from None
-    return overload
 
 
 def bind_operator(node: Node, arguments: Sequence[object], device_of: Callable[[str], str]) -> BindSlots:

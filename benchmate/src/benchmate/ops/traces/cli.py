@@ -14,8 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmate.ops.errors import OpsError
-from benchmate.ops.exit_status import run_command
+from benchmate.ops.errors import OpsError, run_command
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, encode_recording, profile_path, rank_path
 
 EPILOG = """\

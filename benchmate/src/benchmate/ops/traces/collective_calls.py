@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol
 
-from benchmate.ops.torch_types import Tensor
+from benchmate.ops.types import Tensor
 
 Named = Mapping[str, Any]
 """Arguments of a collective by the names of its schema: tensors, lists of them, ranks, sizes."""

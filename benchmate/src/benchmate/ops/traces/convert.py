@@ -9,13 +9,13 @@ from pathlib import Path
 
 from benchmate.ops.data_generators import DEFAULT_GENERATOR
 from benchmate.ops.errors import OpsError
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.statistics import quantile
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.index_bounds import index_bounds
 from benchmate.ops.traces.plan import select_calls
 from benchmate.ops.traces.schema import DTYPES, INTEGERS, DeviceRef, Node, TensorRef, Trace
 from benchmate.ops.traces.summary import Signature, call_signature
+from benchmate.ops.types import JsonMapping, JsonObject
 
 NAMES = dict(DTYPES.values())
 

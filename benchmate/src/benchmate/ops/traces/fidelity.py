@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmate.ops.errors import OpsError
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.statistics import estimate, quantile
 from benchmate.ops.traces.graph import Graph
 from benchmate.ops.traces.schema import Node
+from benchmate.ops.types import JsonMapping, JsonObject
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 

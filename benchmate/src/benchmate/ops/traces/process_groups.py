@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 
 from benchmate.ops.aten import parse_schema
 from benchmate.ops.errors import OperatorFailed, OpsError
-from benchmate.ops.json_types import JsonMapping, JsonObject
-from benchmate.ops.torch_types import DType, Tensor
 from benchmate.ops.traces.collective_calls import COLLECTIVES, PendingWork, Ranks
 from benchmate.ops.traces.graph import Graph
 from benchmate.ops.traces.schema import Node, Trace
+from benchmate.ops.types import DType, JsonMapping, JsonObject, Tensor
 
 INIT = "## process_group:init ##"
 NO_WORK = ("init", "wait")  # entries of NCCL's that move nothing

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmate.ops.json_types import JsonObject
+from benchmate.ops.types import JsonObject
 
 if TYPE_CHECKING:
     from torch.profiler import ExecutionTraceObserver, profile

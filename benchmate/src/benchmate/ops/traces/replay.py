@@ -12,7 +12,6 @@ from typing import Any, cast
 from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OperatorFailed, OpsError
 from benchmate.ops.sampling import gc_paused
-from benchmate.ops.torch_types import Call, DType, Event, Storage, Tensor
 from benchmate.ops.traces import calls
 from benchmate.ops.traces.collective_calls import PendingWork
 from benchmate.ops.traces.graph import Graph, build_graph
@@ -29,6 +28,7 @@ from benchmate.ops.traces.plan import (
 from benchmate.ops.traces.process_groups import ProcessGroups
 from benchmate.ops.traces.replay_memory import DeviceMap, ReplayMemory, dtype_of
 from benchmate.ops.traces.schema import INTEGERS, Node, Trace, tensor_refs
+from benchmate.ops.types import Call, DType, Event, Storage, Tensor
 
 MAX_PLANS = 16  # plans, each around the operators that failed under the one before
 EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided")

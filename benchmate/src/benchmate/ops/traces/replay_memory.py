@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from benchmate.ops.device import free_bytes
 from benchmate.ops.errors import OpsError
-from benchmate.ops.torch_types import DType, Storage, Tensor
 from benchmate.ops.traces.plan import Plan, TensorView
 from benchmate.ops.traces.schema import INTEGERS, TensorRef, Trace, contiguous, tensor_refs
-
-if TYPE_CHECKING:
-    import torch
+from benchmate.ops.types import DType, Generator, Storage, Tensor
 
 SCALE = 0.1  # floating point is uniform in [0, 0.1): variances stay positive, sums of products small
 
@@ -38,7 +34,7 @@ class ReplayMemory:
 
     def __init__(self, plan: Plan, devices: DeviceMap, ranges: Mapping[int, tuple[int, int]], seed: int) -> None:
         self.plan, self.devices, self.ranges = plan, devices, ranges
-        self._generators: dict[str, torch.Generator] = {}
+        self._generators: dict[str, Generator] = {}
         self._seed = seed
         self._dtypes = {view.generation: view.ref.dtype for view in reversed(plan.views)}
         device_of = {view.generation: devices.of(view.ref.device) for view in plan.views}
@@ -81,7 +77,7 @@ class ReplayMemory:
         drawn_as = torch.float32 if dtype.itemsize == 1 else dtype
         return (torch.rand(count, dtype=drawn_as, device=device, generator=generator) * SCALE).to(dtype)
 
-    def _generator(self, device: str) -> torch.Generator:
+    def _generator(self, device: str) -> Generator:
         import torch
 
         if device not in self._generators:

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from benchmate.ops.benchmark import format_seconds
-from benchmate.ops.json_types import JsonMapping, JsonObject
 from benchmate.ops.statistics import Estimate, estimate
 from benchmate.ops.traces import fidelity
 from benchmate.ops.traces.replay import ReplayResult
 from benchmate.ops.traces.schema import Node, Trace, tensor_refs
+from benchmate.ops.types import JsonMapping, JsonObject
 
 
 def build_report(trace: Trace, result: ReplayResult, events: Sequence[JsonMapping] | None, device: str) -> JsonObject:
