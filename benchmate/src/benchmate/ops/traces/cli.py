@@ -161,13 +161,12 @@ def replay(args: argparse.Namespace, _: list[str]) -> int:
         import torch
     except ImportError as error:
         raise OpsError(f"torch cannot be imported: {error}; a replay runs in an environment that has it") from error
-    from benchmate.ops.traces.replay import Replay, joined_ranks
+    from benchmate.ops.traces.replay import Replay
     from benchmate.ops.traces.replay_report import build_report, format_report
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)
-    with joined_ranks(Replay(trace, args.device, args.seed)) as replayer:
-        result = replayer.run(args.warmup, args.iteration)
+    result = Replay(trace, args.device, args.seed).run(args.warmup, args.iteration)
     report = build_report(trace, result, events, args.device)
     if int(os.environ.get("RANK", "0")) == 0 or result.failed:
         print(json.dumps(report) if args.json else format_report(report, args.top), flush=True)

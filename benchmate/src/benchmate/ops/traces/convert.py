@@ -7,17 +7,19 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmate.ops.argument_specs import DTYPES
 from benchmate.ops.data_generators import DEFAULT_GENERATOR
 from benchmate.ops.errors import OpsError
 from benchmate.ops.statistics import quantile
 from benchmate.ops.traces.graph import build_graph
 from benchmate.ops.traces.index_bounds import index_bounds
 from benchmate.ops.traces.plan import select_calls
-from benchmate.ops.traces.schema import DTYPES, INTEGERS, DeviceRef, Node, TensorRef, Trace
+from benchmate.ops.traces.schema import INTEGERS, DeviceRef, Node, TensorRef, Trace
 from benchmate.ops.traces.summary import Signature, call_signature
 from benchmate.ops.types import JsonMapping, JsonObject
 
-NAMES = dict(DTYPES.values())
+# torch's names of element types -> those of a configuration: the short one, which stands first, where there are two.
+NAMES = {name: short for short, name in reversed(DTYPES.items())}
 
 
 def to_configuration(trace: Trace, device: str | None = None) -> tuple[JsonObject, dict[str, int]]:

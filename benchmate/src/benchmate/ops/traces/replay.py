@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OperatorFailed, OpsError
 from benchmate.ops.sampling import gc_paused
 from benchmate.ops.traces import calls
-from benchmate.ops.traces.collective_calls import PendingWork
+from benchmate.ops.traces.collectives import ProcessGroups
 from benchmate.ops.traces.graph import Graph, build_graph
 from benchmate.ops.traces.plan import (
     Plan,
@@ -25,10 +25,9 @@ from benchmate.ops.traces.plan import (
     slots_in,
     static_obstacle,
 )
-from benchmate.ops.traces.process_groups import ProcessGroups
 from benchmate.ops.traces.replay_memory import DeviceMap, ReplayMemory, dtype_of
 from benchmate.ops.traces.schema import INTEGERS, Node, Trace, tensor_refs
-from benchmate.ops.types import Call, DType, Event, Storage, Tensor
+from benchmate.ops.types import Call, DType, Event, Storage, Tensor, Work
 
 MAX_PLANS = 16  # plans, each around the operators that failed under the one before
 EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided")
@@ -72,7 +71,7 @@ class Replay:
         self.seed = seed
         self._obstacles: dict[int, str | None] = {}
         self._failed: dict[int, str] = {}
-        self._works: dict[int, list[PendingWork]] = {}  # collectives on their way, by the memory they work on
+        self._works: dict[int, list[Work]] = {}  # collectives on their way, by the memory they work on
 
     def run(self, warmup: int, steps: int) -> ReplayResult:
         """Find what can be carried out, then time `steps` whole steps and as many call by call."""
@@ -83,11 +82,14 @@ class Replay:
         with torch.set_grad_enabled(has_backward), gc_paused():
             self._find_plan()
             try:
-                return self._measure(warmup, steps)
+                result = self._measure(warmup, steps)
             except RuntimeError as error:
                 raise OperatorFailed(
                     f"{self.trace.path}: what passed when it was tried failed in a later step: {_first_line(error)}"
                 ) from error
+        # Not after an error: the other ranks may be gone, and nobody would come to the barrier.
+        self.groups.leave()
+        return result
 
     def _measure(self, warmup: int, steps: int) -> ReplayResult:
         for _ in range(warmup):
@@ -224,7 +226,7 @@ class Replay:
             call = ready.bind(slots)
             result = call() if around is None else around(ready, call)
             if ready.is_collective and result is not None:
-                result = self._note_works(planned, cast("tuple[list[PendingWork | None], object]", result))
+                result = self._note_works(planned, cast("tuple[list[Work | None], object]", result))
             self._store(planned.results, result, slots, storages)
             if ready.is_garbage:
                 for slot in planned.results:
@@ -274,7 +276,7 @@ class Replay:
             with contextlib.suppress(NotImplementedError, RuntimeError):  # some tensors have no storage
                 storages[kept] = tensor.untyped_storage()
 
-    def _note_works(self, call: PlannedCall, started: tuple[list[PendingWork | None], object]) -> object:
+    def _note_works(self, call: PlannedCall, started: tuple[list[Work | None], object]) -> object:
         """Note what a collective must be waited for, by the memory it works on; return its result."""
         works = [work for work in started[0] if work is not None]
         if works:
@@ -306,14 +308,3 @@ def _ranges(trace: Trace, graph: Graph) -> dict[int, tuple[int, int]]:
             if int(index) < len(refs) and 0 <= low <= high < 2**31:
                 ranges.setdefault(refs[int(index)][1], (int(low), int(high) + 1))
     return ranges
-
-
-@contextlib.contextmanager
-def joined_ranks(replay: Replay) -> Iterator[Replay]:
-    """Yield the replay and take its process groups down afterwards."""
-    try:
-        yield replay
-    except BaseException:
-        replay.groups.is_joined = False  # the other ranks may be gone: nobody would come to the barrier
-        raise
-    replay.groups.leave()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmate.ops import argument_specs
 from benchmate.ops.errors import OpsError
 from benchmate.ops.sampling import gc_paused
 from benchmate.ops.types import JsonMapping
@@ -20,33 +21,23 @@ FLAT = ("1.0.1",)  # a node's fields stand side by side; later ones have inputs,
 NESTED = ("1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1")
 SCHEMAS = (*FLAT, *NESTED)
 
-# Names of element types in a trace -> (name in torch, name in an operator configuration).
+# Names of element types in a trace, without c10:: and in small letters -> names in torch. C++ has two names for some.
 DTYPES = {
-    "float": ("float32", "float"),
-    "double": ("float64", "double"),
-    "long int": ("int64", "long"),
-    "long": ("int64", "long"),
-    "int": ("int32", "int"),
-    "short int": ("int16", "short"),
-    "short": ("int16", "short"),
-    "signed char": ("int8", "int8"),
-    "unsigned char": ("uint8", "uint8"),
-    "unsigned short": ("uint16", "uint16"),
-    "short unsigned int": ("uint16", "uint16"),
-    "unsigned int": ("uint32", "uint32"),
-    "unsigned long": ("uint64", "uint64"),
-    "long unsigned int": ("uint64", "uint64"),
-    "bool": ("bool", "bool"),
-    "c10::Half": ("float16", "half"),
-    "c10::BFloat16": ("bfloat16", "bfloat16"),
-    "c10::complex<float>": ("complex64", "complex64"),
-    "c10::complex<double>": ("complex128", "complex128"),
-    "c10::Float8_e4m3fn": ("float8_e4m3fn", "float8_e4m3fn"),
-    "c10::Float8_e5m2": ("float8_e5m2", "float8_e5m2"),
-    "c10::Float8_e4m3fnuz": ("float8_e4m3fnuz", "float8_e4m3fnuz"),
-    "c10::Float8_e5m2fnuz": ("float8_e5m2fnuz", "float8_e5m2fnuz"),
+    **argument_specs.DTYPES,
+    "long int": "int64",
+    "short int": "int16",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "byte": "uint8",
+    "unsigned short": "uint16",
+    "short unsigned int": "uint16",
+    "unsigned int": "uint32",
+    "unsigned long": "uint64",
+    "long unsigned int": "uint64",
+    "complex<float>": "complex64",
+    "complex<double>": "complex128",
 }
-INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "bool")
+INTEGERS = (*argument_specs.INTEGERS, "bool")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +119,11 @@ class Trace:
     schema: str
     nodes: tuple[Node, ...]
     about: JsonMapping = field(default_factory=dict)
+
+
+def dtype_name(kind: str) -> str:
+    """Return torch's name of an element type; the given one where torch has none."""
+    return DTYPES.get(kind.lower().removeprefix("c10::"), kind)
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
@@ -296,7 +292,7 @@ def _tensor(value: Sequence[Any], kind: str, shape: Sizes, strides: Sizes | None
         numel=numel,
         itemsize=itemsize,
         device=str(value[5]) if len(value) > 5 else "cpu",
-        dtype=DTYPES.get(kind, (kind, kind))[0],
+        dtype=dtype_name(kind),
         shape=sizes,
         strides=tuple(int(step) for step in strides) if strides is not None and len(strides) == len(sizes) else None,
     )
