@@ -21,6 +21,11 @@ class OperatorSkipped(BenchmateError):
     """An operator that this machine cannot have (a package, an accelerator, a second process); the message is the reason."""
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text: torch's go on with traces of C++."""
+    return next(iter(str(error).strip().splitlines()), "")
+
+
 def run_command(work: Callable[[], int]) -> int:
     """Do the work of a command; return its exit code: 1 where an operator failed, 2 for a wrong request, 130 on Ctrl-C."""
     try:

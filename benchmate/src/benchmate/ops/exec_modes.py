@@ -11,8 +11,6 @@ from benchmate.ops.device import TorchDevice
 from benchmate.ops.interface import Passes
 from benchmate.ops.types import Call
 
-NAMES = ("discrete", "continuous", "continuous_events")
-
 _clock = time.perf_counter_ns
 
 
@@ -83,13 +81,7 @@ def continuous_events(
     if not device.has_events:
         return _on_host(passes, count, has_backward, device)
     times = PassTimes()
-    output: object = None
-
-    def forward() -> None:
-        nonlocal output
-        output = passes.forward()
-
-    _between_events(forward, lambda: None, count, device, times.forward)
+    output = _between_events(passes.forward, lambda: None, count, device, times.forward)
     if has_backward:
         times.no_backward = passes.make_gradient(output)
         if times.no_backward is None:
@@ -99,11 +91,8 @@ def continuous_events(
     return times
 
 
-MODES: dict[str, TimePasses] = {
-    "discrete": discrete,
-    "continuous": continuous,
-    "continuous_events": continuous_events,
-}
+MODES: dict[str, TimePasses] = {mode.__name__: mode for mode in (discrete, continuous, continuous_events)}
+NAMES = tuple(MODES)
 
 
 def _time_call(call: Call, device: TorchDevice, is_evicted: bool, times: DirectionTimes) -> object:
@@ -143,18 +132,21 @@ def _span(device: TorchDevice, times: DirectionTimes, count: int) -> Iterator[No
     times.memory_mib.append(_peak_mib(device))
 
 
-def _between_events(call: Call, prepare: Call, count: int, device: TorchDevice, times: DirectionTimes) -> None:
+def _between_events(call: Call, prepare: Call, count: int, device: TorchDevice, times: DirectionTimes) -> object:
+    """Time each call; return the output of the last."""
     pairs = device.event_pairs(count)
     device.reset_peak()
     device.synchronize()
+    output: object = None
     for begin, end in pairs:
         prepare()
         begin.record()
-        call()
+        output = call()
         end.record()
     device.synchronize()
     times.times_ms.extend(begin.elapsed_time(end) for begin, end in pairs)
     times.memory_mib.append(_peak_mib(device))
+    return output
 
 
 def _peak_mib(device: TorchDevice) -> float:

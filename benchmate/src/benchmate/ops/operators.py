@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, cast
 
-from benchmate.ops.autograd import autograd_passes, leaf_tensors, tensors_in
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped
-from benchmate.ops.interface import OperatorInterface, Passes, forward_only
+from benchmate.ops.interface import OperatorInterface, Passes, forward_only, function_passes, tensors_in
 from benchmate.ops.types import Arguments, Call, Keywords, Tensor
 
 
@@ -41,12 +39,7 @@ class CallableOp(OperatorInterface):
         self._passes = self._output = None
 
     def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
-        # The partial is all that stands between the clock and the function.
-        passes = autograd_passes(self._bind(args, kwargs), leaf_tensors(list(args), kwargs, self.parameters()))
-        return dataclasses.replace(passes, reference=(self.function, args, kwargs), bind=self._bind)
-
-    def _bind(self, args: Arguments, kwargs: Keywords) -> Call:
-        return functools.partial(self.function, *args, **kwargs)
+        return function_passes(self.function, args, kwargs, self.parameters())
 
 
 class UnaryOp(OperatorInterface):

@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmate.ops.autograd import tensors_in
 from benchmate.ops.device import TorchDevice, free_bytes
-from benchmate.ops.interface import Bind
-from benchmate.ops.types import Arguments, Call, Keywords, Storage
+from benchmate.ops.interface import Bind, map_tensors, tensors_in
+from benchmate.ops.types import Arguments, Call, Keywords, Storage, Tensor
 
 MAX_COPIES = 16384  # of inputs so small that more of them would only take time
 
@@ -50,20 +49,12 @@ def _copied(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
 
     storages: dict[int, Storage] = {}
 
-    def copied(value: object) -> object:
-        if isinstance(value, torch.Tensor):
-            storage = value.untyped_storage()
-            if storage.data_ptr() not in storages:
-                storages[storage.data_ptr()] = storage.clone()
-            copy = torch.empty(0, dtype=value.dtype, device=value.device)
-            copy.set_(storages[storage.data_ptr()], value.storage_offset(), value.size(), value.stride())
-            return copy.requires_grad_(value.requires_grad)
-        if isinstance(value, tuple) and type(value) is tuple:
-            return tuple(map(copied, value))
-        if isinstance(value, list):
-            return list(map(copied, value))
-        if isinstance(value, dict):
-            return {key: copied(item) for key, item in value.items()}
-        return value
+    def copied(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in storages:
+            storages[storage.data_ptr()] = storage.clone()
+        copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        copy.set_(storages[storage.data_ptr()], tensor.storage_offset(), tensor.size(), tensor.stride())
+        return copy.requires_grad_(tensor.requires_grad)
 
-    return [copied(value) for value in args], {name: copied(value) for name, value in kwargs.items()}
+    return map_tensors(list(args), copied), map_tensors(kwargs, copied)

@@ -50,33 +50,39 @@ class SampledTime:
 
 
 def sample_calls(
-    mode: str,
-    call: Call,
-    device: TorchDevice,
-    rule: StopRule,
-    agree: Agree = float,
-    in_turn: Sequence[Call] = (),
+    mode: str, call: Call, device: TorchDevice, rule: StopRule, agree: Agree = float, in_turn: Sequence[Call] = ()
 ) -> SampledTime:
     """Time a call in one of our modes. What the call raises is passed on.
 
     `in_turn` is the same call with copies of its inputs; the mode cold takes one after another.
     """
+    loops, enqueue_s = 1, None
     with gc_paused():
         call()
         device.synchronize()
+        if mode != "end-to-end" and device.kind != "cpu":
+            enqueue_s = agree(_enqueue_s(call, device))
         if mode == "end-to-end":
-            return _sample_until(mode, lambda: [_time_synchronised(call, device)], 1, "host", rule, agree)
-        enqueue_s = None if device.kind == "cpu" else agree(_enqueue_s(call, device))
-        if mode == "cold":
-            clock = "event" if device.has_events else "host"
+            sample: Callable[[], list[float]] = functools.partial(_synchronised_samples, call, device)
+        elif mode == "cold":
             sample = _cold_samples(in_turn or [call], device, enqueue_s or 0.0)
-            return _sample_until(mode, sample, 1, clock, rule, agree, enqueue_s)
-        if device.has_events:
-            return _hot_on_device(call, device, rule, agree, enqueue_s or 0.0)
-        loops = _count_loops(lambda count: block_s(call, count, device), agree(_host_block_s()), agree)
-        return _sample_until(
-            mode, lambda: [block_s(call, loops, device) / loops], loops, "host", rule, agree, enqueue_s
-        )
+        else:
+            if device.has_events:
+                timed, target_s, most = _queued_block(call, device, enqueue_s or 0.0), DEVICE_BLOCK_S, CALLS_QUEUED
+            else:
+                timed, target_s, most = functools.partial(block_s, call, device=device), agree(_host_block_s()), 1 << 30
+            loops = _count_loops(timed, target_s, agree, most)
+            sample = lambda: [timed(loops) / loops]  # noqa: E731
+        median, is_converged, elapsed_s = _sample_until(sample, loops, rule, agree)
+    return SampledTime(
+        mode=mode,
+        estimate=median,
+        loops=loops,
+        clock="event" if device.has_events and mode != "end-to-end" else "host",
+        is_converged=is_converged,
+        elapsed_s=elapsed_s,
+        enqueue_s=enqueue_s,
+    )
 
 
 @contextmanager
@@ -108,15 +114,9 @@ def measurement_floor(device: TorchDevice) -> dict[str, float]:
 
 
 def _sample_until(
-    mode: str,
-    sample: Callable[[], list[float]],
-    loops: int,
-    clock: str,
-    rule: StopRule,
-    agree: Agree,
-    enqueue_s: float | None = None,
-) -> SampledTime:
-    """Take samples until the rule is content or the time is over."""
+    sample: Callable[[], list[float]], loops: int, rule: StopRule, agree: Agree
+) -> tuple[Estimate, bool, float]:
+    """Take samples until the rule is content or the time is over; return (estimate, whether it converged, seconds)."""
     values: list[float] = []
     spent_s = 0.0  # by the samples, which all ranks agree on: a call of seconds is not repeated thirty times
     began = _clock()
@@ -131,18 +131,10 @@ def _sample_until(
             median = estimate(values)
             is_converged = rule.is_converged(median, elapsed_s)
             if is_converged or max(elapsed_s, spent_s) >= rule.longest_s or len(values) >= rule.most:
-                return SampledTime(
-                    mode=mode,
-                    estimate=median,
-                    loops=loops,
-                    clock=clock,
-                    is_converged=is_converged,
-                    elapsed_s=elapsed_s,
-                    enqueue_s=enqueue_s,
-                )
+                return median, is_converged, elapsed_s
 
 
-def _count_loops(timed: Callable[[int], float], target_s: float, agree: Agree, max_loops: int = 1 << 30) -> int:
+def _count_loops(timed: Callable[[int], float], target_s: float, agree: Agree, max_loops: int) -> int:
     """Return how many calls make a block of at least `target_s` seconds, at most `max_loops`."""
     count = 1
     while True:
@@ -178,12 +170,12 @@ def block_s(call: Call, count: int, device: TorchDevice) -> float:
     return (_clock() - begin) / 1e9
 
 
-def _time_synchronised(call: Call, device: TorchDevice) -> float:
+def _synchronised_samples(call: Call, device: TorchDevice) -> list[float]:
     device.synchronize()
     begin = _clock()
     call()
     device.synchronize()
-    return (_clock() - begin) / 1e9
+    return [(_clock() - begin) / 1e9]
 
 
 def _enqueue_s(call: Call, device: TorchDevice, count: int = 16) -> float:
@@ -195,7 +187,7 @@ def _enqueue_s(call: Call, device: TorchDevice, count: int = 16) -> float:
     return taken_s
 
 
-def _hot_on_device(call: Call, device: TorchDevice, rule: StopRule, agree: Agree, enqueue_s: float) -> SampledTime:
+def _queued_block(call: Call, device: TorchDevice, enqueue_s: float) -> Callable[[int], float]:
     begin, end = device.event(), device.event()
 
     def queued_s(count: int) -> float:
@@ -206,10 +198,9 @@ def _hot_on_device(call: Call, device: TorchDevice, rule: StopRule, agree: Agree
             call()
         end.record()
         end.synchronize()
-        return float(begin.elapsed_time(end)) / 1e3
+        return begin.elapsed_time(end) / 1e3
 
-    loops = _count_loops(queued_s, DEVICE_BLOCK_S, agree, CALLS_QUEUED)
-    return _sample_until("hot", lambda: [queued_s(loops) / loops], loops, "event", rule, agree, enqueue_s)
+    return queued_s
 
 
 def _cold_samples(calls: Sequence[Call], device: TorchDevice, enqueue_s: float) -> Callable[[], list[float]]:
@@ -219,7 +210,7 @@ def _cold_samples(calls: Sequence[Call], device: TorchDevice, enqueue_s: float) 
         def sample() -> list[float]:
             call = next(turns)
             device.evict()
-            return [_time_synchronised(call, device)]
+            return _synchronised_samples(call, device)
 
         return sample
     pairs = device.event_pairs(COLD_BATCH)

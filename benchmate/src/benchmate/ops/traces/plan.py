@@ -279,23 +279,17 @@ def _index_limits(graph: Graph, calls: tuple[Node, ...]) -> dict[int, int]:
 
 def _with_last_uses(calls: list[PlannedCall], views: list[TensorView], given: set[int]) -> list[PlannedCall]:
     """Return the calls, each with what is read for the last time in it or never after it."""
-    last_use: dict[int, int] = {}  # slot -> index of a call
-    last_touch: dict[int, int] = {}  # generation -> index of a call
-    for index, call in enumerate(calls):
-        for number in (*call.reads, *slots_in(call.results)):
-            last_use[number] = last_touch[views[number].generation] = index
-    frees: dict[int, list[int]] = {}
-    forgets: dict[int, list[int]] = {}
-    for number, index in last_use.items():
-        if views[number].generation not in given:
-            frees.setdefault(index, []).append(number)
-    for generation, index in last_touch.items():
-        if generation not in given:
-            forgets.setdefault(index, []).append(generation)
-    return [
-        dataclasses.replace(call, frees=tuple(frees.get(index, ())), forgets=tuple(forgets.get(index, ())))
-        for index, call in enumerate(calls)
-    ]
+    used: set[int] = set()
+    touched = set(given)
+    ended = []
+    for call in reversed(calls):
+        slots = {*call.reads, *slots_in(call.results)} - used
+        generations = {views[number].generation for number in slots}
+        frees = tuple(number for number in slots if views[number].generation not in given)
+        ended.append(dataclasses.replace(call, frees=frees, forgets=tuple(generations - touched)))
+        used |= slots
+        touched |= generations
+    return ended[::-1]
 
 
 def slots_in(value: object) -> list[int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from benchmate.ops.device import torch_device
-from benchmate.ops.errors import OperatorFailed, OpsError
+from benchmate.ops.errors import OperatorFailed, OpsError, first_line
 from benchmate.ops.sampling import gc_paused
 from benchmate.ops.traces import calls
 from benchmate.ops.traces.collectives import ProcessGroups
@@ -19,7 +19,6 @@ from benchmate.ops.traces.plan import (
     Plan,
     PlannedCall,
     Slot,
-    TensorView,
     build_plan,
     select_calls,
     slots_in,
@@ -27,7 +26,7 @@ from benchmate.ops.traces.plan import (
 )
 from benchmate.ops.traces.replay_memory import DeviceMap, ReplayMemory, dtype_of
 from benchmate.ops.traces.schema import INTEGERS, Node, Trace, tensor_refs
-from benchmate.ops.types import Call, DType, Event, Storage, Tensor, Work
+from benchmate.ops.types import Call, Event, Storage, Tensor, Work
 
 MAX_PLANS = 16  # plans, each around the operators that failed under the one before
 EMPTY = ("aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided")
@@ -85,7 +84,7 @@ class Replay:
                 result = self._measure(warmup, steps)
             except RuntimeError as error:
                 raise OperatorFailed(
-                    f"{self.trace.path}: what passed when it was tried failed in a later step: {_first_line(error)}"
+                    f"{self.trace.path}: what passed when it was tried failed in a later step: {first_line(error)}"
                 ) from error
         # Not after an error: the other ranks may be gone, and nobody would come to the barrier.
         self.groups.leave()
@@ -118,7 +117,15 @@ class Replay:
                 raise OpsError(f"{self.trace.path}: no operator of it can be carried out{why}")
             self._plan = build_plan(self.graph, selection)
             self._memory = ReplayMemory(self._plan, self.devices, _ranges(self.trace, self.graph), self.seed)
-            self._expected = [self._expectation(view) for view in self._plan.views]
+            # What an operator has to give for a slot; the generation only where its memory is needed.
+            self._expected = [
+                (
+                    view.ref.shape,
+                    dtype_of(view.ref.dtype),
+                    view.generation if view.generation in self._plan.kept else None,
+                )
+                for view in self._plan.views
+            ]
             self._standing: calls.Slots = [None] * len(self._plan.views)  # tensors that are there in every step
             self._ready = [self._prepare(call) for call in self._plan.calls]
             failures = self._try_calls()
@@ -130,11 +137,6 @@ class Replay:
                 if not self.graph.has_operators(node):
                     self._failed[node] = error
         raise OpsError(f"{self.trace.path}: operators go on failing after {MAX_PLANS} plans; the last: {last}")
-
-    def _expectation(self, view: TensorView) -> tuple[tuple[int, ...], DType, int | None]:
-        """Return (shape, element type, generation if its memory is needed) of what an operator has to give for a slot."""
-        kept = view.generation if view.generation in self._plan.kept else None
-        return view.ref.shape, dtype_of(view.ref.dtype), kept
 
     def _obstacle(self, node: Node) -> str | None:
         if node.id not in self._obstacles:
@@ -173,7 +175,7 @@ class Replay:
                 result = call()
                 self.device.synchronize()
             except Exception as error:  # an operator may raise whatever it likes: that is what is being found out
-                failures[ready.call.node.id] = f"{type(error).__name__}: {_first_line(error)}"
+                failures[ready.call.node.id] = f"{type(error).__name__}: {first_line(error)}"
                 return None
             return result
 
@@ -289,10 +291,6 @@ class Replay:
         """Wait for the collectives on some memory."""
         for work in self._works.pop(generation, ()):
             work.wait()
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "")
 
 
 def _ranges(trace: Trace, graph: Graph) -> dict[int, tuple[int, int]]:

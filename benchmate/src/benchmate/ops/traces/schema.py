@@ -40,7 +40,7 @@ DTYPES = {
 INTEGERS = (*argument_specs.INTEGERS, "bool")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TensorRef:
     """A tensor as an operator saw it. `offset` in elements, `dtype` as torch names it; `strides` None in old schemas."""
 
@@ -165,11 +165,10 @@ def parse_trace(data: object, path: str = "trace") -> Trace:
     version = schema.partition("-")[0]
     if version not in SCHEMAS:
         raise OpsError(f"{path}: unknown schema '{schema}' of an execution trace; there are {', '.join(SCHEMAS)}")
-    parse_node = _flat_node if version in FLAT else _nested_node
     nodes = []
     for number, entry in enumerate(data["nodes"]):
         try:
-            nodes.append(parse_node(entry))
+            nodes.append(_node(entry, version in FLAT))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             name = entry.get("id", number) if isinstance(entry, Mapping) else number
             problem = f"no {error}" if isinstance(error, KeyError) else str(error)
@@ -222,37 +221,28 @@ def _load_json(content: bytes, path: str) -> object:
         raise OpsError(f"{where}: not JSON: {error.msg.lower()}") from None
 
 
-def _flat_node(entry: JsonMapping) -> Node:
+def _node(entry: JsonMapping, is_flat: bool) -> Node:
+    attributes = {} if is_flat else {attribute["name"]: attribute["value"] for attribute in entry["attrs"]}
+    described = entry if is_flat else attributes
+    rf_id = described.get("rf_id")
+
+    def values(side: str) -> tuple[Value, ...]:
+        if is_flat:
+            return _values(entry[f"{side}s"], entry[f"{side}_types"], entry[f"{side}_shapes"], None)
+        nested = entry[f"{side}s"]
+        return _values(nested["values"], nested["types"], nested["shapes"], nested.get("strides"))
+
     return Node(
         id=int(entry["id"]),
         name=str(entry["name"]),
-        parent=int(entry["parent"]),
-        schema=str(entry.get("op_schema") or ""),
-        rf_id=entry.get("rf_id"),
-        tid=int(entry.get("tid") or 0),
-        inputs=_values(entry["inputs"], entry["input_types"], entry["input_shapes"], None),
-        outputs=_values(entry["outputs"], entry["output_types"], entry["output_shapes"], None),
-    )
-
-
-def _nested_node(entry: JsonMapping) -> Node:
-    attributes = {attribute["name"]: attribute["value"] for attribute in entry["attrs"]}
-    rf_id = attributes.get("rf_id")
-    return Node(
-        id=int(entry["id"]),
-        name=str(entry["name"]),
-        parent=int(entry["ctrl_deps"]),
-        schema=str(attributes.get("op_schema") or ""),
+        parent=int(entry["parent" if is_flat else "ctrl_deps"]),
+        schema=str(described.get("op_schema") or ""),
         rf_id=None if rf_id is None else int(rf_id),
-        tid=int(attributes.get("tid") or 0),
-        inputs=_side(entry["inputs"]),
-        outputs=_side(entry["outputs"]),
+        tid=int(described.get("tid") or 0),
+        inputs=values("input"),
+        outputs=values("output"),
         attributes=attributes,
     )
-
-
-def _side(side: JsonMapping) -> tuple[Value, ...]:
-    return _values(side["values"], side["types"], side["shapes"], side.get("strides"))
 
 
 def _values(values: Any, types: Any, shapes: Any, strides: Any) -> tuple[Value, ...]:
@@ -284,18 +274,10 @@ def _tensor(value: Sequence[Any], kind: str, shape: Sizes, strides: Sizes | None
     if kind.startswith("nullptr"):
         return None
     tensor, storage, offset, numel, itemsize = (int(number) for number in value[:5])
-    sizes = tuple(int(size) for size in shape)
-    return TensorRef(
-        tensor=tensor,
-        storage=storage,
-        offset=offset,
-        numel=numel,
-        itemsize=itemsize,
-        device=str(value[5]) if len(value) > 5 else "cpu",
-        dtype=dtype_name(kind),
-        shape=sizes,
-        strides=tuple(int(step) for step in strides) if strides is not None and len(strides) == len(sizes) else None,
-    )
+    device = str(value[5]) if len(value) > 5 else "cpu"
+    sizes = tuple(map(int, shape))
+    steps = tuple(map(int, strides)) if strides is not None and len(strides) == len(sizes) else None
+    return TensorRef(tensor, storage, offset, numel, itemsize, device, dtype_name(kind), sizes, steps)
 
 
 def _list(values: Any, kinds: str, shapes: Any, strides: Any) -> tuple[Value, ...]:
