@@ -10,7 +10,8 @@ import importlib
 
 _NAMES = {
     "benchmark": "Benchmark BenchmarkConfig make_default_benchmark",
-    "config_iterators": "ConfigIterator DefaultConfigIterator RangeConfigIterator DummyConfigIterator",
+    "config_iterators": "ConfigIterator DefaultConfigIterator RangeConfigIterator DummyConfigIterator "
+    "full_range IterableList ListProduct TableProduct",
     "interface": "DataGenerator OperatorInterface",
     "data_generators": "DefaultDataGenerator",
     "registry": "register_operator register_operators register_config_iterator register_data_generator "
@@ -18,7 +19,6 @@ _NAMES = {
     "executor": "OpExecutor",
     "options": "ExecutionPass Options get_benchmark_options",
     "config_builder": "create_bench_config create_op_args create_op_info create_type make_op_config",
-    "macros": "full_range IterableList ListProduct TableProduct",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOMES)  # noqa: PLE0605  (a list of the same names)

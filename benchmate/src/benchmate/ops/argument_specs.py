@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmate.ops.config_iterators import has_macros
 from benchmate.ops.errors import OpsError
-from benchmate.ops.macros import has_macros
 from benchmate.ops.registry import spelling_hint
 from benchmate.ops.types import JsonMapping
 
@@ -50,15 +50,25 @@ LISTS = ("genericlist", "tuple")
 TYPES = (*NUMBERS, "bool", "str", "none", "device", "dtype", *LISTS, "tensor")
 
 
+def require_object(value: object, where: str, text: str) -> JsonMapping:
+    """Return a value that is an object. Raises OpsError for another; `text` says what it should hold."""
+    if not isinstance(value, Mapping):
+        raise OpsError(f"{where}: expected {text}, got {json_kind(value)}")
+    return value
+
+
+def require_list(value: object, where: str, text: str = "a list") -> list[Any]:
+    """Return a value that is a list. Raises OpsError for another; `text` says what it should hold."""
+    if not isinstance(value, list):
+        raise OpsError(f"{where}: expected {text}, got {json_kind(value)}")
+    return value
+
+
 def check_arguments(spec: object, where: str, *, is_ranged: bool = False) -> None:
     """Check one build or input specification. Raises OpsError that names the value which is wrong."""
-    if not isinstance(spec, Mapping):
-        raise OpsError(f"{where}: expected an object with 'args' and 'kwargs', got {json_kind(spec)}")
-    args, kwargs = spec.get("args", []), spec.get("kwargs", {})
-    if not isinstance(args, list):
-        raise OpsError(f"{where}.args: expected a list, got {json_kind(args)}")
-    if not isinstance(kwargs, Mapping):
-        raise OpsError(f"{where}.kwargs: expected an object, got {json_kind(kwargs)}")
+    spec = require_object(spec, where, "an object with 'args' and 'kwargs'")
+    args = require_list(spec.get("args", []), f"{where}.args")
+    kwargs = require_object(spec.get("kwargs", {}), f"{where}.kwargs", "an object")
     if not is_ranged and has_macros(spec):
         raise OpsError(f'{where}: has a macro; it needs "RangeConfigIterator" as iterator')
     for number, argument in enumerate(args):
@@ -68,8 +78,7 @@ def check_arguments(spec: object, where: str, *, is_ranged: bool = False) -> Non
 
 
 def _check_argument(spec: object, where: str) -> None:
-    if not isinstance(spec, Mapping):
-        raise OpsError(f"{where}: expected an object with 'type', got {json_kind(spec)}")
+    spec = require_object(spec, where, "an object with 'type'")
     kind = spec.get("type")
     if kind not in TYPES:
         hint = spelling_hint(str(kind), TYPES) or f"; there are {', '.join(TYPES)}"
@@ -81,9 +90,8 @@ def _check_argument(spec: object, where: str) -> None:
     if kind == "tensor":
         _check_tensor(spec, where)
     elif kind in LISTS:
-        if not isinstance(spec.get("value"), list):
-            raise OpsError(f"{where}.value: expected a list of arguments, got {json_kind(spec.get('value'))}")
-        for number, item in enumerate(spec["value"]):
+        items = require_list(spec.get("value"), f"{where}.value", "a list of arguments")
+        for number, item in enumerate(items):
             _check_argument(item, f"{where}.value[{number}]")
     elif kind == "dtype":
         for name in _values(spec, "value"):
@@ -123,9 +131,7 @@ def _check_tensor(spec: JsonMapping, where: str) -> None:
         _check_dtype(name, f"{where}.dtype")
     shapes = spec["shape"] if "shape" in (spec.get("__list__") or ()) else [spec["shape"]]
     for shape in shapes:
-        if not isinstance(shape, list):
-            raise OpsError(f"{where}.shape: expected a list of sizes, got {json_kind(shape)}")
-        for number, size in enumerate(shape):
+        for number, size in enumerate(require_list(shape, f"{where}.shape", "a list of sizes")):
             if isinstance(size, list) and "shape" in (spec.get("__range__") or ()):
                 _check_range(size, WHOLE_NUMBER, f"{where}.shape[{number}]")
             elif not WHOLE_NUMBER.fits(size) or size < 0:

@@ -6,12 +6,11 @@ import argparse
 import dataclasses
 import functools
 import io
-import itertools
 import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TextIO
 
 import benchmate
@@ -97,36 +96,29 @@ def options_from_args(args: argparse.Namespace) -> Options:
             raise OpsError(f"{flag}: expected a number that is not negative, got {value}")
     if args.threads is not None and args.threads < 1:
         raise OpsError(f"--threads: expected at least 1, got {args.threads}")
+    given = vars(args)
+    same = ["device", "warmup", "iteration", "seed", "threads", "resume_id", "stop_id"]
+    same += ["run_batch_size", "batch_cuda_device", "batch_cmd"]
     return Options(
-        device=args.device,
+        **{name: given[name] for name in same},
         pass_type=ExecutionPass.BACKWARD if args.backward else ExecutionPass.FORWARD,
         modes=modes,
-        warmup=args.warmup,
-        iteration=args.iteration,
         is_cache_kept=args.cuda_l2_cache == "on",
         format=args.format or ("rich" if is_sampled else "original"),
         # A product of zeros or of positive numbers needs less power than one of normal numbers, and runs faster.
         fill=args.data or ("normal" if is_sampled else "uniform"),
-        seed=args.seed,
-        threads=args.threads,
         rule=StopRule(precision=args.precision, seconds=min(args.min_time, args.max_time), longest_s=args.max_time),
         has_peaks=not args.no_peaks,
         is_compiled=args.pt2_model,
         is_graphed=args.cuda_graph,
-        resume_id=args.resume_id,
-        stop_id=args.stop_id,
         out_file_prefix=args.output_prefix,
-        ncu=_profiler_options(args, "ncu"),
-        nsys=_profiler_options(args, "nsys"),
-        run_batch_size=args.run_batch_size,
-        batch_cuda_device=args.batch_cuda_device,
-        batch_cmd=args.batch_cmd,
-        cmd_args=vars(args),
+        ncu=_profiler_options(given, "ncu"),
+        nsys=_profiler_options(given, "nsys"),
+        cmd_args=given,
     )
 
 
-def _profiler_options(args: argparse.Namespace, name: str) -> ProfilerOptions:
-    given = vars(args)
+def _profiler_options(given: JsonMapping, name: str) -> ProfilerOptions:
     return ProfilerOptions(
         is_on=given[name],
         program=given[f"{name}_bin"],
@@ -222,33 +214,28 @@ def _check_names(specs: tuple[OperatorSpec, ...]) -> None:
 
 
 def _list_ops() -> int:
-    for title, table in (
-        ("operators", registry.op_map),
-        ("config iterators", registry.config_iterator_map),
-        ("data generators", registry.data_generator_map),
-    ):
-        print(f"{title}:")
-        for name in sorted(table):
-            print(f"  {name}")
+    iterators, generators = registry.config_iterator_map, registry.data_generator_map
+    tables: dict[str, JsonMapping] = {
+        "operators": registry.op_map,
+        "config iterators": iterators,
+        "data generators": generators,
+    }
+    for title, table in tables.items():
+        print(f"{title}:", *sorted(table), sep="\n  ")
     print("and any function, module or optimizer as torch.<name>, any operator as <namespace>::<name>[.<overload>]")
     return 0
 
 
 def _expand(specs: tuple[OperatorSpec, ...], options: Options) -> int:
-    count, lines = 0, _expanded(specs, options)
-    # Many lines at a time: a print each would take most of the time.
-    while chunk := list(itertools.islice(lines, 1000)):
-        count += len(chunk)
-        print("\n".join(chunk))
-    print(f"{count} inputs")
-    return 0
-
-
-def _expanded(specs: tuple[OperatorSpec, ...], options: Options) -> Iterator[str]:
+    count = 0
     for spec in specs:
         for item in iterate_inputs(spec, options.device):
+            count += 1
             build = "" if item.build is None else f"{_format_arguments(item.build)} : "
-            yield f"{item.run_id}  {item.hash}  {build}{_format_arguments(item.input)}"
+            # Not by print, which would take most of the time of millions of lines.
+            sys.stdout.write(f"{item.run_id}  {item.hash}  {build}{_format_arguments(item.input)}\n")
+    print(f"{count} inputs")
+    return 0
 
 
 def _format_arguments(spec: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmate.ops.argument_specs import DTYPES
+from benchmate.ops.argument_specs import DTYPES, NUMBERS, TYPES
 from benchmate.ops.builtin import operator
 from benchmate.ops.data_generators import DEFAULT_GENERATOR
 from benchmate.ops.errors import OpsError
@@ -20,13 +20,8 @@ def create_bench_config(name: str) -> JsonObject:
 
 def create_op_info() -> JsonObject:
     """Return the description of one operator, to be filled in."""
-    return {
-        "build_iterator": None,
-        "input_iterator": None,
-        "build_data_generator": None,
-        "input_data_generator": DEFAULT_GENERATOR,
-        "config": [{"build": [], "input": []}],
-    }
+    names = dict.fromkeys(("build_iterator", "input_iterator", "build_data_generator"))
+    return {**names, "input_data_generator": DEFAULT_GENERATOR, "config": [{"build": [], "input": []}]}
 
 
 def create_op_args(args: Sequence[object], kwargs: JsonMapping) -> JsonObject:
@@ -40,7 +35,7 @@ def create_type(kind: str, *values: Any) -> JsonObject:
     `<number>_range` takes min and max; `genericlist` and `tuple` take the list of arguments. Raises OpsError for a kind that is
     not known.
     """
-    if kind.endswith("_range") and kind[:-6] in ("int", "long", "float", "double"):
+    if kind.endswith("_range") and kind[:-6] in NUMBERS:
         low, high = values[0] if len(values) == 1 else values
         return {"type": kind[:-6], "value_range": [low, high]}
     if kind == "tensor":
@@ -51,11 +46,9 @@ def create_type(kind: str, *values: Any) -> JsonObject:
         if not DTYPES.get(dtype, "").startswith(("float", "bfloat", "complex")):
             spec["requires_grad"] = False
         return spec
-    if kind == "none":
-        return {"type": "none"}
-    if kind in ("int", "long", "float", "double", "bool", "str", "device", "dtype", "genericlist", "tuple"):
-        return {"type": kind, "value": values[0]}
-    raise OpsError(f"create_type: unknown kind '{kind}'")
+    if kind not in TYPES:
+        raise OpsError(f"create_type: unknown kind '{kind}'")
+    return {"type": kind} if kind == "none" else {"type": kind, "value": values[0]}
 
 
 class OperatorConfig:
@@ -72,6 +65,4 @@ class OperatorConfig:
         self.input_data_generator = find_data_generator(info.get("input_data_generator") or DEFAULT_GENERATOR, name)
 
 
-def make_op_config(name: str, info: JsonMapping, device: str) -> OperatorConfig:
-    """Return an operator by name with what its description asks for. Raises OpsError for a name that means nothing."""
-    return OperatorConfig(name, info, device)
+make_op_config = OperatorConfig  # its name in the original; raises OpsError for an operator's name that means nothing

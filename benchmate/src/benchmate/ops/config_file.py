@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,15 @@ from benchmate.ops import (
     builtin,  # noqa: F401  (fills the registry)
     registry,
 )
-from benchmate.ops.argument_specs import check_arguments, json_kind
+from benchmate.ops.argument_specs import check_arguments, json_kind, require_list, require_object
 from benchmate.ops.config_iterators import ConfigIterator, Identified
 from benchmate.ops.data_generators import DEFAULT_GENERATOR
 from benchmate.ops.errors import OpsError
 from benchmate.ops.types import JsonMapping, JsonObject
 
 ITERATED = ("DefaultConfigIterator", "RangeConfigIterator")  # whose specifications are arguments of the types above
-OPERATOR_KEYS = ("build_iterator", "input_iterator", "build_data_generator", "input_data_generator", "config")
+ITERATORS = ("build_iterator", "input_iterator")
+GENERATORS = ("build_data_generator", "input_data_generator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +107,8 @@ def parse_operators_text(text: str, source: str = "configuration") -> tuple[Oper
 
 def parse_operators(data: object, source: str = "configuration") -> tuple[OperatorSpec, ...]:
     """Return the operators of a configuration that is already plain data, checked. Raises OpsError naming the value."""
-    if not isinstance(data, Mapping):
-        raise OpsError(f"{source}: expected an object of operators, got {json_kind(data)}")
-    return tuple(_operator(name, value, source) for name, value in data.items())
+    operators = require_object(data, source, "an object of operators")
+    return tuple(_operator(name, value, source) for name, value in operators.items())
 
 
 def iterate_inputs(spec: OperatorSpec, device: str) -> Iterator[OperatorInput]:
@@ -158,42 +158,31 @@ def _without_duplicates(pairs: list[tuple[str, object]]) -> JsonObject:
 
 def _operator(name: str, value: object, source: str) -> OperatorSpec:
     where = f"{source}: {name}"
-    if not isinstance(value, Mapping):
-        raise OpsError(f"{where}: expected an object with 'config', got {json_kind(value)}")
-    for key in OPERATOR_KEYS[:4]:
-        if value.get(key) is not None and not isinstance(value[key], str):
-            raise OpsError(f"{where}.{key}: expected a name, got {json_kind(value[key])}")
+    value = require_object(value, where, "an object with 'config'")
+    names: dict[str, Any] = {key: value.get(key) for key in (*ITERATORS, *GENERATORS)}
+    for key, given in names.items():
+        if given is not None and not isinstance(given, str):
+            raise OpsError(f"{where}.{key}: expected a name, got {json_kind(given)}")
     if value.get("input_data_generator") is None:
         raise OpsError(f"{where}: no 'input_data_generator'; the usual one is \"{DEFAULT_GENERATOR}\"")
-    for key in ("build_iterator", "input_iterator"):
-        registry.find_config_iterator(value.get(key), f"{where}.{key}")
-    for key in ("build_data_generator", "input_data_generator"):
-        if value.get(key) is not None:
-            registry.find_data_generator(value[key], f"{where}.{key}")
-    configs = value.get("config")
-    if not isinstance(configs, list):
-        raise OpsError(f"{where}.config: expected a list, got {json_kind(configs)}")
+    for key in ITERATORS:
+        registry.find_config_iterator(names[key], f"{where}.{key}")
+    for key in GENERATORS:
+        if names[key] is not None:
+            registry.find_data_generator(names[key], f"{where}.{key}")
+    configs = require_list(value.get("config"), f"{where}.config")
     for number, config in enumerate(configs):
         _check_config(config, value, f"{where}.config[{number}]")
-    return OperatorSpec(
-        name=name,
-        config=tuple(configs),
-        build_iterator=value.get("build_iterator"),
-        input_iterator=value.get("input_iterator"),
-        build_data_generator=value.get("build_data_generator"),
-        input_data_generator=value["input_data_generator"],
-    )
+    return OperatorSpec(name=name, config=tuple(configs), **names)
 
 
 def _check_config(config: object, operator: JsonMapping, where: str) -> None:
-    if not isinstance(config, Mapping):
-        raise OpsError(f"{where}: expected an object with 'input', got {json_kind(config)}")
-    if not isinstance(config.get("input"), list):
-        raise OpsError(f"{where}.input: expected a list, got {json_kind(config.get('input'))}")
-    if config.get("build") is not None and not isinstance(config["build"], list):
-        raise OpsError(f"{where}.build: expected a list, got {json_kind(config['build'])}")
-    if config.get("build") is not None and operator.get("build_data_generator") is None:
-        raise OpsError(f"{where}.build: needs a 'build_data_generator'; the usual one is \"{DEFAULT_GENERATOR}\"")
+    config = require_object(config, where, "an object with 'input'")
+    require_list(config.get("input"), f"{where}.input")
+    if config.get("build") is not None:
+        require_list(config["build"], f"{where}.build")
+        if operator.get("build_data_generator") is None:
+            raise OpsError(f"{where}.build: needs a 'build_data_generator'; the usual one is \"{DEFAULT_GENERATOR}\"")
     for key in ("build", "input"):
         iterator = operator.get(f"{key}_iterator") or ITERATED[0]
         if iterator not in ITERATED:

@@ -15,8 +15,8 @@ from typing import TextIO
 
 import benchmate
 from benchmate.ops.config_file import OperatorInput
+from benchmate.ops.config_iterators import META
 from benchmate.ops.executor import InputResult
-from benchmate.ops.macros import META
 from benchmate.ops.options import Options
 from benchmate.ops.types import JsonMapping, JsonObject
 
