@@ -102,12 +102,11 @@ class SplitTableInputGenerator(DataGenerator):
         generator = torch.Generator().manual_seed(random.Random(self.seed).getrandbits(63))
         drawn = [rows_of(rows[n], batch_size * factors[n], alpha, generator) for n in range(tables)]
         lengths = itertools.chain.from_iterable([factors[n]] * batch_size for n in range(tables))
+        indices = torch.cat(drawn)
         tensors: dict[str, Tensor | None] = {
-            "indices": torch.cat(drawn),
+            "indices": indices,
             "offsets": torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.long),
-            "weights": torch.rand(sum(rows_drawn.numel() for rows_drawn in drawn), generator=generator)
-            if weighted
-            else None,
+            "weights": torch.rand(indices.numel(), generator=generator) if weighted else None,
         }
         for name, variable in FILES.items():
             path = config.get(f"{name}_tensor") or os.environ.get(variable)
@@ -137,9 +136,8 @@ def table_arguments(args: Sequence[Any]) -> tuple[int, list[int], list[int], Any
         raise OperatorFailed(
             "its build takes: number of tables, rows, dimension, pooling, weighted[, precision, optimizer]"
         )
-    tables, rows, dims, pooling, weighted = args[:5]
-    precision = args[5] if len(args) > 5 else "fp32"
-    optimizer = args[6] if len(args) > 6 else "exact_rowwise_adagrad"
+    defaults = ("fp32", "exact_rowwise_adagrad")
+    tables, rows, dims, pooling, weighted, precision, optimizer = [*args, *defaults[len(args) - 5 :]][:7]
     rows, dims = (list(sizes) if isinstance(sizes, (list, tuple)) else [sizes] * tables for sizes in (rows, dims))
     return tables, rows, dims, pooling, bool(weighted), str(precision), str(optimizer)
 

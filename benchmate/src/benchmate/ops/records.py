@@ -6,6 +6,7 @@ import io
 import json
 import os
 import platform
+import re
 import socket
 import sys
 import time
@@ -149,10 +150,8 @@ def _now() -> str:
 
 
 def _cpu_model() -> str | None:
-    for line in (_text("/proc/cpuinfo") or "").splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or None
+    match = re.search(r"^model name\s*:(.*)", _text("/proc/cpuinfo") or "", re.MULTILINE)
+    return match[1].strip() if match else platform.processor() or None
 
 
 def _driver() -> str | None:

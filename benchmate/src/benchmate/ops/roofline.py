@@ -95,14 +95,14 @@ def measure_peaks(device: TorchDevice, dtype: str, *, tf32: bool = False) -> Mea
     try:
         flops_per_s = 2 * size**3 / _best_s(lambda: torch.mm(a, b), device)
     except RuntimeError:
-        return MeasuredPeaks(flops_per_s=None, bytes_per_s=bytes_per_s)
+        flops_per_s = None  # not every device multiplies every dtype
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
     return MeasuredPeaks(flops_per_s=flops_per_s, bytes_per_s=bytes_per_s)
 
 
 def _copy_speed(size: int, device: TorchDevice) -> float:
-    """Return the bytes read and written in a second by a copy of `size` bytes."""
+    """Return the bytes read and written in a second by a copy of `size` bytes, which are free again afterwards."""
     import torch
 
     source = torch.ones(size // 4, device=device.device)
