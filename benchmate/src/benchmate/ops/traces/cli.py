@@ -146,7 +146,7 @@ def predict(args: argparse.Namespace, _: list[str]) -> int:
 
 def replay(args: argparse.Namespace, _: list[str]) -> int:
     """Replay a trace and print the report."""
-    from benchmate.ops.traces.fidelity import read_profile
+    from benchmate.ops.traces.replay_report import build_report, format_report, read_profile
     from benchmate.ops.traces.schema import read_trace
 
     for flag, value, least in (("-w", args.warmup, 0), ("-i", args.iteration, 1), ("--threads", args.threads, 1)):
@@ -162,7 +162,6 @@ def replay(args: argparse.Namespace, _: list[str]) -> int:
     except ImportError as error:
         raise OpsError(f"torch cannot be imported: {error}; a replay runs in an environment that has it") from error
     from benchmate.ops.traces.replay import Replay
-    from benchmate.ops.traces.replay_report import build_report, format_report
 
     if args.threads is not None:
         torch.set_num_threads(args.threads)

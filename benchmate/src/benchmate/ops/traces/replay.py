@@ -24,7 +24,7 @@ from benchmate.ops.traces.plan import (
     slots_in,
     static_obstacle,
 )
-from benchmate.ops.traces.replay_memory import DeviceMap, ReplayMemory, dtype_of
+from benchmate.ops.traces.replay_memory import ReplayMemory, dtype_of, map_devices
 from benchmate.ops.traces.schema import INTEGERS, Node, Trace, tensor_refs
 from benchmate.ops.types import Call, Event, Storage, Tensor, Work
 
@@ -65,7 +65,7 @@ class Replay:
         self.trace = trace
         self.graph = build_graph(trace)
         self.device = torch_device(device)
-        self.devices = DeviceMap(trace, device)
+        self.device_of = map_devices(trace, device)
         self.groups = ProcessGroups(trace, self.graph, device)
         self.seed = seed
         self._obstacles: dict[int, str | None] = {}
@@ -116,7 +116,7 @@ class Replay:
                 why = "".join(f": {node.name}: {reason}" for node, reason in selection.skipped[:1])
                 raise OpsError(f"{self.trace.path}: no operator of it can be carried out{why}")
             self._plan = build_plan(self.graph, selection)
-            self._memory = ReplayMemory(self._plan, self.devices, _ranges(self.trace, self.graph), self.seed)
+            self._memory = ReplayMemory(self._plan, self.device_of, _ranges(self.trace, self.graph), self.seed)
             # What an operator has to give for a slot; the generation only where its memory is needed.
             self._expected = [
                 (
@@ -151,7 +151,7 @@ class Replay:
         try:
             for ref in tensor_refs((node.inputs, node.outputs)):
                 dtype_of(ref.dtype)
-            calls.bind_operator(node, node.inputs, self.devices.of)
+            calls.bind_operator(node, node.inputs, self.device_of)
         except (OperatorFailed, OpsError) as error:
             return str(error)
         return None
@@ -159,9 +159,9 @@ class Replay:
     def _prepare(self, call: PlannedCall) -> _Ready:
         node = call.node
         if node.is_collective:
-            bind = calls.bind_function(self.groups.starter(node), call.arguments, self.devices.of)
+            bind = calls.bind_function(self.groups.starter(node), call.arguments, self.device_of)
         else:
-            bind = calls.bind_operator(node, call.arguments, self.devices.of)
+            bind = calls.bind_operator(node, call.arguments, self.device_of)
         outputs = list(tensor_refs(node.outputs))
         is_garbage = node.name in EMPTY and bool(outputs) and outputs[0].dtype in INTEGERS
         return _Ready(call=call, bind=bind, is_collective=node.is_collective, is_garbage=is_garbage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from benchmate.ops.device import free_bytes
 from benchmate.ops.errors import OpsError
@@ -12,52 +12,44 @@ from benchmate.ops.traces.plan import Plan, TensorView
 from benchmate.ops.traces.schema import INTEGERS, TensorRef, Trace, contiguous, tensor_refs
 from benchmate.ops.types import DType, Generator, Storage, Tensor
 
+DeviceOf = Callable[[str], str]
 SCALE = 0.1  # floating point is uniform in [0, 0.1): variances stay positive, sums of products small
 
 
-class DeviceMap:
-    """The devices of a replay, by those of its recording."""
-
-    def __init__(self, trace: Trace, target: str) -> None:
-        names = {ref.device for node in trace.nodes for ref in tensor_refs(node.inputs)}
-        # Of a trace of an accelerator the host's tensors stay with the host.
-        self._has_accelerator = any(not name.startswith("cpu") for name in names if name)
-        self.target = target
-
-    def of(self, recorded: str) -> str:
-        """Return the device here for the name of a device there."""
-        return "cpu" if recorded.startswith("cpu") and self._has_accelerator else self.target
+def map_devices(trace: Trace, target: str) -> DeviceOf:
+    """Return the device of a replay for the name of one of its recording."""
+    names = {ref.device for node in trace.nodes for ref in tensor_refs(node.inputs)}
+    # Of a trace of an accelerator the host's tensors stay with the host.
+    has_accelerator = any(not name.startswith("cpu") for name in names if name)
+    return lambda name: "cpu" if has_accelerator and name.startswith("cpu") else target
 
 
 class ReplayMemory:
     """The storages of a plan."""
 
-    def __init__(self, plan: Plan, devices: DeviceMap, ranges: Mapping[int, tuple[int, int]], seed: int) -> None:
-        self.plan, self.devices, self.ranges = plan, devices, ranges
+    def __init__(self, plan: Plan, device_of: DeviceOf, ranges: Mapping[int, tuple[int, int]], seed: int) -> None:
+        self.plan, self.device_of, self.ranges = plan, device_of, ranges
         self._generators: dict[str, Generator] = {}
         self._seed = seed
         self._dtypes = {view.generation: view.ref.dtype for view in reversed(plan.views)}
-        device_of = {view.generation: devices.of(view.ref.device) for view in plan.views}
-        self._check_fits(device_of)
+        devices = {view.generation: device_of(view.ref.device) for view in plan.views}
+        self._check_fits(devices)
         self.storages: dict[int, Storage] = {}
         self.substitutes: dict[int, Tensor] = {}
         for number in sorted(plan.given):
-            filled = self._fill(number, plan.sizes[number], device_of[number])
+            filled = self._fill(number, plan.sizes[number], devices[number])
             self.storages[number] = filled.untyped_storage()
 
     def view(self, view: TensorView, storage: Storage | None) -> Tensor | None:
         """Return the tensor of a slot in a storage; None where it does not fit."""
-        ref = view.ref
-        if storage is None or storage.nbytes() < ref.end:
-            return None
-        return _view_of(storage, ref)
+        return None if storage is None or storage.nbytes() < view.ref.end else _view_of(storage, view.ref)
 
     def substitute(self, number: int) -> Tensor:
         """Return a tensor for a slot that no operator gave one that fits; the same in every iteration."""
         if number not in self.substitutes:
             view = self.plan.views[number]
             ref = view.ref
-            flat = self._fill(view.generation, max(ref.end, ref.itemsize), self.devices.of(ref.device), ref.dtype)
+            flat = self._fill(view.generation, max(ref.end, ref.itemsize), self.device_of(ref.device), ref.dtype)
             self.substitutes[number] = _view_of(flat.untyped_storage(), ref)
         return self.substitutes[number]
 
@@ -84,10 +76,10 @@ class ReplayMemory:
             self._generators[device] = torch.Generator(device).manual_seed(self._seed)
         return self._generators[device]
 
-    def _check_fits(self, device_of: Mapping[int, str]) -> None:
+    def _check_fits(self, devices: Mapping[int, str]) -> None:
         needed: Counter[str] = Counter()
         for number in self.plan.given:
-            needed[device_of[number]] += self.plan.sizes[number]
+            needed[devices[number]] += self.plan.sizes[number]
         for device, count in needed.items():
             free = free_bytes(device)
             if free is not None and count > free:
