@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmate.ops.errors import OpsError, run_command
-from benchmate.ops.traces.record import VARIABLE, TraceRecording, encode_recording, profile_path, rank_path
+from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
 EPILOG = """\
 exit code: 0 done; 1 an operator of a replay failed, or nothing was recorded; 2 a file or an option is wrong and nothing ran.
@@ -62,7 +62,11 @@ def record(args: argparse.Namespace, program: list[str]) -> int:
         )
         inject = str(Path(__file__).resolve().parent / "inject")
         folders = [inject, *filter(None, [os.environ.get("PYTHONPATH")])]
-        environ = {**os.environ, VARIABLE: encode_recording(recording), "PYTHONPATH": os.pathsep.join(folders)}
+        environ = {
+            **os.environ,
+            VARIABLE: json.dumps(dataclasses.asdict(recording)),
+            "PYTHONPATH": os.pathsep.join(folders),
+        }
         # In the foreground, with the terminal that we have: it is the user's program, not one to be supervised.
         code = subprocess.run(program, env=environ, check=False).returncode
         processes = [json.loads(note.read_text()) for note in sorted(Path(notes).iterdir())]
