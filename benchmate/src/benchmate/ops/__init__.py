@@ -13,12 +13,12 @@ _NAMES = {
     "config_iterators": "ConfigIterator DefaultConfigIterator RangeConfigIterator DummyConfigIterator "
     "full_range IterableList ListProduct TableProduct",
     "interface": "DataGenerator OperatorInterface",
-    "data_generators": "DefaultDataGenerator",
+    "arguments": "DefaultDataGenerator",
     "registry": "register_operator register_operators register_config_iterator register_data_generator "
     "op_map config_iterator_map data_generator_map",
     "executor": "OpExecutor",
     "options": "ExecutionPass Options get_benchmark_options",
-    "config_builder": "create_bench_config create_op_args create_op_info create_type make_op_config",
+    "config_file": "create_bench_config create_op_args create_op_info create_type make_op_config",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOMES)  # noqa: PLE0605  (a list of the same names)

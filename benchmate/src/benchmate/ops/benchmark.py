@@ -8,16 +8,9 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from benchmate.ops import records
+from benchmate.ops import config_file, records
 from benchmate.ops.builtin import operator
-from benchmate.ops.config_file import (
-    OperatorInput,
-    OperatorSpec,
-    iterate_inputs,
-    parse_operators,
-    parse_operators_text,
-    read_operators,
-)
+from benchmate.ops.config_file import OperatorInput, OperatorSpec, iterate_inputs
 from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OperatorSkipped, OpsError
 from benchmate.ops.executor import InputResult, InputRunner
@@ -48,17 +41,17 @@ class BenchmarkConfig:
 
     def load(self, config: JsonMapping) -> BenchmarkConfig:
         """Take a configuration that is plain data. Raises OpsError when it is wrong."""
-        self.bench_config = parse_operators(config)
+        self.bench_config = config_file.parse_operators(config)
         return self
 
     def load_json(self, text: str) -> BenchmarkConfig:
         """Take a configuration in JSON. Raises OpsError when it is wrong."""
-        self.bench_config = parse_operators_text(text)
+        self.bench_config = config_file.parse_operators_text(text)
         return self
 
     def load_json_file(self, path: str | Path) -> BenchmarkConfig:
         """Read a configuration file. Raises OpsError when it is wrong."""
-        self.bench_config = read_operators(str(path))
+        self.bench_config = config_file.read_operators(str(path))
         return self
 
 

@@ -10,21 +10,16 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from benchmate.ops import registry
+from benchmate.ops.arguments import DEFAULT_GENERATOR, DefaultDataGenerator
 from benchmate.ops.aten import AtenOp
 from benchmate.ops.collectives import CollectiveOp
 from benchmate.ops.config_iterators import DefaultConfigIterator, DummyConfigIterator, RangeConfigIterator
-from benchmate.ops.data_generators import DEFAULT_GENERATOR, DefaultDataGenerator
 from benchmate.ops.errors import OpsError
 from benchmate.ops.fbgemm import SplitTableInputGenerator, SplitTableInputIterator, SplitTableOp
 from benchmate.ops.interface import OperatorInterface
 from benchmate.ops.operators import BuildableOp, CallableOp, CopyOp, OptimizerOp, UnaryOp
-from benchmate.ops.registry import (
-    op_map,
-    register_config_iterator,
-    register_data_generator,
-    register_operator,
-    spelling_hint,
-)
+from benchmate.ops.registry import op_map, spelling_hint
 
 UNARY = ("torch.add_", "torch.clamp_")
 FUNCTIONS = ("add", "baddbmm", "bmm", "cat", "matmul", "mean", "mm", "mul", "nn.functional.relu", "reshape")
@@ -92,12 +87,12 @@ def _register() -> None:
         SPLIT_TABLE: SplitTableOp,
     }
     for name, factory in factories.items():
-        register_operator(name, factory)
+        registry.register_operator(name, factory)
     for iterator in (DefaultConfigIterator, RangeConfigIterator, DummyConfigIterator):
-        register_config_iterator(iterator.__name__, iterator)
-    register_config_iterator(f"{SPLIT_TABLE}InputIterator", SplitTableInputIterator)
-    register_data_generator(DEFAULT_GENERATOR, DefaultDataGenerator)
-    register_data_generator(f"{SPLIT_TABLE}InputDataGenerator", SplitTableInputGenerator)
+        registry.register_config_iterator(iterator.__name__, iterator)
+    registry.register_config_iterator(f"{SPLIT_TABLE}InputIterator", SplitTableInputIterator)
+    registry.register_data_generator(DEFAULT_GENERATOR, DefaultDataGenerator)
+    registry.register_data_generator(f"{SPLIT_TABLE}InputDataGenerator", SplitTableInputGenerator)
 
 
 _register()

@@ -15,11 +15,10 @@ from typing import TextIO
 
 import benchmate
 from benchmate.ops import collectives, exec_modes, records, registry, sampling
-from benchmate.ops.argument_specs import LISTS
+from benchmate.ops.arguments import FILLS, LISTS
 from benchmate.ops.benchmark import Benchmark, BenchmarkConfig, check_resume_ids, resolved
 from benchmate.ops.builtin import is_plausible
 from benchmate.ops.config_file import OperatorSpec, iterate_inputs, read_operators
-from benchmate.ops.data_generators import FILLS
 from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OpsError, run_command
 from benchmate.ops.options import FORMATS, ExecutionPass, Options, ProfilerOptions, parse_modes

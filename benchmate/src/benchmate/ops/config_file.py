@@ -1,4 +1,4 @@
-"""The JSON configuration: read, checked before anything runs, and walked input by input."""
+"""The JSON configuration: read, checked before anything runs, and walked input by input; or made by a program, in pieces."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmate.ops import (
-    builtin,  # noqa: F401  (fills the registry)
-    registry,
+from benchmate.ops import builtin, registry
+from benchmate.ops.arguments import (
+    DEFAULT_GENERATOR,
+    DTYPES,
+    NUMBERS,
+    TYPES,
+    check_arguments,
+    json_kind,
+    require_list,
+    require_object,
 )
-from benchmate.ops.argument_specs import check_arguments, json_kind, require_list, require_object
 from benchmate.ops.config_iterators import ConfigIterator, Identified
-from benchmate.ops.data_generators import DEFAULT_GENERATOR
 from benchmate.ops.errors import OpsError
 from benchmate.ops.types import JsonMapping, JsonObject
 
@@ -189,3 +194,60 @@ def _check_config(config: object, operator: JsonMapping, where: str) -> None:
             continue
         for number, spec in enumerate(config.get(key) or ()):
             check_arguments(spec, f"{where}.{key}[{number}]", is_ranged=iterator == ITERATED[1])
+
+
+def create_bench_config(name: str) -> JsonObject:
+    """Return a configuration with one operator that has no input yet."""
+    return {name: create_op_info()}
+
+
+def create_op_info() -> JsonObject:
+    """Return the description of one operator, to be filled in."""
+    names = dict.fromkeys(("build_iterator", "input_iterator", "build_data_generator"))
+    return {**names, "input_data_generator": DEFAULT_GENERATOR, "config": [{"build": [], "input": []}]}
+
+
+def create_op_args(args: Sequence[object], kwargs: JsonMapping) -> JsonObject:
+    """Return a build or input specification."""
+    return {"args": list(args), "kwargs": dict(kwargs)}
+
+
+def create_type(kind: str, *values: Any) -> JsonObject:
+    """Return one argument: `create_type("tensor", [2, 3], "float")`, `("int", 5)`, `("int_range", 1, 9)`, `("none")`, ...
+
+    `<number>_range` takes min and max; `genericlist` and `tuple` take the list of arguments. Raises OpsError for a kind that is
+    not known.
+    """
+    if kind.endswith("_range") and kind[:-6] in NUMBERS:
+        low, high = values[0] if len(values) == 1 else values
+        return {"type": kind[:-6], "value_range": [low, high]}
+    if kind == "tensor":
+        shape, dtype = (*values, "float")[:2]
+        if isinstance(shape, str):
+            shape, dtype = dtype, shape
+        spec: JsonObject = {"type": "tensor", "dtype": dtype, "shape": list(shape)}
+        if not DTYPES.get(dtype, "").startswith(("float", "bfloat", "complex")):
+            spec["requires_grad"] = False
+        return spec
+    if kind not in TYPES:
+        raise OpsError(f"create_type: unknown kind '{kind}'")
+    return {"type": kind} if kind == "none" else {"type": kind, "value": values[0]}
+
+
+class OperatorConfig:
+    """One operator with its iterators and generators, ready to be run by a program of one's own."""
+
+    def __init__(self, name: str, info: JsonMapping, device: str) -> None:
+        self.name, self.info, self.device = name, info, device
+        self.op = builtin.operator(name)
+        self.op.device = device
+        self.build_iterator = registry.find_config_iterator(info.get("build_iterator"), name)
+        self.input_iterator = registry.find_config_iterator(info.get("input_iterator"), name)
+        build = info.get("build_data_generator")
+        self.build_data_generator = registry.find_data_generator(build, name) if build is not None else None
+        self.input_data_generator = registry.find_data_generator(
+            info.get("input_data_generator") or DEFAULT_GENERATOR, name
+        )
+
+
+make_op_config = OperatorConfig  # its name in the original; raises OpsError for an operator's name that means nothing

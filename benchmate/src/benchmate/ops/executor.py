@@ -6,15 +6,14 @@ import dataclasses
 from dataclasses import dataclass, field
 
 from benchmate.ops import exec_modes, registry, roofline
+from benchmate.ops.arguments import DefaultDataGenerator
 from benchmate.ops.config_file import OperatorInput, OperatorSpec
 from benchmate.ops.correctness import check_output
-from benchmate.ops.data_generators import DefaultDataGenerator
 from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped, first_line
 from benchmate.ops.interface import OperatorInterface, Passes, capture_passes, function_passes, tensors_in
 from benchmate.ops.options import Options, as_options
-from benchmate.ops.rotating_inputs import InputRotation, rotate_inputs
-from benchmate.ops.sampling import SampledTime, sample_calls
+from benchmate.ops.sampling import InputRotation, SampledTime, rotate_inputs, sample_calls
 from benchmate.ops.statistics import Estimate, estimate
 from benchmate.ops.types import Arguments, Call, JsonMapping, JsonObject, Keywords
 

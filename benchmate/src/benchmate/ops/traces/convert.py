@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchmate.ops.argument_specs import DTYPES
-from benchmate.ops.data_generators import DEFAULT_GENERATOR
+from benchmate.ops.arguments import DEFAULT_GENERATOR, DTYPES
 from benchmate.ops.errors import OpsError
 from benchmate.ops.statistics import quantile
 from benchmate.ops.traces.graph import build_graph

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmate.ops import argument_specs
+from benchmate.ops import arguments
 from benchmate.ops.errors import OpsError
 from benchmate.ops.sampling import gc_paused
 from benchmate.ops.types import JsonMapping
@@ -23,7 +23,7 @@ SCHEMAS = (*FLAT, *NESTED)
 
 # Names of element types in a trace, without c10:: and in small letters -> names in torch. C++ has two names for some.
 DTYPES = {
-    **argument_specs.DTYPES,
+    **arguments.DTYPES,
     "long int": "int64",
     "short int": "int16",
     "signed char": "int8",
@@ -37,7 +37,7 @@ DTYPES = {
     "complex<float>": "complex64",
     "complex<double>": "complex128",
 }
-INTEGERS = (*argument_specs.INTEGERS, "bool")
+INTEGERS = (*arguments.INTEGERS, "bool")
 
 
 @dataclass(frozen=True, slots=True)
