@@ -42,19 +42,21 @@ class OperatorSpec:
     config: Sequence[JsonMapping]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class OperatorInput:
     """One input of one operator, and how the object that runs it is built (None: it is not built)."""
 
-    operator: str
+    spec: OperatorSpec
     config_id: int
     build_id: object
     input_id: object
     build: Any
     input: Any
     earlier_builds: tuple[object, ...] = ()
-    build_generator: str | None = None
-    input_generator: str = DEFAULT_GENERATOR
+
+    @property
+    def operator(self) -> str:
+        return self.spec.name
 
     @property
     def build_key(self) -> tuple[object, ...]:
@@ -125,17 +127,7 @@ def iterate_inputs(spec: OperatorSpec, device: str) -> Iterator[OperatorInput]:
         for build_id, build in _builds(config, build_iterator, device):
             # An iterator of its own kind reads the build that its inputs are for.
             for input_id, spec_of_input in input_iterator({**config, "build": build}, "input", device):
-                yield OperatorInput(
-                    operator=spec.name,
-                    config_id=config_id,
-                    build_id=build_id,
-                    input_id=input_id,
-                    build=build,
-                    input=spec_of_input,
-                    earlier_builds=earlier,
-                    build_generator=spec.build_data_generator,
-                    input_generator=spec.input_data_generator,
-                )
+                yield OperatorInput(spec, config_id, build_id, input_id, build, spec_of_input, earlier)
             earlier = (*earlier, build_id)
 
 

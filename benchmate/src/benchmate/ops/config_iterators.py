@@ -5,7 +5,6 @@ Macros are inclusive ranges, lists and copies; their products never hold all the
 
 from __future__ import annotations
 
-import abc
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -165,37 +164,27 @@ def _copy_attributes(args: Sequence[JsonMapping], index: int, rule: JsonMapping)
     return changed
 
 
-class ConfigIterator(abc.ABC):
+class ConfigIterator:
     """Yields (id, specification) for each entry of `configs[key]`; `configs` is one item of the operator's "config" list.
 
-    A class of one's own takes these three arguments, yields ids whose text is unique, and is registered under a name with
-    `register_config_iterator`.
+    A class of one's own takes these three arguments, overrides `generate` or `__next__`, yields ids whose text is unique, and is
+    registered under a name with `register_config_iterator`.
     """
 
     def __init__(self, configs: JsonMapping, key: str, device: str) -> None:
         self.configs, self.key, self.device = configs, key, device
+        self._specs = self.generate()
 
     def __iter__(self) -> Iterator[Identified]:
         return self
 
-    @abc.abstractmethod
     def __next__(self) -> Identified:
         """Return the next (id, specification). Raises StopIteration after the last."""
-
-
-class GeneratedConfigIterator(ConfigIterator):
-    """One that is written as a generator."""
-
-    def __init__(self, configs: JsonMapping, key: str, device: str) -> None:
-        super().__init__(configs, key, device)
-        self._specs = self.generate()
-
-    @abc.abstractmethod
-    def generate(self) -> Iterator[Identified]:
-        """Yield every (id, specification)."""
-
-    def __next__(self) -> Identified:
         return next(self._specs)
+
+    def generate(self) -> Iterator[Identified]:
+        """Yield every (id, specification): each specification as it stands, its id its index in the list."""
+        yield from enumerate(self.configs[self.key])
 
     def expand_all(self) -> Iterator[tuple[str, JsonMapping, JsonMapping]]:
         """Yield (id, specification, its expansion) for all that macros stand for; ids are `variant_combination`."""
@@ -204,14 +193,11 @@ class GeneratedConfigIterator(ConfigIterator):
                 yield f"{variant}_{combination}", spec, expanded
 
 
-class DefaultConfigIterator(GeneratedConfigIterator):
-    """Each specification as it stands; its id is its index in the list."""
-
-    def generate(self) -> Iterator[Identified]:
-        yield from enumerate(self.configs[self.key])
+class DefaultConfigIterator(ConfigIterator):
+    """Each specification as it stands."""
 
 
-class RangeConfigIterator(GeneratedConfigIterator):
+class RangeConfigIterator(ConfigIterator):
     """What the range macros of each specification stand for."""
 
     def generate(self) -> Iterator[Identified]:

@@ -16,7 +16,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmate.ops.config_iterators import GeneratedConfigIterator, Identified
+from benchmate.ops.config_iterators import ConfigIterator, Identified
 from benchmate.ops.errors import OperatorFailed, OperatorSkipped
 from benchmate.ops.interface import DataGenerator, OperatorInterface, Passes, autograd_passes
 from benchmate.ops.types import Arguments, Generator, JsonMapping, Keywords, Tensor
@@ -72,7 +72,7 @@ class SplitTableOp(OperatorInterface):
         return dataclasses.replace(passes, backward_again=None)
 
 
-class SplitTableInputIterator(GeneratedConfigIterator):
+class SplitTableInputIterator(ConfigIterator):
     """Input specifications with macros carried out, each with the arguments of the tables that it is for, under "tables"."""
 
     def generate(self) -> Iterator[Identified]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, cast
@@ -50,25 +51,15 @@ class UnaryOp(OperatorInterface):
         self.method = method
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        import torch
-
-        with torch.no_grad():
-            return getattr(args[0], self.method)(*args[1:], **kwargs)
+        return self.passes(args, kwargs).forward()
 
     def passes(self, args: Arguments, kwargs: Keywords) -> Passes:
         if not args or not hasattr(args[0], self.method):
             raise OperatorFailed(f"{self.method} is a method: its first argument must be a tensor")
-        return Passes(
-            forward=self._bind(args, kwargs),
-            bind=self._bind,
-            make_gradient=lambda _: "an operator that changes its input in place, without gradients",
-            backward=lambda: None,
-            reference=(
-                lambda tensor, *rest, **named: getattr(tensor.detach(), self.method)(*rest, **named),
-                args,
-                kwargs,
-            ),
-        )
+        reason = "an operator that changes its input in place, without gradients"
+        reference = (lambda *args, **kwargs: self._bind(args, kwargs)(), args, kwargs)
+        passes = forward_only(self._bind(args, kwargs), reason)
+        return dataclasses.replace(passes, bind=self._bind, reference=reference)
 
     def _bind(self, args: Arguments, kwargs: Keywords) -> Call:
         tensor = cast("Tensor", args[0]).detach()

@@ -85,8 +85,8 @@ def batch_payload(queue: Sequence[OperatorInput], options: Options, profiler: Pr
         "op_info": {
             "build_iterator": None,
             "input_iterator": "DummyConfigIterator",
-            "build_data_generator": first.build_generator,
-            "input_data_generator": first.input_generator,
+            "build_data_generator": first.spec.build_data_generator,
+            "input_data_generator": first.spec.input_data_generator,
             "config": [{"build": build, "input": [_with_id(operator_input) for operator_input in queue]}],
         },
         "run_options": {

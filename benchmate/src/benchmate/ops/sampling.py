@@ -37,7 +37,6 @@ class SampledTime:
     `enqueue_s` is what the host takes to ask a device for one call; None on a CPU.
     """
 
-    mode: str
     estimate: Estimate
     loops: int
     clock: str
@@ -77,7 +76,6 @@ def sample_calls(
             sample = lambda: [timed(loops) / loops]  # noqa: E731
         median, is_converged, elapsed_s = _sample_until(sample, loops, rule, agree)
     return SampledTime(
-        mode=mode,
         estimate=median,
         loops=loops,
         clock="event" if device.has_events and mode != "end-to-end" else "host",

@@ -24,20 +24,16 @@ exit code: 0 done; 1 an operator of a replay failed, or nothing was recorded; 2 
 
 def main(argv: Sequence[str]) -> int:
     """Run a command; return the exit code."""
-    own, program = _split(argv)
-    args = _parser().parse_args(own)
-    return run_command(lambda: int(COMMANDS[args.command](args, program)))
+    words = [*argv, "--"]
+    end = words.index("--")
+    args = _parser().parse_args(words[:end])
+    args.program = words[end + 1 : -1]
+    return run_command(lambda: COMMANDS[args.command](args))
 
 
-def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return our own words, and the program after `--`."""
-    words = list(argv)
-    end = words.index("--") if "--" in words else len(words)
-    return words[:end], words[end + 1 :]
-
-
-def record(args: argparse.Namespace, program: list[str]) -> int:
+def record(args: argparse.Namespace) -> int:
     """Run a program and record a step of it."""
+    program: list[str] = args.program
     if not program:
         raise OpsError("no program: trace record [-o FILE] -- python script.py [ARGUMENTS]")
     for flag, value in (("--skip", args.skip), ("--timed", args.timed)):
@@ -89,7 +85,7 @@ def record(args: argparse.Namespace, program: list[str]) -> int:
     return 0
 
 
-def summarise(args: argparse.Namespace, _: list[str]) -> int:
+def summarise(args: argparse.Namespace) -> int:
     """Print a summary of a trace."""
     from benchmate.ops.traces.schema import read_trace
     from benchmate.ops.traces.summary import format_summary, summarise_trace
@@ -99,7 +95,7 @@ def summarise(args: argparse.Namespace, _: list[str]) -> int:
     return 0
 
 
-def to_config(args: argparse.Namespace, _: list[str]) -> int:
+def to_config(args: argparse.Namespace) -> int:
     """Write the configuration of a trace's operators."""
     from benchmate.ops.traces.convert import to_configuration
     from benchmate.ops.traces.schema import read_trace
@@ -125,7 +121,7 @@ def to_config(args: argparse.Namespace, _: list[str]) -> int:
     return 0
 
 
-def predict(args: argparse.Namespace, _: list[str]) -> int:
+def predict(args: argparse.Namespace) -> int:
     """Add up the records of a converted configuration."""
     from benchmate.ops.benchmark import format_seconds
     from benchmate.ops.traces.convert import predict_step
@@ -148,7 +144,7 @@ def predict(args: argparse.Namespace, _: list[str]) -> int:
     return 0
 
 
-def replay(args: argparse.Namespace, _: list[str]) -> int:
+def replay(args: argparse.Namespace) -> int:
     """Replay a trace and print the report."""
     from benchmate.ops.traces.replay_report import build_report, format_report, read_profile
     from benchmate.ops.traces.schema import read_trace
