@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import importlib
 
+_ITERATORS = ["ConfigIterator", "DefaultConfigIterator", "RangeConfigIterator", "DummyConfigIterator"]
+_MACROS = ["full_range", "IterableList", "ListProduct", "TableProduct"]
+_REGISTER = ["register_operator", "register_operators", "register_config_iterator", "register_data_generator"]
 _NAMES = {
-    "benchmark": "Benchmark BenchmarkConfig make_default_benchmark",
-    "config_iterators": "ConfigIterator DefaultConfigIterator RangeConfigIterator DummyConfigIterator "
-    "full_range IterableList ListProduct TableProduct",
-    "interface": "DataGenerator OperatorInterface",
-    "arguments": "DefaultDataGenerator",
-    "registry": "register_operator register_operators register_config_iterator register_data_generator "
-    "op_map config_iterator_map data_generator_map",
-    "executor": "OpExecutor",
-    "options": "ExecutionPass Options get_benchmark_options",
-    "config_file": "create_bench_config create_op_args create_op_info create_type make_op_config",
+    "benchmark": ["Benchmark", "BenchmarkConfig", "make_default_benchmark"],
+    "config_iterators": [*_ITERATORS, *_MACROS],
+    "interface": ["DataGenerator", "OperatorInterface"],
+    "arguments": ["DefaultDataGenerator"],
+    "registry": [*_REGISTER, "op_map", "config_iterator_map", "data_generator_map"],
+    "executor": ["OpExecutor"],
+    "options": ["ExecutionPass", "Options", "get_benchmark_options"],
+    "config_file": ["create_bench_config", "create_op_args", "create_op_info", "create_type", "make_op_config"],
 }
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOMES)  # noqa: PLE0605  (a list of the same names)
 
 

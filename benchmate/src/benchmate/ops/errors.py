@@ -22,7 +22,7 @@ class OperatorSkipped(BenchmateError):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text: torch's go on with traces of C++."""
+    """Return the first line of an error's text: torch's have traces of C++ below it."""
     return next(iter(str(error).strip().splitlines()), "")
 
 
