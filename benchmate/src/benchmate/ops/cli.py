@@ -26,6 +26,8 @@ from benchmate.ops.profilers import torch_profilers
 from benchmate.ops.statistics import StopRule
 from benchmate.ops.types import JsonMapping
 
+logger = logging.getLogger("benchmate.ops")
+
 EPILOG = """\
 exit code: 0 all inputs passed or were skipped, 1 an input failed (its record says why), 2 the configuration or an option is
 wrong and nothing ran. Also: python -m benchmate.ops run_batch ..., nsys_analysis ..., trace ... (each has its --help), alias.
@@ -36,11 +38,11 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit code."""
     parser = _parser()
     args = parser.parse_args(argv)
-    _log_to_stderr(args.log_level if _is_first_rank() else "ERROR")
     return run_command(lambda: _execute(args, parser))
 
 
 def _execute(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    _log_to_stderr(args.log_level if _is_first_rank() else "ERROR")
     if args.version:
         print(benchmate.__version__)
         return 0
@@ -61,7 +63,7 @@ def _execute(args: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 def _run(args: argparse.Namespace, specs: tuple[OperatorSpec, ...], options: Options) -> int:
     check_resume_ids(specs, options)
     if options.is_graphed and not options.device.startswith("cuda"):
-        logging.getLogger("benchmate.ops").warning("--cuda-graph: there are none on %s; timed without", options.device)
+        logger.warning("--cuda-graph: there are none on %s; timed without", options.device)
     try:
         import torch  # noqa: F401  (reported once, here, instead of by whatever would need it first)
     except ImportError as error:
@@ -201,7 +203,7 @@ def _plug_in(modules: Sequence[str]) -> None:
         sys.path.insert(0, "")
     registry.import_modules(modules)
     for failure in registry.import_entry_points():
-        logging.getLogger("benchmate.ops").warning("%s; its operators are left out", failure)
+        logger.warning("%s; its operators are left out", failure)
 
 
 def _check_names(specs: tuple[OperatorSpec, ...]) -> None:
@@ -264,12 +266,10 @@ def _is_first_rank() -> bool:
 def _log_to_stderr(level: str) -> None:
     number = logging.getLevelName(level.upper())
     if not isinstance(number, int):
-        print(f"error: -l {level}: expected DEBUG, INFO, WARNING or ERROR", file=sys.stderr)
-        raise SystemExit(2)
+        raise OpsError(f"-l {level}: expected DEBUG, INFO, WARNING or ERROR")
     text = "%(message)s" if number > logging.DEBUG else "%(filename)s:%(lineno)d: %(message)s"
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(text))
-    logger = logging.getLogger("benchmate.ops")
     logger.handlers[:] = [handler]
     logger.setLevel(number)
     logger.propagate = False

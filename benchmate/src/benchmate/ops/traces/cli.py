@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmate.ops.errors import OpsError, run_command
+from benchmate.ops.errors import OperatorFailed, OpsError, run_command
 from benchmate.ops.traces.record import VARIABLE, TraceRecording, profile_path, rank_path
 
 EPILOG = """\
@@ -41,28 +41,17 @@ def record(args: argparse.Namespace) -> int:
             raise OpsError(f"{flag}: expected a number that is not negative, got {value}")
     if shutil.which(program[0]) is None:
         raise OpsError(f"{program[0]}: no such program; a command such as python script.py comes after --")
-    path = Path(args.output).absolute()
+    path = Path(args.path).absolute()
     if not path.parent.is_dir():
-        raise OpsError(f"-o {args.output}: no folder {path.parent}")
+        raise OpsError(f"-o {args.path}: no folder {path.parent}")
     if path.exists() and not path.is_file():
-        raise OpsError(f"-o {args.output}: exists and is no file; name another")
+        raise OpsError(f"-o {args.path}: exists and is no file; name another")
     with tempfile.TemporaryDirectory(prefix="trace-") as notes:
-        recording = TraceRecording(
-            path=str(path),
-            skip=args.skip,
-            timed=args.timed,
-            is_whole=args.whole,
-            has_profile=args.profile,
-            is_last=args.stop,
-            notes=notes,
-        )
+        options = {option.name: getattr(args, option.name, None) for option in dataclasses.fields(TraceRecording)}
+        options |= {"path": str(path), "notes": notes}
         inject = str(Path(__file__).resolve().parent / "inject")
         folders = [inject, *filter(None, [os.environ.get("PYTHONPATH")])]
-        environ = {
-            **os.environ,
-            VARIABLE: json.dumps(dataclasses.asdict(recording)),
-            "PYTHONPATH": os.pathsep.join(folders),
-        }
+        environ = {**os.environ, VARIABLE: json.dumps(options), "PYTHONPATH": os.pathsep.join(folders)}
         # In the foreground, with the terminal that we have: it is the user's program, not one to be supervised.
         code = subprocess.run(program, env=environ, check=False).returncode
         processes = [json.loads(note.read_text()) for note in sorted(Path(notes).iterdir())]
@@ -71,17 +60,13 @@ def record(args: argparse.Namespace) -> int:
         print(f"recorded {file}")
     if code:
         how = f"exited with code {code}" if code > 0 else f"ended by signal {-code}"
-        print(f"error: {program[0]} {how}", file=sys.stderr)
-        return 1
+        raise OperatorFailed(f"{program[0]} {how}")
     if not written:
         steps = max((process["steps"] for process in processes), default=0)
-        needed = recording.skip + recording.timed + 1
-        print(
-            f"error: nothing recorded: {steps} steps of an optimizer, {needed} are needed (--skip {recording.skip}, --timed "
-            f"{recording.timed}, and the one recorded); lower them, or give --whole to record all of the program",
-            file=sys.stderr,
+        raise OperatorFailed(
+            f"nothing recorded: {steps} steps of an optimizer, {args.skip + args.timed + 1} are needed (--skip {args.skip}, "
+            f"--timed {args.timed}, and the one recorded); lower them, or give --whole to record all of the program"
         )
-        return 1
     return 0
 
 
@@ -204,12 +189,19 @@ def _parser() -> argparse.ArgumentParser:
     add = command("record", "Run a program and record one step of it.", usage=usage)
     number = functools.partial(add, type=int, metavar="N")
     flag = functools.partial(add, action="store_true")
-    add("-o", "--output", default=default["path"], metavar="FILE", help="the trace, .json or .json.gz (trace.json)")
+    add(
+        "-o",
+        "--output",
+        dest="path",
+        default=default["path"],
+        metavar="FILE",
+        help="the trace, .json or .json.gz (trace.json)",
+    )
     number("--skip", default=default["skip"], help="steps of the optimizer before (3)")
     number("--timed", default=default["timed"], help="steps that are only timed, then one is recorded (5)")
-    flag("--whole", help="record all of the program: one that has no optimizer")
-    flag("--profile", help="also the profiler's trace of the step, FILE.profile.json")
-    flag("--stop", help="end the program after the step")
+    flag("--whole", dest="is_whole", help="record all of the program: one that has no optimizer")
+    flag("--profile", dest="has_profile", help="also the profiler's trace of the step, FILE.profile.json")
+    flag("--stop", dest="is_last", help="end the program after the step")
     add = command("summary", "Print a summary of a trace.")
     add("file", metavar="FILE")
     add("--top", type=int, default=20, metavar="N", help="rows of operators (20)")

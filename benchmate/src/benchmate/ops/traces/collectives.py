@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
@@ -33,13 +34,10 @@ def recorded_groups(trace: Trace) -> dict[str, JsonObject]:
     for node in trace.nodes:
         if node.name != INIT or not node.inputs or not isinstance(node.inputs[0], str):
             continue
-        try:
+        with contextlib.suppress(json.JSONDecodeError, TypeError):
             listed = json.loads(node.inputs[0])
-        except json.JSONDecodeError:
-            continue
-        for group in listed if isinstance(listed, list) else ():
-            if isinstance(group, Mapping) and "pg_name" in group:
-                groups[str(group["pg_name"])] = dict(group)
+            named = [group for group in listed if isinstance(group, Mapping) and "pg_name" in group]
+            groups |= {str(group["pg_name"]): dict(group) for group in named}
     return groups
 
 
@@ -273,10 +271,8 @@ class ProcessGroups:
 
     def _group_name(self, node: Node) -> str:
         # gloo's entries do not say in which group they ran; NCCL's stand below the operator.
-        for inner in self.graph.within(node.id):
-            if "pg_name" in inner.attributes:
-                return str(inner.attributes["pg_name"])
-        return ""
+        named = (inner for inner in self.graph.within(node.id) if "pg_name" in inner.attributes)
+        return next((str(inner.attributes["pg_name"]) for inner in named), "")
 
     def _buffers(self, node: Node) -> JsonObject:
         """Return the arguments of any collective for an entry that tells nothing but its sizes."""

@@ -17,6 +17,7 @@ from benchmate.ops.traces.schema import INTEGERS, DeviceRef, Node, TensorRef, Tr
 from benchmate.ops.traces.summary import Signature, call_signature
 from benchmate.ops.types import JsonMapping, JsonObject
 
+KINDS = {bool: "bool", int: "int", float: "float"}
 # torch's names of element types -> those of a configuration: the short one, which stands first, where there are two.
 NAMES = {name: short for short, name in reversed(DTYPES.items())}
 
@@ -41,7 +42,8 @@ def to_configuration(trace: Trace, device: str | None = None) -> tuple[JsonObjec
     entries: dict[tuple[str, str], list[JsonObject]] = {}
     for key, node in first.items():
         try:
-            arguments = _arguments(node, device)
+            limits = {id(ref): limit for ref, limit in index_bounds(node)}
+            arguments = [_argument(value, limits, device) for value in node.inputs]
         except OpsError as error:
             left_out[str(error)] += counts[key]
             continue
@@ -54,11 +56,6 @@ def to_configuration(trace: Trace, device: str | None = None) -> tuple[JsonObjec
     return operators, dict(left_out)
 
 
-def _arguments(node: Node, device: str | None) -> list[JsonObject]:
-    limits = {id(ref): limit for ref, limit in index_bounds(node)}
-    return [_argument(value, limits, device) for value in node.inputs]
-
-
 def _argument(value: object, limits: Mapping[int, int], device: str | None) -> JsonObject:
     if isinstance(value, TensorRef):
         return _tensor(value, limits.get(id(value)))
@@ -68,11 +65,7 @@ def _argument(value: object, limits: Mapping[int, int], device: str | None) -> J
         return {"type": "device", "value": device or value.name}
     if value is None:
         return {"type": "none"}
-    if isinstance(value, bool):
-        return {"type": "bool", "value": value}
-    if isinstance(value, (int, float)):
-        return {"type": "int" if isinstance(value, int) else "float", "value": value}
-    return {"type": "str", "value": value}
+    return {"type": KINDS.get(type(value), "str"), "value": value}
 
 
 def _tensor(ref: TensorRef, limit: int | None) -> JsonObject:

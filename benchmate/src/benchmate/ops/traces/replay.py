@@ -289,12 +289,9 @@ def _ranges(trace: Trace, graph: Graph) -> dict[int, tuple[int, int]]:
     """Return [low, high) of the integers in each generation, where the recorder noted it and it is no garbage."""
     ranges: dict[int, tuple[int, int]] = {}
     for node in trace.nodes:
-        try:
-            noted = json.loads(node.attributes.get("tensor_range") or "{}")
-        except (TypeError, json.JSONDecodeError):
-            continue
         refs = list(zip(tensor_refs(node.inputs), graph.read[node.id], strict=True))
-        for index, (low, high) in noted.items():
-            if int(index) < len(refs) and 0 <= low <= high < 2**31:
-                ranges.setdefault(refs[int(index)][1], (int(low), int(high) + 1))
+        with contextlib.suppress(TypeError, json.JSONDecodeError):
+            for index, (low, high) in json.loads(node.attributes.get("tensor_range") or "{}").items():
+                if int(index) < len(refs) and 0 <= low <= high < 2**31:
+                    ranges.setdefault(refs[int(index)][1], (int(low), int(high) + 1))
     return ranges
