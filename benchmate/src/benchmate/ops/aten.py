@@ -31,7 +31,6 @@ class AtenOp(CallableOp):
     def __init__(self, name: str) -> None:
         import torch
 
-        super().__init__(self._not_resolved)
         self.name, _, overload = name.partition(".")
         self._schema: FunctionSchema | None = None
         namespace, _, short = self.name.partition("::")
@@ -41,6 +40,7 @@ class AtenOp(CallableOp):
             raise OpsError(f"unknown operator '{name}': torch {torch.__version__} has none of that name{hint}")
         if overload and overload not in packet.overloads():
             raise OpsError(f"unknown overload '{name}'; there are {', '.join(packet.overloads())}")
+        super().__init__(packet)
         self._packet, self._overload = packet, overload
 
     def build(self, *args: Any, **kwargs: Any) -> None:
@@ -77,9 +77,6 @@ class AtenOp(CallableOp):
                 return overload
             reasons.append(f"{name}: {reason}")
         raise OperatorFailed(f"no overload of {self.name} takes these arguments ({'; '.join(reasons)})")
-
-    def _not_resolved(self, *args: Any, **kwargs: Any) -> Any:
-        raise OperatorFailed(f"{self.name} has not been given its arguments")
 
 
 def _split_by_schema(schema: FunctionSchema, args: Arguments, kwargs: Keywords) -> tuple[list[object], Keywords]:

@@ -12,11 +12,11 @@ from typing import Any, cast
 from benchmate.ops.device import torch_device
 from benchmate.ops.errors import OperatorFailed, OpsError, first_line
 from benchmate.ops.sampling import gc_paused
-from benchmate.ops.traces import calls
+from benchmate.ops.traces import replay_calls as calls
 from benchmate.ops.traces.collectives import ProcessGroups
 from benchmate.ops.traces.graph import Graph, build_graph
 from benchmate.ops.traces.plan import Plan, PlannedCall, Slot, build_plan, select_calls, slots_in, static_obstacle
-from benchmate.ops.traces.replay_memory import ReplayMemory, dtype_of, map_devices
+from benchmate.ops.traces.replay_calls import ReplayMemory, dtype_of, map_devices
 from benchmate.ops.traces.schema import INTEGERS, Node, Trace, tensor_refs
 from benchmate.ops.types import Call, Event, Storage, Tensor, Work
 
