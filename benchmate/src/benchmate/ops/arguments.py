@@ -50,6 +50,7 @@ class Expected:
 
     def fits(self, value: object) -> bool:
         """Whether a value has one of the types; true and false are no numbers."""
+        # In Python true is an instance of int.
         return isinstance(value, self.types) and (bool in self.types or not isinstance(value, bool))
 
 
@@ -321,6 +322,7 @@ def _itemsize(name: str) -> int:
 
 def _check_fits(config: JsonMapping, device: str) -> None:
     """Refuse what cannot fit before asking for it: an allocation that is granted and then touched kills the process."""
+    # The check of free memory takes longer than many inputs, so small ones do without.
     needed = tensor_bytes(config)
     free = free_bytes(device) if needed >= SMALL_BYTES else None
     if free is not None and needed > SAFE_SHARE * free:

@@ -70,6 +70,7 @@ class AtenOp(CallableOp):
                 )
             return getattr(self._packet, wanted)
         reasons = []
+        # In torch's own order: the first that takes the arguments is meant, as in a call from Python.
         for name in self._packet.overloads():
             overload = getattr(self._packet, name)
             reason = _mismatch(overload._schema, args, kwargs)
@@ -122,6 +123,7 @@ def _takes(kind: str, value: object) -> bool:
     if kind == "Tensor":
         return isinstance(value, torch.Tensor)
     if kind in ("int", "SymInt"):
+        # Element types are integers in a schema; true is not, though Python thinks so.
         return isinstance(value, (int, torch.dtype)) and not isinstance(value, bool)
     if kind in ("float", "number", "Scalar"):
         return isinstance(value, (int, float))

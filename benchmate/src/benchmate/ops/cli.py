@@ -199,6 +199,7 @@ def _add_own_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _plug_in(modules: Sequence[str]) -> None:
+    # A console script does not look into the working directory, where one's own module usually stands.
     if modules and "" not in sys.path:
         sys.path.insert(0, "")
     registry.import_modules(modules)

@@ -77,6 +77,7 @@ class CollectiveOp(OperatorInterface):
 
         agreed = self._agreed
         assert agreed is not None, "passes first"
+        # One tensor for all samples: allocating one for each would disturb what is measured.
         agreed.fill_(value)
         dist.all_reduce(agreed, op=dist.ReduceOp.MAX)
         return agreed.item()

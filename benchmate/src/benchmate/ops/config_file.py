@@ -10,17 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmate.ops import builtin, registry
-from benchmate.ops.arguments import (
-    DEFAULT_GENERATOR,
-    DTYPES,
-    NUMBERS,
-    TYPES,
-    check_arguments,
-    json_kind,
-    require_list,
-    require_object,
-)
+from benchmate.ops import arguments, builtin, registry
+from benchmate.ops.arguments import DEFAULT_GENERATOR, check_arguments, json_kind, require_list, require_object
 from benchmate.ops.config_iterators import ConfigIterator, Identified
 from benchmate.ops.errors import OpsError
 from benchmate.ops.types import JsonMapping, JsonObject
@@ -76,6 +67,7 @@ class OperatorInput:
     @functools.cached_property
     def hash(self) -> str:
         """Sixteen digits of the sha256 of what runs: the same in whichever file it stands."""
+        # Sorted, so that neither the order of keys nor the file around it changes a resume id.
         content = json.dumps([self.operator, self.build, self.input], sort_keys=True, default=str)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
@@ -104,6 +96,7 @@ def read_operators(path: str) -> tuple[OperatorSpec, ...]:
 def parse_operators_text(text: str, source: str = "configuration") -> tuple[OperatorSpec, ...]:
     """Return the operators of a configuration in JSON. Raises OpsError with line and column where it does not parse."""
     try:
+        # json would keep the last of two equal keys and say nothing.
         data = json.loads(text, object_pairs_hook=_without_duplicates)
     except json.JSONDecodeError as error:
         raise OpsError(f"{source}:{error.lineno}:{error.colno}: not JSON: {error.msg.lower()}") from None
@@ -210,7 +203,7 @@ def create_type(kind: str, *values: Any) -> JsonObject:
     `<number>_range` takes min and max; `genericlist` and `tuple` take the list of arguments. Raises OpsError for a kind that is
     not known.
     """
-    if kind.endswith("_range") and kind[:-6] in NUMBERS:
+    if kind.endswith("_range") and kind[:-6] in arguments.NUMBERS:
         low, high = values[0] if len(values) == 1 else values
         return {"type": kind[:-6], "value_range": [low, high]}
     if kind == "tensor":
@@ -218,10 +211,10 @@ def create_type(kind: str, *values: Any) -> JsonObject:
         if isinstance(shape, str):
             shape, dtype = dtype, shape
         spec: JsonObject = {"type": "tensor", "dtype": dtype, "shape": list(shape)}
-        if not DTYPES.get(dtype, "").startswith(("float", "bfloat", "complex")):
+        if not arguments.DTYPES.get(dtype, "").startswith(("float", "bfloat", "complex")):
             spec["requires_grad"] = False
         return spec
-    if kind not in TYPES:
+    if kind not in arguments.TYPES:
         raise OpsError(f"create_type: unknown kind '{kind}'")
     return {"type": kind} if kind == "none" else {"type": kind, "value": values[0]}
 

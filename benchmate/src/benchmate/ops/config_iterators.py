@@ -127,6 +127,7 @@ def _constant(value: object) -> Choices:
 
 def _product(choices: Sequence[Choices]) -> Iterator[tuple[object, ...]]:
     """Yield combinations, the last varying fastest; holds one iterator for each position, however many combinations there are."""
+    # By hand: itertools.product holds all choices of every position, and nested generators are as deep as there are positions.
     if not choices:
         yield ()
         return

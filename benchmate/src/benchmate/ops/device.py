@@ -91,6 +91,7 @@ class TorchDevice:
         """A function that throws everything out of the cache, by writing twice its size on the device itself."""
         import torch
 
+        # Twice its size: caches do not strictly replace what was used longest ago.
         size = min(2 * self.cache_bytes, 2 * LARGEST_CACHE)
         buffer = torch.empty(size // 8, dtype=torch.int64, device=self.device)
         return functools.partial(buffer.fill_, 1)
@@ -130,6 +131,7 @@ class TorchDevice:
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.profiler.record_function(label))
             for text in (f"[param|{tag}]", label, *([MEASURED] if tag == "measure" else [])) if self.is_cuda else ():
+                # Ranges of start and end: ncu names these as they are, those of push and pop with a slash behind the name.
                 stack.callback(torch.cuda.nvtx.range_end, torch.cuda.nvtx.range_start(text))
             yield
 

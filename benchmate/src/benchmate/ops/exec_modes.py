@@ -63,6 +63,7 @@ def continuous(passes: Passes, count: int, has_backward: bool, device: TorchDevi
         times.no_backward = passes.make_gradient(output)
     if has_backward and times.no_backward is None:
         with _span(device, times.backward, count):
+            # A graph is gone after its backward pass, so each one needs a forward before it; that is subtracted below.
             for _ in range(count):
                 passes.make_gradient(passes.forward())
                 passes.backward()
@@ -98,6 +99,7 @@ NAMES = tuple(MODES)
 def _time_call(call: Call, device: TorchDevice, is_evicted: bool, times: DirectionTimes) -> object:
     if is_evicted:
         device.evict()
+    # Nothing to wait for, and no peak to reset: that writes to /proc, which takes longer than many operators.
     if device.kind == "cpu":
         begin = _clock()
         output = call()

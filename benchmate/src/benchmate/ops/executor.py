@@ -67,6 +67,7 @@ class OpExecutor:
         """Find out work, correctness and memory, by a few calls before anything is timed."""
         device, details = self.device, result.details
         device.reset_peak()
+        # Before the first call of anything else, which would leave its own peak behind.
         before = device.peak_bytes()
         passes.forward()
         device.synchronize()
@@ -214,6 +215,7 @@ class InputRunner:
 
     def _build(self, op: OperatorInterface, operator_input: OperatorInput) -> None:
         key = (operator_input.config_id, operator_input.build_id)
+        # Inputs of one build come one after another; the object and its parameters stay the same for them.
         if self._built != key:
             self._built, self._build_error = key, None
             op.device = self.options.device
@@ -234,6 +236,7 @@ class InputRunner:
         make_generator = registry.find_data_generator(name, operator_input.operator)
         options = self.options
         is_default = make_generator is DefaultDataGenerator
+        # By the hash of what runs: an input has the same data wherever it stands, alone or resumed.
         seeded = {"seed": f"{options.seed}|{operator_input.hash}", "fill": options.fill} if is_default else {}
         generator = make_generator(**seeded)
         args, kwargs = generator.get_data(spec, options.device)

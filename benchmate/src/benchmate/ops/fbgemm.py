@@ -100,6 +100,7 @@ class SplitTableInputGenerator(DataGenerator):
         alpha = float(rest[0] if rest else os.environ.get(DISTRIBUTION, "1"))
         factors = pooling if isinstance(pooling, list) else [pooling] * tables
         generator = torch.Generator().manual_seed(random.Random(self.seed).getrandbits(63))
+        # On the host, where a seed gives the same rows for every device.
         drawn = [rows_of(rows[n], batch_size * factors[n], alpha, generator) for n in range(tables)]
         lengths = itertools.chain.from_iterable([factors[n]] * batch_size for n in range(tables))
         indices = torch.cat(drawn)

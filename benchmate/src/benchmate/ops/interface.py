@@ -71,6 +71,7 @@ def autograd_passes(call: Call, leaves: Sequence[Tensor]) -> Passes:
         outputs = [tensor for tensor in tensors_in(output) if tensor.grad_fn is not None]
         if not outputs:
             return NO_GRADIENT
+        # Kept from the call before where shapes are the same: they are ones, whichever call they are for.
         gradients = pending[0][1] if pending else []
         if [(grad.shape, grad.dtype) for grad in gradients] != [(out.shape, out.dtype) for out in outputs]:
             gradients = [torch.ones_like(out) for out in outputs]
@@ -143,6 +144,7 @@ def capture_passes(passes: Passes, has_backward: bool) -> Passes:
 def _captured(call: Call) -> tuple[Call, object]:
     import torch
 
+    # A capture needs its warm-up on a stream of its own: torch's documentation of graphs says so.
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     graph = torch.cuda.CUDAGraph()

@@ -119,6 +119,7 @@ def _ranges(connection: sqlite3.Connection) -> Iterator[tuple[int, int, RangeLab
 
 def _activities(connection: sqlite3.Connection, table: str, name: str) -> Iterator[tuple[int, JsonObject]]:
     """Yield (correlation, {"name", "start", "end"}) of the calls or kernels in a table, which an export may lack."""
+    # nsys makes a table only where there is something to put into it.
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone() is None:
         return
     query = f"SELECT a.correlationId, s.value, a.start, a.end FROM {table} a JOIN StringIds s ON a.{name} = s.id"

@@ -101,6 +101,7 @@ class OptimizerOp(OperatorInterface):
 
         parameters = [torch.nn.Parameter(tensor.detach().clone()) for tensor in args[0]]
         for parameter in parameters:
+            # Not zeros: products of zeros need less power, and run faster.
             parameter.grad = torch.randn_like(parameter)
         self.optimizer = self.constructor(parameters, *args[1:], **kwargs)
 

@@ -114,6 +114,7 @@ def profiler_argv(name: str, profiler: ProfilerOptions, output: str, batch_comma
 
 def _run_profiler(argv: Sequence[str], device: int) -> tuple[int, str]:
     """Return the exit code and the output; 127 for a program that does not exist."""
+    # The child is told `cuda`, whichever device that is here: it sees no other.
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": str(device)}
     output: list[bytes] = []
 
@@ -133,6 +134,7 @@ def read_shared_memory(name: str) -> bytes:
     try:
         # Python < 3.13 takes every memory that is attached for its own, and would remove it when this process ends.
         resource_tracker.unregister(memory._name, "shared_memory")  # type: ignore[attr-defined]
+        # Some systems round the size up to whole pages, filled with zeros.
         return bytes(memory.buf or b"").rstrip(b"\0")
     finally:
         memory.close()

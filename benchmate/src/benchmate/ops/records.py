@@ -78,6 +78,7 @@ def finish_record(counts: Mapping[str, int]) -> JsonObject:
 
 def write_record(stream: TextIO, record: JsonMapping) -> None:
     """Append one record and flush it to the file."""
+    # A line in one write: what is killed in between leaves whole lines, but for the last.
     stream.write(json.dumps(record, default=str) + "\n")
     stream.flush()
 

@@ -90,6 +90,7 @@ def measure_peaks(device: TorchDevice, dtype: str, *, tf32: bool = False) -> Mea
     if element is None or not element.is_floating_point or element.itemsize == 1:
         return MeasuredPeaks(flops_per_s=None, bytes_per_s=bytes_per_s)
     a, b = (torch.randn(size, size, device=device.device).to(element) for _ in range(2))
+    # The peak is measured in the precision in which the operator may compute, then the program's own choice is put back.
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = tf32
     try:

@@ -58,6 +58,7 @@ def sample_calls(
     `in_turn` is the same call with copies of its inputs; the mode cold takes one after another.
     """
     loops, enqueue_s = 1, None
+    # The first call compiles, allocates and chooses algorithms: it is in no sample.
     with gc_paused():
         call()
         device.synchronize()
@@ -151,6 +152,7 @@ def _host_block_s() -> float:
 
 
 def _loop_s(call: Call, count: int) -> float:
+    # The cheapest loop of Python: as timeit has it, with no integer made for a call.
     repeats = itertools.repeat(None, count)
     begin = _clock()
     for _ in repeats:
@@ -213,6 +215,7 @@ def _cold_samples(calls: Sequence[Call], device: TorchDevice, enqueue_s: float) 
             return _synchronised_samples(call, device)
 
         return sample
+    # One spin for a batch: all its calls are queued before the first of them starts.
     pairs = device.event_pairs(COLD_BATCH)
     evict_s = _enqueue_s(device.evict, device)
 

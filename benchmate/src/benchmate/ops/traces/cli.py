@@ -50,6 +50,7 @@ def record(args: argparse.Namespace) -> int:
         options = {option.name: getattr(args, option.name, None) for option in dataclasses.fields(TraceRecording)}
         options |= {"path": str(path), "notes": notes}
         inject = str(Path(__file__).resolve().parent / "inject")
+        # First on the path, so that its sitecustomize is found; that of the user's Python is run by it.
         folders = [inject, *filter(None, [os.environ.get("PYTHONPATH")])]
         environ = {**os.environ, VARIABLE: json.dumps(options), "PYTHONPATH": os.pathsep.join(folders)}
         # In the foreground, with the terminal that we have: it is the user's program, not one to be supervised.
@@ -152,6 +153,7 @@ def replay(args: argparse.Namespace) -> int:
         torch.set_num_threads(args.threads)
     result = Replay(trace, args.device, args.seed).run(args.warmup, args.iteration)
     report = build_report(trace, result, events, args.device)
+    # One report for all ranks, unless another one has a failure to tell.
     if int(os.environ.get("RANK", "0")) == 0 or result.failed:
         print(json.dumps(report) if args.json else format_report(report, args.top), flush=True)
     return 1 if result.failed else 0
@@ -184,21 +186,14 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, text: str, usage: str | None = None) -> Callable[..., argparse.Action]:
         return commands.add_parser(name, help=text, description=text, usage=usage).add_argument
 
-    default = {option.name: option.default for option in dataclasses.fields(TraceRecording)}
     usage = "%(prog)s [OPTIONS] -- PROGRAM [ARGUMENTS]"
     add = command("record", "Run a program and record one step of it.", usage=usage)
     number = functools.partial(add, type=int, metavar="N")
     flag = functools.partial(add, action="store_true")
-    add(
-        "-o",
-        "--output",
-        dest="path",
-        default=default["path"],
-        metavar="FILE",
-        help="the trace, .json or .json.gz (trace.json)",
-    )
-    number("--skip", default=default["skip"], help="steps of the optimizer before (3)")
-    number("--timed", default=default["timed"], help="steps that are only timed, then one is recorded (5)")
+    trace_file = "the trace, .json or .json.gz (trace.json)"
+    add("-o", "--output", dest="path", default=TraceRecording.path, metavar="FILE", help=trace_file)
+    number("--skip", default=TraceRecording.skip, help="steps of the optimizer before (3)")
+    number("--timed", default=TraceRecording.timed, help="steps that are only timed, then one is recorded (5)")
     flag("--whole", dest="is_whole", help="record all of the program: one that has no optimizer")
     flag("--profile", dest="has_profile", help="also the profiler's trace of the step, FILE.profile.json")
     flag("--stop", dest="is_last", help="end the program after the step")

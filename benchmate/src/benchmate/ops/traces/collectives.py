@@ -230,6 +230,7 @@ class ProcessGroups:
         def start(*values: object) -> tuple[list[Work], None]:
             named = dict(zip(names, values, strict=False))
             works = collective(ranks, named)
+            # What the program waited for at once is waited for at once here.
             if not named.get("async_op", True):
                 for work in works:
                     work.wait()

@@ -35,6 +35,7 @@ def to_configuration(trace: Trace, device: str | None = None) -> tuple[JsonObjec
         if node.is_collective:
             left_out["a collective: `trace replay` under torchrun times it"] += 1
             continue
+        # Calls that differ only in which tensors they have are one measurement, made once and weighted by its count.
         key = call_signature(node)
         counts[key] += 1
         first.setdefault(key, node)
@@ -74,6 +75,7 @@ def _tensor(ref: TensorRef, limit: int | None) -> JsonObject:
     argument: JsonObject = {"type": "tensor", "dtype": NAMES[ref.dtype], "shape": list(ref.shape)}
     if ref.dtype in INTEGERS:
         if ref.dtype != "bool":
+            # With indices that the table does not have the operator would fail, or read other memory.
             argument["value_range"] = [0, max(0, (limit or 1) - 1)]
     else:
         argument["requires_grad"] = False

@@ -88,6 +88,7 @@ def rank_path(path: str, rank: int, ranks: int) -> Path:
         return Path(path.replace("{rank}", str(rank)))
     if ranks == 1:
         return Path(path)
+    # The longer ending first: a name in .json.gz does not end in .json.
     ending = next((ending for ending in (".json.gz", ".json") if path.endswith(ending)), "")
     return Path(f"{path.removesuffix(ending)}.rank-{rank}{ending}")
 
@@ -115,6 +116,7 @@ class Recorder:
             self._is_hooked = True
             register(self.on_step)
         torch = sys.modules.get("torch")
+        # torchrun imports torch as well, and is not the program: its ranks are.
         is_launcher = "torch.distributed.run" in sys.modules and "RANK" not in os.environ
         if self.recording.is_whole and not self._is_hooked and hasattr(torch, "profiler") and not is_launcher:
             self._is_hooked = True
@@ -122,8 +124,10 @@ class Recorder:
 
     def on_step(self, optimizer: object, *_: object) -> None:
         """Count a step of an optimizer; time it, record it or finish its recording."""
+        # Workers of a data loader are forks, which have this hook and are not the program.
         if self._written is not None or os.getpid() != self.process:
             return
+        # Programs with several optimizers, such as a GAN, take one step of each: the first one counts the steps.
         if self._first is None:
             self._first = id(optimizer)
         if id(optimizer) != self._first:
@@ -159,6 +163,7 @@ class Recorder:
         import torch
         from torch.profiler import ProfilerActivity, profile
 
+        # What earlier steps asked of the device would be done, and profiled, within this one.
         _wait_for_device()
         self._path().parent.mkdir(parents=True, exist_ok=True)
         self._tracing = contextlib.ExitStack()
@@ -188,8 +193,10 @@ class Recorder:
             "rank": rank,
             "ranks": ranks,
         }
+        # Renamed when it is whole: a program that is killed leaves no trace that looks like one.
         part = path.with_name(path.name + ".part")
         with raw.open("rb") as source, (gzip.open if path.suffix == ".gz" else open)(part, "wb") as sink:
+            # What we add goes behind the first brace, as bytes: a trace has gigabytes, and need not be parsed for it.
             head = source.read(CHUNK)
             inside = head.index(b"{") + 1
             sink.write(head[:inside] + b'"benchmate": ' + json.dumps(about).encode() + b"," + head[inside:])

@@ -121,6 +121,7 @@ class Replay:
             self._standing: calls.Slots = [None] * len(self._plan.views)  # tensors that are there in every step
             self._ready = [self._prepare(call) for call in self._plan.calls]
             failures = self._try_calls()
+            # A rank that planned again alone would leave the others waiting in their collectives.
             if not self.groups.any_rank(bool(failures)):
                 return
             for node, error in failures.items():
@@ -191,6 +192,7 @@ class Replay:
         pairs: dict[int, tuple[Event, Event]] = {}
 
         def timed(ready: _Ready, call: Call) -> object:
+            # Waiting for the device after each call would time the launch too, and leave the queue empty for the next.
             begin, end = self.device.event(), self.device.event()
             begin.record()
             result = call()
@@ -212,6 +214,7 @@ class Replay:
             for number in planned.reads:
                 if slots[number] is None:
                     slots[number] = self._recall(number, storages)
+                # As late as it may be, so that communication and computation overlap as they did in the recorded program.
                 if self._works:
                     self._wait(views[number].generation)
             for number, limit in planned.guards:
@@ -222,6 +225,7 @@ class Replay:
             if ready.is_collective and result is not None:
                 result = self._note_works(planned, cast("tuple[list[Work | None], object]", result))
             self._store(planned.results, result, slots, storages)
+            # Whoever reads them before they are written would otherwise take garbage for indices, and fall out of a tensor.
             if ready.is_garbage:
                 for slot in planned.results:
                     if isinstance(slot, Slot) and (tensor := slots[slot.number]) is not None:
@@ -230,6 +234,7 @@ class Replay:
                 slots[number] = None
             for number in planned.forgets:
                 storages.pop(number, None)
+        # A step ends with nothing on its way: the next one is timed from its own begin.
         for generation in list(self._works):
             self._wait(generation)
 

@@ -11,16 +11,7 @@ from benchmate.ops.aten import parse_schema
 from benchmate.ops.device import free_bytes
 from benchmate.ops.errors import OperatorFailed, OpsError
 from benchmate.ops.traces.plan import Plan, Slot, TensorView
-from benchmate.ops.traces.schema import (
-    INTEGERS,
-    DeviceRef,
-    Node,
-    OpaqueValue,
-    TensorRef,
-    Trace,
-    contiguous,
-    tensor_refs,
-)
+from benchmate.ops.traces.schema import INTEGERS, DeviceRef, Node, OpaqueValue, TensorRef, Trace, tensor_refs
 from benchmate.ops.types import Call, DType, Generator, OpOverload, Storage, Tensor
 
 DeviceOf = Callable[[str], str]
@@ -47,6 +38,7 @@ class ReplayMemory:
         self.plan, self.device_of, self.ranges = plan, device_of, ranges
         self._generators: dict[str, Generator] = {}
         self._seed = seed
+        # Of several views of one memory the first one counts, which is why they are walked through backwards.
         self._dtypes = {view.generation: view.ref.dtype for view in reversed(plan.views)}
         devices = {view.generation: device_of(view.ref.device) for view in plan.views}
         self._check_fits(devices)
@@ -79,6 +71,7 @@ class ReplayMemory:
         if name in INTEGERS:
             limit = self.plan.bounds.get(number)
             low, high = (0, limit) if limit is not None else self.ranges.get(number, (0, 1))
+            # Integers of which nothing is known are zeros: an index that is valid in whatever tensor has an element.
             if name == "bool" or high - low < 2:
                 return torch.full((count,), low, dtype=dtype, device=device)
             return torch.randint(low, high, (count,), device=device, generator=generator).to(dtype)
@@ -108,9 +101,8 @@ class ReplayMemory:
 def _view_of(storage: Storage, ref: TensorRef) -> Tensor:
     import torch
 
-    strides = ref.strides if ref.strides is not None else contiguous(ref.shape)
     empty = torch.empty(0, dtype=dtype_of(ref.dtype), device=storage.device)
-    return empty.set_(storage, ref.offset, ref.shape, strides)
+    return empty.set_(storage, ref.offset, ref.shape, ref.steps)
 
 
 def dtype_of(name: str) -> DType:
@@ -146,6 +138,7 @@ def bind_operator(node: Node, arguments: Sequence[object], device_of: DeviceOf) 
     named = dict(zip((argument.name for argument in recorded), arguments, strict=False))
     positional: list[object] = []
     keywords: dict[str, object] = {}
+    # By name: between versions of torch arguments move, become keyword-only, and new ones with a default are added.
     for argument in overload._schema.arguments:
         if argument.name in named:
             value = _constant(named[argument.name], str(argument.type), device_of)

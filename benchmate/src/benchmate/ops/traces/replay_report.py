@@ -113,6 +113,7 @@ def recorded_times(events: Sequence[JsonMapping], graph: Graph, calls: Sequence[
     for event in events:
         arguments = event.get("args") or {}
         number = arguments.get("Record function id")
+        # Kernels name the innermost operator that launched them, by an external id of the profiler's own.
         if number is not None and event.get("cat") in ("cpu_op", "user_annotation", "cpu_instant_event"):
             host[int(number)] = float(event.get("dur") or 0.0) / 1e6
             outer[int(arguments.get("External id", number))] = int(number)

@@ -55,12 +55,16 @@ class TensorRef:
     strides: tuple[int, ...] | None
 
     @property
+    def steps(self) -> tuple[int, ...]:
+        """Strides, those of a contiguous tensor where the schema has none."""
+        return self.strides if self.strides is not None else contiguous(self.shape)
+
+    @property
     def end(self) -> int:
         """Bytes from the start of the storage to the end of the last element."""
         if 0 in self.shape:
             return self.offset * self.itemsize
-        strides = self.strides if self.strides is not None else contiguous(self.shape)
-        last = sum((size - 1) * stride for size, stride in zip(self.shape, strides, strict=True))
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.steps, strict=True))
         return (self.offset + last + 1) * self.itemsize
 
     @property
@@ -177,12 +181,14 @@ def parse_trace(data: object, path: str = "trace") -> Trace:
     return Trace(
         path=path,
         schema=schema,
+        # A node is written when it ends, which puts children before their parents; ids are in the order in which they began.
         nodes=tuple(sorted(nodes, key=lambda node: node.id)),
         about=about if isinstance(about, Mapping) else {},
     )
 
 
 def _unpack(content: bytes, path: str) -> bytes:
+    # By what it begins with: a name may have lost its ending on the way.
     if content[:2] == b"\x1f\x8b":
         try:
             content = gzip.decompress(content)
@@ -271,6 +277,7 @@ def _value(value: Any, kind: str, shape: Sizes, strides: Sizes | None) -> Value:
 
 
 def _tensor(value: Sequence[Any], kind: str, shape: Sizes, strides: Sizes | None) -> TensorRef | None:
+    # An undefined tensor, as a gradient that is not wanted, has the type nullptr and only zeros as value.
     if kind.startswith("nullptr"):
         return None
     tensor, storage, offset, numel, itemsize = (int(number) for number in value[:5])
@@ -292,10 +299,12 @@ def _list(values: Any, kinds: str, shapes: Any, strides: Any) -> tuple[Value, ..
     return tuple(items)
 
 
+# A trace has millions of lists, of few types.
 @functools.lru_cache(maxsize=4096)
 def split_types(text: str) -> tuple[str, ...]:
     """Split `A,B[C,D],E(F,G)` at its outermost commas."""
     parts, depth, begin = [], 0, 0
+    # A comma may stand inside of a nested list or of the arguments of a template.
     for index, letter in enumerate(text):
         if letter in "[(<":
             depth += 1
