@@ -139,6 +139,11 @@ class BenchSummary:
         return dict(to_json_value(self))
 
 
+def mappings(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings of a list; nothing of any other value."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """What a run came to; everything that a report shows.
@@ -175,6 +180,16 @@ class Summary:
     def counts(self) -> dict[str, int]:
         """How many of the planned steps ended how."""
         return {outcome: sum(bench.counts[outcome] for bench in self.benchmarks) for outcome in COUNTED_OUTCOMES}
+
+    @property
+    def nodes(self) -> list[Mapping[str, Any]]:
+        """The nodes of its machine, as they were recorded."""
+        return mappings(self.system.get("nodes"))
+
+    @property
+    def devices(self) -> list[Mapping[str, Any]]:
+        """The devices of all nodes, as they were recorded."""
+        return [device for node in self.nodes for device in mappings(node.get("devices"))]
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as docs/reference/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""

@@ -40,6 +40,10 @@ class Difference:
     is_near: bool = False
 
 
+Differences = Sequence[Difference] | None
+"""The differences between systems; None where they were not asked for."""
+
+
 def system_differences(systems: Sequence[System], comparison: Comparison) -> tuple[Difference, ...]:
     """Return everything known that differs, those first that concern a benchmark whose speed changed."""
     changed = {

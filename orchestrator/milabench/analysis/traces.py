@@ -100,6 +100,10 @@ class Trace:
     window: tuple[float, float] | None = None
 
 
+RunTraces = Sequence[Sequence[Trace] | None] | None
+"""The traces of the steps of each of some runs: None for a run without records, or where no format draws them."""
+
+
 class Tracing:
     """What the steps of runs did over time: from those who read the records anyway, or read here where nobody did."""
 
