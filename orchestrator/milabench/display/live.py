@@ -57,6 +57,7 @@ class Live(Display):
         self._console = Console(
             file=stream, force_terminal=True, width=size[0], height=size[1], highlight=False, emoji=False
         )
+        # No thread of rich: it would wake up, several times a second, beside the benchmark.
         self._live = RichLive(
             console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False, transient=True
         )

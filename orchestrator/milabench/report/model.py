@@ -286,6 +286,7 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
         for name in ("p50", "p90", "p95", "p99"):
             latencies = [process.throughput.latency.get(name) for process in bench.processes]
             milliseconds = [1000 * value for value in latencies if value is not None]
+            # A median over some of the processes would be compared with one over all.
             if milliseconds and len(milliseconds) == len(latencies):
                 groups[f"step {name}", "ms"] = milliseconds
         for (name, units), values in groups.items():
@@ -326,6 +327,7 @@ def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
     rows = []
     for name, decision in sorted(summary.replicates.items()):
         interval = reached.get(name)
+        # The half-width on the logarithmic scale, on which the target was set.
         half = "" if interval is None else f"; reached {percents(math.sqrt(interval[1] / interval[0]) - 1)}"
         rows.append((name, replicates_text(decision, summary.aim) + half))
     return rows
@@ -358,6 +360,7 @@ def rerun_line(summary: Summary, bench: str) -> str:
     """Return the command that reruns one benchmark with this run's options, from any folder (old runs: the original one)."""
     for pair in summary.ab.pairs if summary.ab is not None else ():
         bench = pair.bench if bench in (pair.a, pair.b) else bench
+    # shlex quotes for the shell; these quotes are for the language of --select, inside.
     name = bench if _PLAIN_NAME.fullmatch(bench) else f"'{bench}'"
     return shlex.join(["milabench", "run", *(_options(summary.options) or _given(summary.argv)), "--select", name])
 
