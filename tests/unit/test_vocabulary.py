@@ -94,7 +94,7 @@ MODULES: Mapping[str, str] = {
     "analysis/stored": "analysis/summary_io",
     "analysis/parts": "analysis/windows",
     "analysis/why": "analysis/system_diff",
-    "analysis/levels": "analysis/variance",
+    "analysis/levels": "analysis/intervals",
     "analysis/shapes": "events/json_access",
     "history/arriving": "history/importer",
     "events/appended": "events/tail",

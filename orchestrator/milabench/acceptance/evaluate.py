@@ -16,7 +16,7 @@ from milabench.acceptance.bounds import BoundTarget, Verdict, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
 from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
-from milabench.analysis.json_codec import finite_number, json_key, to_json_value
+from milabench.analysis.json_codec import JsonKey, finite_number, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary, Summary
 
@@ -29,11 +29,11 @@ class CriterionResult:
     the reference; `bounds` are its one-sided bounds, the second at the corrected confidence. `where` is its line in the file.
     """
 
-    bench: str = field(default="", metadata=json_key(write=lambda bench: bench or None))
+    bench: str = field(default="", metadata={"json": JsonKey(write=lambda bench: bench or None)})
     criterion: str
     verdict: Verdict
-    requirement: str = field(metadata=json_key("asked"))
-    measured: str = field(metadata=json_key("found"))
+    requirement: str = field(metadata={"json": JsonKey("asked")})
+    measured: str = field(metadata={"json": JsonKey("found")})
     missing: str = ""
     value: float | None = None
     bounds: tuple[float, float] | None = None
@@ -52,7 +52,7 @@ class Acceptance:
     title: str
     run: str
     reference: str | None
-    file: str = field(metadata=json_key("criteria", followed_by=("verdict",)))
+    file: str = field(metadata={"json": JsonKey("criteria", followed_by=("verdict",))})
     checks: tuple[CriterionResult, ...]
 
     @property

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from milabench.analysis.recorded_system import described_system
 from milabench.analysis.step_results import StepResult, planned_steps, step_result
+from milabench.analysis.summary import described_system
 from milabench.errors import RecordError
 from milabench.events.json_access import as_mapping
 from milabench.events.numbers import finite_number

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.compare import Comparison, Facts
+from milabench.analysis.compare import Comparison, System
 from milabench.analysis.json_codec import strict
 from milabench.analysis.summary_model import SCHEMA, Summary
 from milabench.analysis.system_diff import Differences
@@ -48,7 +48,7 @@ def render_acceptance(acceptance: Acceptance) -> str:
     return json.dumps(acceptance.to_json(), indent=2, allow_nan=False) + "\n"
 
 
-def _facts(system: Facts) -> dict[str, Any]:
+def _facts(system: System) -> dict[str, Any]:
     summary = system.summary
     return {
         "name": system.name,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Facts, SystemResult
+from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, System, SystemResult
 from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import Trace
@@ -246,7 +246,7 @@ def _systems(comparison: Comparison) -> Child:
     return html_table(words_table("systems compared", headings, rows), states=states, is_alone=True)
 
 
-def _facts(system: Facts) -> dict[str, str]:
+def _facts(system: System) -> dict[str, str]:
     summary: Summary = system.summary
     properties = {name: value for name, value in model.system_lines(summary) if name != "software"}
     properties["ended"] = "yes" if summary.is_ended else "no: cut off, or still going"
@@ -315,7 +315,7 @@ def _of_steps(
     return children
 
 
-def _bench(system: Facts, name: str) -> BenchSummary | None:
+def _bench(system: System, name: str) -> BenchSummary | None:
     return next((bench for bench in system.summary.benchmarks if bench.bench == name), None)
 
 
