@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from milabench.analysis.changepoints import LEAST_HISTORY, segments
-from milabench.analysis.json_codec import json_key, to_json_value
+from milabench.analysis.json_codec import JsonKey, to_json_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,15 +18,15 @@ class Point:
     run: str
     created: str
     value: float
-    interval: tuple[float, float] | None = field(default=None, metadata=json_key("ci95"))
-    validity: str = field(default="", metadata=json_key(write=lambda validity: validity or None))
+    interval: tuple[float, float] | None = field(default=None, metadata={"json": JsonKey("ci95")})
+    validity: str = field(default="", metadata={"json": JsonKey(write=lambda validity: validity or None)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
     """Runs between two changes: the first of them, their number and their level."""
 
-    first: str = field(metadata=json_key("from"))
+    first: str = field(metadata={"json": JsonKey("from")})
     runs: int
     level: float
 
