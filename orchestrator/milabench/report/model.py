@@ -57,11 +57,6 @@ def format_number(value: float | None) -> str:
     return f"{value:.2f}" if size >= 10 else f"{value:.4f}"
 
 
-def readable(value: float, units: str) -> tuple[float, str]:
-    """Convert a value to the unit that people read it in: bytes to MiB, all else unchanged."""
-    return (value / 2**20, "MiB") if units in ("B", "bytes") else (value, units)
-
-
 def percent(fraction: float | None) -> str:
     """Return a fraction in per cent, without the sign; empty when there is none."""
     return "" if fraction is None else f"{100 * fraction:.1f}"
@@ -281,7 +276,9 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
             params = metric.get("params") or {}
             qualifiers = [metric.get("case"), metric.get("part"), *(f"{key}={value}" for key, value in params.items())]
             name = " ".join(str(part) for part in (metric["metric"], *qualifiers) if part)
-            value, units = readable(float(metric["value"]), str(metric["units"]))
+            value, units = float(metric["value"]), str(metric["units"])
+            if units in ("B", "bytes"):
+                value, units = value / 2**20, "MiB"
             groups.setdefault((name, units), []).append(value)
         for name in ("p50", "p90", "p95", "p99"):
             latencies = [process.throughput.latency.get(name) for process in bench.processes]

@@ -155,8 +155,8 @@ def _band(ratio: Ratio, scale: Scale, y: float, height: float) -> Markup:
 
 
 def _ratio(ratio: Ratio, scale: Scale, y: float, right: float) -> Markup:
-    kind = "total" if ratio.is_total else ""
-    name = label(8, y + 4, ratio.label, kind)
+    name = label(8, y + 4, ratio.label, "total" if ratio.is_total else "")
+    kind = "whole total" if ratio.is_total else "whole"
     drawn: list[Child] = [el("a", name, href=ratio.link) if ratio.link else name]
     if ratio.value is None:
         text = ratio.note if len(ratio.note) <= _NOTE else f"{ratio.note[: _NOTE - 1]}…"
@@ -168,8 +168,8 @@ def _ratio(ratio: Ratio, scale: Scale, y: float, right: float) -> Markup:
         *drawn,
         _whisker(ratio.interval, scale, y) if ratio.interval else None,
         _verdict_mark(ratio, scale(ratio.value), y),
-        label(right + 190, y + 4, f"{ratio.value:.4f} {interval}", f"whole {kind}".strip(), "end"),
-        label(right + 200, y + 4, f"{_SIGNS.get(ratio.verdict, '○')} {verdict}", f"whole {kind}".strip()),
+        label(right + 190, y + 4, f"{ratio.value:.4f} {interval}", kind, "end"),
+        label(right + 200, y + 4, f"{_SIGNS.get(ratio.verdict, '○')} {verdict}", kind),
     )
 
 

@@ -114,9 +114,7 @@ def _together(entries: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def state(bench: BenchSummary) -> str:
     """Return one word for a benchmark: its outcome, or its validity."""
-    if bench.outcome != "passed":
-        return bench.outcome
-    return bench.validity or "no rate"
+    return (bench.validity or "no rate") if bench.outcome == "passed" else bench.outcome
 
 
 def state_badge(bench: BenchSummary) -> Markup:
