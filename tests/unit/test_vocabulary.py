@@ -85,7 +85,7 @@ MODULES: Mapping[str, str] = {
     "execute/nodes": "execute/agent_client",
     "execute/boot": "execute/agent_bootstrap",
     "execute/machine": "execute/remote_host",
-    "execute/cluster": "execute/host_pool",
+    "execute/cluster": "execute/remote_host",
     "execute/transfer": "execute/file_sync",
     "execute/installed": "execute/inventory",
     "plan/circumstances": "plan/context",
@@ -109,7 +109,7 @@ MODULES: Mapping[str, str] = {
     "lazily": "lazy_imports",
     "agreement": "rank_consensus",
     "ops/place": "ops/device",
-    "ops/ending": "ops/exit_status",
+    "ops/ending": "ops/errors",
     "cases/life": "cases/lifecycle",
     "cases/parent": "cases/runner",
 }

@@ -15,7 +15,7 @@ from milabench.events.rundir import JOURNAL, Run, open_run
 from milabench.events.tail import Appended
 from milabench.events.wire import decode, parse_object
 from milabench.execute.interrupts import interrupts
-from milabench.execute.run_lock import Orchestrator, holder_of
+from milabench.execute.locks import Orchestrator, holder_of
 from milabench.workflow.replay import observation_progress, plan_of
 from milabench.workflow.session import Reporter
 

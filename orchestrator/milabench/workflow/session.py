@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from milabench.display.base import Display
-    from milabench.execute.host_pool import HostPool
+    from milabench.execute.remote_host import HostPool
 
 Level = Literal["info", "note", "warning", "error"]
 
@@ -61,7 +61,7 @@ class Session:
     def hosts(self) -> HostPool:
         """The machines that this session reaches."""
         if self._hosts is None:
-            from milabench.execute.host_pool import HostPool
+            from milabench.execute.remote_host import HostPool
 
             self._hosts = HostPool()
         return self._hosts
