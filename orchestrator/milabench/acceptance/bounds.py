@@ -67,12 +67,12 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
     missed = math.exp(estimate.d - towards * _reach(estimate, wanted.to_fail))
     words = ("at least", "at most") if wanted.is_minimum else ("at most", "at least")
     verdict: Verdict = "PASS" if wanted.is_kept_by(kept) else "INCONCLUSIVE" if wanted.is_kept_by(missed) else "FAIL"
+    is_failed = verdict == "FAIL"
+    word, bound, confidence = (words[1], missed, wanted.to_fail) if is_failed else (words[0], kept, wanted.confidence)
     return BoundDecision(
         verdict=verdict,
         value=centre,
-        sure=f"{words[1]} {missed:.4g} at {wanted.to_fail:.3g} confidence, n={len(values)}"
-        if verdict == "FAIL"
-        else f"{words[0]} {kept:.4g} at {wanted.confidence:.3g} confidence, n={len(values)}",
+        sure=f"{word} {bound:.4g} at {confidence:.3g} confidence, n={len(values)}",
         bounds=(kept, missed),
         missing=_more(values, base, abs(estimate.d - math.log(wanted.value)), wanted.confidence)
         if verdict == "INCONCLUSIVE"
@@ -82,6 +82,7 @@ def decide_bound(values: Sequence[float], base: Sequence[float], wanted: BoundTa
 
 def _more(values: Sequence[float], base: Sequence[float], away: float, confidence: float) -> str:
     """Return how many replicates would decide, if they went on as these did."""
+    # A one-sided bound at confidence c is an end of the two-sided interval at 2 c - 1.
     precision, level = math.expm1(away), 2 * confidence - 1
     if precision <= 0:
         return "nothing that replicates could give: it is exactly the bound"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from milabench.config.problems import did_you_mean
 from milabench.config.source_map import Located, SourceLocation, display_value
@@ -160,9 +160,8 @@ class _Reader:
         return node.value if isinstance(node.value, bool) else self._expected(node, path, "true or false", False)
 
     def quantity(self, node: Located, path: str) -> Quantity:
-        for known in QUANTITIES:
-            if node.value == known:
-                return known
+        if node.value in QUANTITIES:
+            return cast("Quantity", node.value)
         return self._expected(node, path, f"one of {', '.join(QUANTITIES)}", "rate")
 
     def reasons(self, node: Located, path: str) -> tuple[str, ...]:

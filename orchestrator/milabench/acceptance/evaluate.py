@@ -229,6 +229,7 @@ class _BenchEvaluation:
             return unsure(f"in {units or 'no units'}", f"the same units: {bound.units} is asked for")
         # There is one peak for all replicates, so no spread from which a confidence could follow.
         confidence = None if quantity == "memory_peak" else self.criteria.confidence
+        # Bonferroni's correction, for failing only: see the head of this module.
         to_fail = 1 - (1 - (confidence or 0.0)) / max(1, self.claims)
         wanted = BoundTarget(value=bound.value, is_minimum=is_minimum, confidence=confidence, to_fail=to_fail)
         decision = decide_bound(values, base, wanted)

@@ -28,7 +28,6 @@ _STYLES = {"passed": "green", "failed": "bold red", "missing": "red", "cancelled
 class _Row:
     """A step that is running."""
 
-    id: str
     began: float
     last: dict[str, Any] = field(default_factory=dict)
 
@@ -57,6 +56,7 @@ class Live(Display):
         self._console = Console(
             file=stream, force_terminal=True, width=size[0], height=size[1], highlight=False, emoji=False
         )
+        # No thread of rich: it would wake up, several times a second, beside the benchmark.
         self._live = RichLive(
             console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False, transient=True
         )
@@ -71,7 +71,7 @@ class Live(Display):
 
     def on_start(self, step: str) -> None:
         """Add a row."""
-        self._running[step] = _Row(id=step, began=self._clock())
+        self._running[step] = _Row(began=self._clock())
         self._changed()
 
     def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
@@ -124,14 +124,14 @@ class Live(Display):
 
     def _table(self) -> Text:
         now = self._clock()
-        rows = list(self._running.values())
+        rows = list(self._running.items())
         lines = [f"{self._tally}  [{now - self._began:.0f} s]"]
         # rich cuts off what is higher than the terminal; two lines are for the tally and for what is left out.
         shown = rows[: max(1, min(ROWS, self._console.size.height - 3))]
-        width = max((len(row.id) for row in shown), default=0)
-        for row in shown:
+        width = max((len(step) for step, _ in shown), default=0)
+        for step, row in shown:
             progress, rate = progress_text(row.last), rate_text(row.last)
-            lines.append(f"  {row.id:<{width}}  {now - row.began:6.0f} s  {progress:>9}  {rate}".rstrip())
+            lines.append(f"  {step:<{width}}  {now - row.began:6.0f} s  {progress:>9}  {rate}".rstrip())
         if len(rows) > len(shown):
             lines.append(f"  and {len(rows) - len(shown)} more")
         return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")

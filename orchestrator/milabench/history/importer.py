@@ -64,6 +64,7 @@ class Imported:
 def write_foreign_run(arrival: ForeignRun, base: Path, is_secret: IsSecret) -> Imported:
     """Make the run directory; the values of secret variables are masked. Raises RecordError when it cannot be written."""
     benches = len({step.bench for step in arrival.steps})
+    # By content, not by name: a run that was moved or renamed is the same run.
     existing = _imported_before(base, arrival.digest)
     if existing is not None:
         return Imported(path=existing, is_new=False, benchmarks=benches)
@@ -79,6 +80,7 @@ def write_foreign_run(arrival: ForeignRun, base: Path, is_secret: IsSecret) -> I
 
 def digest_of_pieces(pieces: Iterable[tuple[str, bytes]]) -> str:
     """Return one hash for named pieces, independent of their order."""
+    # The length keeps two pieces apart from one that contains both.
     lines = sorted(f"{name}\0{len(content)}\0{hashlib.sha256(content).hexdigest()}\n" for name, content in pieces)
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 

@@ -106,6 +106,7 @@ def _step(run: Run, result: StepResult) -> ForeignStep:
 
 def _tag(config: Mapping[str, Any]) -> str:
     """Return `D0` of `["resnet50", "D0"]`."""
+    # Only the last entry may say where it ran; those before it are names.
     tag = config.get("tag")
     last = str(tag[-1]) if isinstance(tag, list) and len(tag) > 1 else ""
     return last if re.fullmatch(r"D\d+|\d+", last) else ""

@@ -21,6 +21,7 @@ FORMAT = "nccl-tests"
 _CASES = ("out_of_place", "in_place")
 _EPOCH = datetime.fromtimestamp(0, tz=UTC)
 MAX_BYTES = 256 * 2**20
+# Which one depends on the version of the tests.
 _TIMES = ("%Y-%m-%d %H:%M:%S", "%Y%m%d %H:%M:%S", "%a %b %d %H:%M:%S %Y")
 # what a result says -> our metric, its units, which direction is better
 _NUMBERS = {

@@ -31,7 +31,5 @@ IMPORTERS: Sequence[Importer] = (milabench13, nccl)
 
 def read_foreign_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
     """Return the runs in a file or folder of any known format, and what was left out; nothing for an unknown one."""
-    for importer in IMPORTERS:
-        if importer.can_read(source):
-            return importer.read_runs(source, origin)
-    return [], []
+    importer = next((importer for importer in IMPORTERS if importer.can_read(source)), None)
+    return ([], []) if importer is None else importer.read_runs(source, origin)

@@ -34,6 +34,7 @@ class Store:
             stored = self._execute("SELECT digest FROM runs WHERE run = ?", (rows.run,)).fetchone()
             if stored is not None and stored[0] == rows.digest:
                 return "known"
+            # All or nothing, in one transaction: a reader never sees a run whose results are half replaced.
             for table, columns in TABLES.items():
                 self._execute(f"DELETE FROM {table} WHERE run = ?", (rows.run,))
                 marks = ", ".join("?" * len(columns))
@@ -44,6 +45,7 @@ class Store:
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> tuple[list[str], list[Row]]:
         """Return columns and rows of a read-only statement. Raises UsageError when the database rejects it."""
         try:
+            # A user's statement goes as it is: its ? may stand in a text.
             cursor = self._execute(sql, parameters) if parameters else self._connection.execute(sql)
             if cursor.description is None:
                 raise UsageError("this statement returns no rows; `db query` is read-only")

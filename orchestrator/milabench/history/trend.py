@@ -83,6 +83,7 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
             groups.setdefault((system, row["units"] or "", row["direction"] or "none"), []).append(row)
     result = []
     for (system, units, direction), members in sorted(groups.items()):
+        # Names begin with the time only by habit; they decide between runs of the same second.
         ordered = sorted(members, key=lambda row: (row["created"] or "", row["run"]))[-(last or len(members)) :]
         points = tuple(
             Point(

@@ -33,6 +33,7 @@ def side_text(side: SystemResult) -> str:
     """Return the value of a side, its half-width in per cent and its mark; without a value, the outcome."""
     if side.value is None:
         return side.outcome if side.outcome != "passed" else "no rate"
+    # Half of the interval's width: on logarithms it is not symmetric, but nearly so where it is narrow enough to matter.
     half = "" if side.ci95 is None else f" ±{50 * (side.ci95[1] - side.ci95[0]) / side.value:.1f}%"
     mark = {"suspect": " ?", "invalid": " !"}.get(side.validity or "", "")
     return f"{format_number(side.value)}{half}{mark}" + ("" if side.outcome == "passed" else f" ({side.outcome})")

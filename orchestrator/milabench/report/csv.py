@@ -33,6 +33,7 @@ def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
 
 
 def _table(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    # csv ends lines with CR LF unless told otherwise, which diff and cut show as part of the last column.
     text = io.StringIO()
     writer = csv.DictWriter(text, fields, lineterminator="\n")
     writer.writeheader()

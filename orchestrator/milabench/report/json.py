@@ -39,6 +39,7 @@ def render_comparison(comparison: Comparison, differences: Differences = None, t
             **({} if differences is None else {"differences": [asdict(difference) for difference in differences]}),
         },
     }
+    # NaN and Infinity are no JSON: what is not finite is null, and anything that slips through is an error here.
     return json.dumps(strict(value), indent=2, allow_nan=False) + "\n"
 
 

@@ -51,6 +51,7 @@ def render_acceptance(acceptance: Acceptance) -> str:
         case = _case(suite, check.criterion, check.bench or "run")
         missing = f"; missing: {check.missing}" if check.missing else ""
         text = f"asked: {check.requirement}; found: {check.measured}{missing}"
+        # Build servers have no third colour: what could not be decided must not look as if it had passed.
         if check.verdict == "PASS":
             _add_output(case, [text])
         else:
@@ -66,10 +67,9 @@ def _bench(suite: ET.Element, summary: Summary, bench: BenchSummary) -> None:
     elif bench.outcome != "passed":
         lines = [f"{failure.step}: {model.step_reason(failure)}" for failure in bench.failures]
         _add_result(case, "failure", bench.outcome, "\n".join(lines) or bench.outcome)
-    elif bench.validity == "invalid":
-        _add_result(case, "failure", "invalid", model.validity_text(bench))
-    elif bench.perf is None:
-        _add_result(case, "failure", "no-data", model.validity_text(bench))
+    elif bench.validity == "invalid" or bench.perf is None:
+        why = "invalid" if bench.validity == "invalid" else "no-data"
+        _add_result(case, "failure", why, model.validity_text(bench))
     _add_output(
         case, [f"{model.format_number(bench.perf)} {bench.units}, {model.validity_text(bench)}", *bench.messages]
     )

@@ -51,6 +51,7 @@ def _table_lines(table: Table) -> list[str]:
 
 def _escaped(text: str) -> str:
     """Return the text on one line, with nothing in it that Markdown would read as its own."""
+    # The backslash first, or it would escape those of the others.
     for sign in "\\`*_|<>":
         text = text.replace(sign, f"\\{sign}")
     return " ".join(text.split())

@@ -57,11 +57,6 @@ def format_number(value: float | None) -> str:
     return f"{value:.2f}" if size >= 10 else f"{value:.4f}"
 
 
-def readable(value: float, units: str) -> tuple[float, str]:
-    """Convert a value to the unit that people read it in: bytes to MiB, all else unchanged."""
-    return (value / 2**20, "MiB") if units in ("B", "bytes") else (value, units)
-
-
 def percent(fraction: float | None) -> str:
     """Return a fraction in per cent, without the sign; empty when there is none."""
     return "" if fraction is None else f"{100 * fraction:.1f}"
@@ -281,11 +276,14 @@ def metric_tables(summary: Summary) -> tuple[Table, ...]:
             params = metric.get("params") or {}
             qualifiers = [metric.get("case"), metric.get("part"), *(f"{key}={value}" for key, value in params.items())]
             name = " ".join(str(part) for part in (metric["metric"], *qualifiers) if part)
-            value, units = readable(float(metric["value"]), str(metric["units"]))
+            value, units = float(metric["value"]), str(metric["units"])
+            if units in ("B", "bytes"):
+                value, units = value / 2**20, "MiB"
             groups.setdefault((name, units), []).append(value)
         for name in ("p50", "p90", "p95", "p99"):
             latencies = [process.throughput.latency.get(name) for process in bench.processes]
             milliseconds = [1000 * value for value in latencies if value is not None]
+            # A median over some of the processes would be compared with one over all.
             if milliseconds and len(milliseconds) == len(latencies):
                 groups[f"step {name}", "ms"] = milliseconds
         for (name, units), values in groups.items():
@@ -326,6 +324,7 @@ def replicate_lines(summary: Summary) -> list[tuple[str, str]]:
     rows = []
     for name, decision in sorted(summary.replicates.items()):
         interval = reached.get(name)
+        # The half-width on the logarithmic scale, on which the target was set.
         half = "" if interval is None else f"; reached {percents(math.sqrt(interval[1] / interval[0]) - 1)}"
         rows.append((name, replicates_text(decision, summary.aim) + half))
     return rows
@@ -358,6 +357,7 @@ def rerun_line(summary: Summary, bench: str) -> str:
     """Return the command that reruns one benchmark with this run's options, from any folder (old runs: the original one)."""
     for pair in summary.ab.pairs if summary.ab is not None else ():
         bench = pair.bench if bench in (pair.a, pair.b) else bench
+    # shlex quotes for the shell; these quotes are for the language of --select, inside.
     name = bench if _PLAIN_NAME.fullmatch(bench) else f"'{bench}'"
     return shlex.join(["milabench", "run", *(_options(summary.options) or _given(summary.argv)), "--select", name])
 

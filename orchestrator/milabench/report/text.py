@@ -30,6 +30,7 @@ def _lines(block: Block, document: Document) -> Iterable[str]:
         case Properties():
             return [f"{name:<{_name_width(document)}}{text}" for name, text in block.pairs]
         case Statement():
+            # Names and paths stay whole: they are copied from here.
             return textwrap.wrap(block.text, WIDTH, break_long_words=False, break_on_hyphens=False)
         case Value():
             return [f"{block.name}: {block.text}"]

@@ -29,6 +29,7 @@ from milabench.report.registry import SYSTEMS_DRAWN
 
 Traced = Sequence[Sequence[Trace] | None]
 _OPEN_UP_TO = 2
+# Beyond these a page is slow to lay out, and nobody reads to its end.
 _MOST_BARS = 200
 _MOST_ROWS = 2000
 _VERDICTS = ("FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE")

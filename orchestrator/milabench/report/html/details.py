@@ -17,7 +17,8 @@ from milabench.report.html.tables import html_table
 
 # Steps of a benchmark that are drawn, and buckets of a curve, the finest first.
 _FINENESS = ((6, 200), (4, 140), (3, 90), (2, 60), (1, 40), (1, 24))
-_MOST_BYTES = 1_000_000
+_MOST_BYTES = 1_000_000  # half of a page: tables and the other drawings need the rest of its 2 MB
+# What a bucket of a curve adds to the page (two points, forth and back), and what a drawing has without its curves.
 _BYTES_A_BUCKET = 22
 _BYTES_A_DRAWING = 3500
 _MOST_PLACES = 40

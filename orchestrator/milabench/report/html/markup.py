@@ -24,6 +24,7 @@ def escaped_text(value: object) -> Markup:
     """Return a value as escaped text; characters that a page cannot hold become the replacement character."""
     if isinstance(value, Markup):
         return value
+    # Quotes too: attributes are escaped by the same function.
     return Markup(escape(_NOT_TEXT.sub("\ufffd", str(value)), quote=True))
 
 

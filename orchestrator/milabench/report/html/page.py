@@ -23,6 +23,7 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: s
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
         el("meta", name="color-scheme", content="light dark"),
         el("meta", name="generator", content=f"milabench {version}".strip()),
+        # Without an icon of its own, a browser asks the server of the page for /favicon.ico.
         el("link", rel="icon", href="data:,"),
         el("title", title),
         el("style", Markup(style)),
@@ -41,6 +42,7 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: s
         el("nav", links, controls, aria_label="page"),
         el("main", body, id="content"),
         el("footer", el("p", f"Made by milabench {version}".strip(), "; this file is complete and needs no network.")),
+        # Last: the script finds the whole page when it runs, and a reader sees the page before it.
         el("script", Markup(script)),
     )
     return f"<!doctype html>\n{el('html', head, body_element, lang='en')}\n"
@@ -74,12 +76,8 @@ def alert(title: str, kind: str, entries: Iterable[Entry | tuple[str, str]], cou
         items.append(el("li", name, entry.text, [el("code", f"{what}: {line}") for what, line in entry.details]))
     if not items:
         return None
-    return el(
-        "section",
-        el("h2", f"{title} ({len(items) if count is None else count})"),
-        el("ul", items),
-        class_=f"alerts {kind}",
-    )
+    heading = el("h2", f"{title} ({len(items) if count is None else count})")
+    return el("section", heading, el("ul", items), class_=f"alerts {kind}")
 
 
 def foldable(

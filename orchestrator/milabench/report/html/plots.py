@@ -71,6 +71,7 @@ class DistributionLine:
 
 def svg(title: str, describe: str, width: float, height: float, *children: Child) -> Markup:
     """Return a drawing with a name and a description for screen readers."""
+    # The title first, where SVG 1.1 wants it for the sake of older readers.
     return el(
         "svg",
         el("title", title),
@@ -148,13 +149,14 @@ def _ratio_range(ratios: Sequence[Ratio]) -> Interval:
 
 def _band(ratio: Ratio, scale: Scale, y: float, height: float) -> Markup:
     """Return the band of the margin, in which nothing is called faster or slower."""
+    # Not 1 - margin: whichever system is the first, the same two are equivalent.
     start, stop = scale(1 / (1 + ratio.margin)), scale(1 + ratio.margin)
     return el("rect", x=at(start), y=at(y), width=at(stop - start), height=at(height), class_="band")
 
 
 def _ratio(ratio: Ratio, scale: Scale, y: float, right: float) -> Markup:
-    kind = "total" if ratio.is_total else ""
-    name = label(8, y + 4, ratio.label, kind)
+    name = label(8, y + 4, ratio.label, "total" if ratio.is_total else "")
+    kind = "whole total" if ratio.is_total else "whole"
     drawn: list[Child] = [el("a", name, href=ratio.link) if ratio.link else name]
     if ratio.value is None:
         text = ratio.note if len(ratio.note) <= _NOTE else f"{ratio.note[: _NOTE - 1]}…"
@@ -166,8 +168,8 @@ def _ratio(ratio: Ratio, scale: Scale, y: float, right: float) -> Markup:
         *drawn,
         _whisker(ratio.interval, scale, y) if ratio.interval else None,
         _verdict_mark(ratio, scale(ratio.value), y),
-        label(right + 190, y + 4, f"{ratio.value:.4f} {interval}", f"whole {kind}".strip(), "end"),
-        label(right + 200, y + 4, f"{_SIGNS.get(ratio.verdict, '○')} {verdict}", f"whole {kind}".strip()),
+        label(right + 190, y + 4, f"{ratio.value:.4f} {interval}", kind, "end"),
+        label(right + 200, y + 4, f"{_SIGNS.get(ratio.verdict, '○')} {verdict}", kind),
     )
 
 
@@ -305,6 +307,7 @@ def distribution(
 ) -> tuple[Markup, str]:
     """Draw the share of observations at or below each value, a line each; return it with a note on clipped values."""
     left, right, top, bottom = 60, _WIDTH - 250, 10, max(210, 10 + 22 * len(lines))
+    # One outlier in a hundred would squeeze all else to a vertical line.
     inner = [value for line in lines for share, value in zip(shares, line.values, strict=True) if 0.01 <= share <= 0.99]
     low, high = padded(inner)
     x, y = Scale(low=low, high=high, start=left, stop=right), Scale(low=0, high=1, start=bottom, stop=top)
@@ -342,6 +345,7 @@ def _grid(
         x = scale(tick)
         drawn.append(el("path", d=f"M{at(x)},{at(top)}V{at(bottom)}", class_="one" if ratio and tick == 1 else "grid"))
         text = f"{tick:g}" if ratio else f"{short(tick)}{sign}"
+        # About 8 units a letter at the size of the style sheet: labels that would touch are left out, their lines stay.
         if x - apart > 8 * len(text) + 6:
             drawn.append(label(x, bottom + 18, text, "dim", "middle"))
             apart = x

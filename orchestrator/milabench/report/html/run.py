@@ -78,18 +78,14 @@ def _tiles(summary: Summary) -> list[Markup]:
     reach = f"95 % from {' to '.join(map(model.format_number, interval))}" if interval else "no interval"
     what = f"relative to {summary.score.reference}" if summary.score.reference else "raw rates, no reference"
     covered = "benchmarks" if counted == planned else "INCOMPLETE"
+    marked = "shown, marked, never hidden" if doubtful else "none"
     ending = "run ended" if summary.is_ended else "CUT OFF or still going"
     is_good = summary.verdict == "passed" and summary.is_ended
     return [
         tile("score", score, f"{reach}; {what}", kind="good" if is_complete else "doubt"),
         tile("counted in the score", f"{counted} of {planned}", covered, kind="good" if is_complete else "bad"),
         tile("steps that did not pass", failed, "see below" if failed else "none", kind="bad" if failed else "good"),
-        tile(
-            "suspect or invalid",
-            doubtful,
-            "shown, marked, never hidden" if doubtful else "none",
-            kind="doubt" if doubtful else "good",
-        ),
+        tile("suspect or invalid", doubtful, marked, kind="doubt" if doubtful else "good"),
         tile("verdict", summary.verdict, ending, kind="good" if is_good else "bad"),
     ]
 
@@ -118,9 +114,7 @@ def _together(entries: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 def state(bench: BenchSummary) -> str:
     """Return one word for a benchmark: its outcome, or its validity."""
-    if bench.outcome != "passed":
-        return bench.outcome
-    return bench.validity or "no rate"
+    return (bench.validity or "no rate") if bench.outcome == "passed" else bench.outcome
 
 
 def state_badge(bench: BenchSummary) -> Markup:
@@ -131,6 +125,7 @@ def state_badge(bench: BenchSummary) -> Markup:
 def _benchmarks(summary: Summary, key: str) -> list[Child]:
     ids = _ids(summary, key)
     benches = model.ordered(summary.benchmarks)
+    # The page sorts and filters, so what a reader looks for first stands left; the text formats keep their order.
     table, empty = model.main_table(benches, _FIRST, _MORE).without_empty()
     links = [el("a", bench.bench, href=f"#{ids[bench.bench]}") for bench in benches]
     shown = {0: links, 1: [state_badge(bench) for bench in benches]}
@@ -229,6 +224,7 @@ def _memory(summary: Summary) -> list[Child]:
 
 def _device_memory(summary: Summary) -> float | None:
     """Return the memory of the smallest device, MiB; None where benchmarks ran on the processor."""
+    # What a processor has for device memory is the host's: no frame to hold one process against.
     sizes = [device.get("memory_MiB") for device in summary.devices if device.get("arch") != "cpu"]
     return min((float(size) for size in sizes if isinstance(size, int | float)), default=None) or None
 

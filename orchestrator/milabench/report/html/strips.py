@@ -150,6 +150,7 @@ def _range(panel: _Panel, warmup: float) -> tuple[float, float]:
         return 0.0, max(100.0, *(value for curve in panel.curves for value in curve.high))
     is_rate = panel.height == _RATE
     after = warmup if is_rate and any(curve.time[-1] > warmup for curve in panel.curves) else -math.inf
+    # Compilation and cold caches make the first steps many times slower: with them, the rest would be a flat line.
     kept = [
         (low, high)
         for curve in panel.curves
@@ -167,6 +168,7 @@ def _area(curve: Curve, x: Scale, y: Scale) -> str:
     places = [at(x(time)) for time in curve.time]
     upper = [f"{position},{at(y(value))}" for position, value in zip(places, curve.high, strict=True)]
     if curve.low == curve.high:
+        # A path of one point is invisible.
         if len(upper) == 1:
             return f"M{upper[0]}h2"
         return "M" + " ".join(upper)
@@ -183,6 +185,7 @@ def _throttling(trace: Trace, x: Scale, top: float, panel: _Panel) -> Iterable[M
             el("title", f"throttled: {', '.join(span.reasons)}"),
             x=at(start),
             y=at(top),
+            # One sample lasts no time, and must be seen all the same.
             width=at(max(2.0, stop - start)),
             height=at(panel.height),
             class_="throttled",

@@ -40,6 +40,7 @@ def html_table(
             data_filter=can_filter and len(body) > 1,
         ),
         class_="scroll",
+        # What scrolls must be reached from the keyboard too (WCAG 2.1.1); then it needs a role and a name.
         tabindex="0",
         role="group",
         aria_label=f"table, can be scrolled sideways: {table.title}",
