@@ -17,11 +17,11 @@ from milabench.facts.model import Device, Node
 AGENT = Path(__file__).resolve().parent.parent / "execute" / "agent" / "__main__.py"
 
 
-def agent_command(*words: str, python: str = sys.executable) -> list[str]:
+def agent_command(*words: str) -> list[str]:
     """Return the command that runs the agent on this machine; it needs nothing but the standard library."""
     # -I and -S keep the user's environment and site-packages out: they can slow or break a start; -u, for it is read by
     # line.
-    return [python, "-u", "-I", "-S", str(AGENT), *words]
+    return [sys.executable, "-u", "-I", "-S", str(AGENT), *words]
 
 
 class LocalProbe:

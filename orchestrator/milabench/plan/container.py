@@ -114,7 +114,7 @@ def containerize(
     words = (
         *(container.engine, "run", "--rm", "--init", "--name=@container", "--label=milabench.marker=@marker"),
         *(word for word in ours if not _is_given(word, container.args)),
-        *vendor.container_options(container.engine, ids),
+        *(vendor.container_options(container.engine, ids) if ids else ()),
         *(f"--volume={_pair(mount)}" for mount in mounts),
         "--volume=@folder",
         f"--workdir={step.cwd}",
