@@ -19,6 +19,7 @@ MAX_BYTES = 64 * 2**30  # unpacked, all together
 MAX_RATIO = 200  # unpacked over packed; records of a benchmark come to 10 to 40
 _RATIO_FROM = 16 * 2**20  # bytes; a small file may be as repetitive as it likes
 _SMALL = 2**14  # bytes; the header of its entry keeps such a file's ratio low enough
+_MAX_MEMBER = 256 * 2**20  # bytes; of what is read into memory whole
 _CHUNK = 2**20
 _STAMP = (1980, 1, 1, 0, 0, 0)  # the first that zip knows: when a bundle was made is no part of it
 _LEVEL = 6
@@ -110,10 +111,10 @@ def _copied(pieces: Iterator[bytes], target: IO[bytes] | None = None) -> tuple[i
     return size, digest.hexdigest()
 
 
-def read_member(archive: zipfile.ZipFile, name: str, at_most: int = 256 * 2**20) -> bytes:
+def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     """Return a file's bytes, up to a size limit. Raises RecordError."""
-    if archive.getinfo(name).file_size > at_most:
-        raise RecordError(f"{archive.filename}: {name}: is larger than {at_most // 2**20} MiB")
+    if archive.getinfo(name).file_size > _MAX_MEMBER:
+        raise RecordError(f"{archive.filename}: {name}: is larger than {_MAX_MEMBER // 2**20} MiB")
     return b"".join(contents(archive, name))
 
 

@@ -241,13 +241,12 @@ class _Resolution:
         try:
             resolved = self._resolved(node, path)
         except UnplacedProblem as error:
-            if not self.active:
-                dotted = ".".join(([self.name] if self.name else []) + list(path))
-                what = f"{node.value!r}: {error}" if len(node.value) <= 80 else str(error)
-                self.problems.append(Problem(str(node.mark), dotted, what, error.hint))
-                resolved = Located(None, node.mark, node.replaced, raw=node.value, key=node.key)
-            else:
+            if self.active:  # reported for the value whose reference led here
                 raise
+            dotted = ".".join(([self.name] if self.name else []) + list(path))
+            what = f"{node.value!r}: {error}" if len(node.value) <= 80 else str(error)
+            self.problems.append(Problem(str(node.mark), dotted, what, error.hint))
+            resolved = Located(None, node.mark, node.replaced, raw=node.value, key=node.key)
         self.done[path] = resolved
         return resolved
 

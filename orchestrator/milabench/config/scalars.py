@@ -8,17 +8,14 @@ from typing import Any, Final
 
 from milabench.config.source_map import WrittenFloat
 
-_TRUE: Final = frozenset(["true", "True", "TRUE"])
-_FALSE: Final = frozenset(["false", "False", "FALSE"])
-_NULL: Final = frozenset(["", "~", "null", "Null", "NULL"])
 _ONLY_YAML11: Final = {
     **dict.fromkeys(["yes", "Yes", "YES", "on", "On", "ON"], True),
     **dict.fromkeys(["no", "No", "NO", "off", "Off", "OFF"], False),
 }
 _WORDS: Final = {
-    **dict.fromkeys(_TRUE, True),
-    **dict.fromkeys(_FALSE, False),
-    **dict.fromkeys(_NULL, None),
+    **dict.fromkeys(["true", "True", "TRUE"], True),
+    **dict.fromkeys(["false", "False", "FALSE"], False),
+    **dict.fromkeys(["", "~", "null", "Null", "NULL"], None),
     **_ONLY_YAML11,
 }
 _DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)\Z")

@@ -31,7 +31,7 @@ from milabench.config.kinds import (
 )
 from milabench.config.source_map import Origins
 from milabench.devices.registry import ARCHS
-from milabench.errors import Problem
+from milabench.errors import ConfigError, Problem
 
 Method = Literal["per_gpu", "njobs", "multigpu", "multinode"]
 """The plan methods; plan/method.py says what each means."""
@@ -232,6 +232,10 @@ class BenchmarkConfig:
     dirs: Mapping[str, str] = key("Overrides for the folders `data`, `cache` and `extra`.", default={})
     options: Mapping[str, Any] = field(default_factory=dict)
     origin: Origins = field(compare=False, repr=False)
+
+    def error(self, key: str, what: str, hint: str = "") -> ConfigError:
+        """Return the error that says what is wrong with the value of a key, with its place."""
+        return ConfigError(Problem(self.origin.where(key), f"{self.name}.{key}", what, hint))
 
 
 class DriverKeys:

@@ -17,13 +17,9 @@ _FILE_DOCS: Final = {
 }
 
 
-def json_schema(declared: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of suite and system files.
-
-    `declared` names keys that benchfiles add to benchmarks.
-    """
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of suite and system files."""
     benchmark = BENCHMARK.mapping_schema()
-    benchmark["properties"].update({name: {"description": "Declared by a benchfile."} for name in sorted(declared)})
     job = {**benchmark, "properties": {**benchmark["properties"], "name": {"type": "string"}}, "required": ["name"]}
     benchmark["properties"]["job"] = {"$ref": "#/$defs/job"}
     text = {"type": "string"}

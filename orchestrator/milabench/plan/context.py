@@ -8,7 +8,6 @@ from pathlib import Path, PurePath
 
 from milabench.bench.api import Benchmark
 from milabench.config.schema import BenchmarkConfig, SystemConfig
-from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Node, SystemFacts
 from milabench.plan.dirs import Dirs
 from milabench.plan.group import Instruments
@@ -143,7 +142,6 @@ def _own_dirs(config: BenchmarkConfig, dirs: Dirs) -> Dirs:
         return dirs
     for name in config.dirs:
         if name not in ("data", "cache", "extra"):
-            what = f"'{name}' cannot be moved for one benchmark"
             hint = "move data, cache or extra; system.dirs moves any folder for all"
-            raise ConfigError(Problem(config.origin.where(f"dirs.{name}"), f"{config.name}.dirs.{name}", what, hint))
+            raise config.error(f"dirs.{name}", f"'{name}' cannot be moved for one benchmark", hint)
     return replace(dirs, **{name: str(PurePath(dirs.base, folder)) for name, folder in config.dirs.items()})

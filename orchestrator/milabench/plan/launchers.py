@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from milabench.config.schema import BenchmarkConfig, SystemConfig
-from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Arch, Node, SystemFacts
 from milabench.plan.method import MPIRUN, ONE_JOB_METHODS, RANKS, Placement, is_client_server, method_of, nodes_of
 
@@ -67,18 +66,13 @@ def launcher_words(
             return Launcher(after=("-m", "accelerate.commands.launch", *words))
         case "ranks" | "mpirun" as launcher if not method_of(config).is_one_job:
             what = f"{launcher} starts the ranks of one job, and {config.plan.method} is not one"
-            raise _problem(config, what, f"use the method {' or '.join(ONE_JOB_METHODS)}")
+            raise config.error("plan.launcher", what, f"use the method {' or '.join(ONE_JOB_METHODS)}")
         case "ranks":
             return Launcher()
         case "mpirun":
             return Launcher(before=("mpirun", *_mpirun(nodes, own_options, env), "/bin/sh", "-c", _AS_RANK, "rank"))
         case other:
-            raise _problem(config, f"unknown launcher '{other}'", f"known: {', '.join(LAUNCHERS)}")
-
-
-def _problem(config: BenchmarkConfig, what: str, hint: str) -> ConfigError:
-    where, path = config.origin.where("plan.launcher"), f"{config.name}.plan.launcher"
-    return ConfigError(Problem(where, path, what, hint))
+            raise config.error("plan.launcher", f"unknown launcher '{other}'", f"known: {', '.join(LAUNCHERS)}")
 
 
 def rank_environment(

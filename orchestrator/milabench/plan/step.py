@@ -9,7 +9,6 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from milabench.config.schema import BenchmarkConfig
-from milabench.errors import ConfigError, Problem
 from milabench.facts.model import Device
 from milabench.plan.container import containerized
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
@@ -266,13 +265,9 @@ def _ready_condition(config: BenchmarkConfig, ready: str, placement: Placement) 
         try:
             re.compile(ready)
         except (re.error, RecursionError, OverflowError) as error:
-            raise _ready_problem(config, f"not a regular expression: {error}") from None
+            raise config.error("server.ready", f"not a regular expression: {error}") from None
         return {"pattern": ready, "timeout_s": timeout_s}
     if ready != FREE_PORT and not 0 < int(ready) < 65_536:
-        raise _ready_problem(config, f"no such port: {ready}", "put a pattern of digits in parentheses")
+        raise config.error("server.ready", f"no such port: {ready}", "put a pattern of digits in parentheses")
     ip = placement.node.ip
     return {"port": ready, "hosts": list(dict.fromkeys(["127.0.0.1", *([ip] if ip else [])])), "timeout_s": timeout_s}
-
-
-def _ready_problem(config: BenchmarkConfig, what: str, hint: str = "") -> ConfigError:
-    return ConfigError(Problem(config.origin.where("server.ready"), f"{config.name}.server.ready", what, hint))

@@ -22,7 +22,7 @@ def system_facts(
         return SystemFacts(arch=arch, nodes=(_with_devices(node, system.gpu, arch),))
     nodes = []
     for entry in sorted(system.nodes, key=lambda node: not node.main):
-        here = is_local(entry, local, alone=len(system.nodes) == 1)
+        here = is_local(entry, local, system)
         known = local if here else (reported or {}).get(entry.name, Node(storage=entry.name))
         node = replace(
             known,
@@ -40,10 +40,12 @@ def system_facts(
     return SystemFacts(arch=arch, nodes=tuple(nodes))
 
 
-def is_local(entry: NodeConfig, local: Node, *, alone: bool) -> bool:
+def is_local(entry: NodeConfig, local: Node, system: SystemConfig) -> bool:
     """Return whether a node of the system file is this machine; behind another port than ssh's may be any (a tunnel)."""
     names = {local.hostname, local.ip, "localhost", *local.details.get("addresses", ())}
-    return (entry.ip in names and entry.port == 22) or (alone and (entry.hostname or entry.name) in names)
+    return (entry.ip in names and entry.port == 22) or (
+        len(system.nodes) == 1 and (entry.hostname or entry.name) in names
+    )
 
 
 def _with_devices(node: Node, gpu: GpuConfig, arch: Arch) -> Node:

@@ -58,11 +58,7 @@ def check_nodes(options: SuiteOptions, session: Session, *, with_links: bool = T
         raise UsageError("no nodes: give a system file that has some with --system FILE or MILABENCH_SYSTEM")
     base = str(base_folder(options.base))
     reports = query_nodes(system, machine, base, session, accept_new=options.accept_new_host_keys)
-    local = [
-        replace(machine, name=entry.name)
-        for entry in system.nodes
-        if is_local(entry, machine, alone=len(system.nodes) == 1)
-    ][:1]
+    local = [replace(machine, name=entry.name) for entry in system.nodes if is_local(entry, machine, system)][:1]
     nodes = [*local, *(node_of(name, report) for name, report in reports.items() if not report.why)]
     silent = (
         NodeFinding(node=name, what="reach", state="bad", says=report.why.removeprefix(f"{name}: "))

@@ -49,7 +49,7 @@ def node_addresses(system: SystemConfig, machine: Node, *, accept_new: bool = Fa
             accept_new=accept_new,
         )
         for entry in system.nodes
-        if not is_local(entry, machine, alone=len(system.nodes) == 1)
+        if not is_local(entry, machine, system)
     }
 
 
