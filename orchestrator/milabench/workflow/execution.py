@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from milabench.display.selection import Display
+from milabench.display.base import Display
 from milabench.errors import RecordError, Unreachable
 from milabench.events.fanout import Fanout
 from milabench.events.model import Config, Line, Meta

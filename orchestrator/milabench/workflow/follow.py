@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from milabench.display.selection import Display
+from milabench.display.base import Display
 from milabench.events.model import Data
 from milabench.events.rundir import JOURNAL, Run, open_run
 from milabench.events.tail import Appended

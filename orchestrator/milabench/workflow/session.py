@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    from milabench.display.selection import Display
+    from milabench.display.base import Display
     from milabench.execute.remote_host import HostPool
 
 Level = Literal["info", "note", "warning", "error"]
@@ -40,9 +40,9 @@ class CollectingReporter:
 
     def open_display(self, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic) -> Display:
         """Return a display that shows nothing."""
-        from milabench.display.selection import Silent
+        from milabench.display.base import Display
 
-        return Silent()
+        return Display()
 
     def texts(self, level: Level) -> list[str]:
         """Return the messages of one level, in order."""
