@@ -113,7 +113,7 @@ class AgentLink:
     async def start(self, step: str, emit: Emit, fields: Mapping[str, object]) -> tuple[Mapping[str, Any], _Watched]:
         """Send a start request; return its reply and the watched step."""
         watched = _Watched(emit=emit, ended=asyncio.get_running_loop().create_future())
-        self._steps[step] = watched
+        self._steps[step] = watched  # before the request: the step's first frames may come ahead of the reply
         try:
             reply = await self.request("start", {"step": step, **fields})
         except BaseException:
@@ -123,13 +123,10 @@ class AgentLink:
             self._steps.pop(step, None)
         return reply, watched
 
-    def close(self) -> None:
-        """End the lease: the agent kills everything and exits."""
+    async def close(self) -> None:
+        """End the lease and wait for the end of the agent's output: it kills everything and exits."""
         self._writer.close()
-
-    async def closed(self) -> None:
-        """Wait until the agent's output has ended."""
-        await asyncio.wait({self._reading})
+        await asyncio.wait({self._reading}, timeout=LEAVE_S)
 
     async def _beat(self, every_s: float) -> None:
         """Send heartbeats to an agent with a lease."""
@@ -231,6 +228,7 @@ class AgentNode:
                 identity = {key: reply.get(key) for key in ("pid", "pgid", "pid_start")}
                 emit(Started(step=step, node=self.name, **identity))
             try:
+                # Shielded: when our task is cancelled, the step is ended in order, and only then has it an end.
                 ended = await asyncio.shield(watched.ended)
             except asyncio.CancelledError:
                 await self.end(step)
@@ -305,9 +303,7 @@ class AgentNode:
         """End the lease and wait until the agent has killed everything; finish pending sweeps."""
         link, self._link = self._link, None
         if link is not None:
-            link.close()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(link.closed(), LEAVE_S)
+            await link.close()
         for sweeping in self._swept.values():
             await sweeping
 
@@ -337,6 +333,7 @@ class AgentNode:
         if link is not None:
             if id(link) not in self._swept:  # once, however many steps it had
                 self._swept[id(link)] = asyncio.create_task(self._sweep())
+            # Shielded: other steps of this agent wait for the same sweep.
             swept = await asyncio.shield(self._swept[id(link)])
             detail = f"{how}; {swept}" if swept else how
         return self._fail(request, emit, "lost-node", detail)
@@ -370,7 +367,7 @@ def local_node(run_id: str, *, name: str = "local", grace_s: float = 5.0, locks:
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, RUN_MARKER: run_id},  # so that a sweep finds a hanging agent, as it finds its steps
                 start_new_session=True,
-                limit=1 << 20,
+                limit=1 << 20,  # with asyncio's 64 KiB a longer header would be a ValueError
             )
         except OSError as error:
             raise Unreachable(f"{name}: the agent cannot be started: {error}") from None

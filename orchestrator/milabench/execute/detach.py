@@ -115,7 +115,7 @@ def fork_detached() -> DetachHandover | DetachedProcess:
             for end in (says, gives):
                 os.close(end)
             return _listen(pid, output_fd, word)
-        os.setsid()
+        os.setsid()  # from here on, neither a hangup nor Ctrl-C of the terminal reaches the child
         for end in (output_fd, word):
             os.close(end)
         _redirect(os.open(os.devnull, os.O_RDONLY), 0)

@@ -179,7 +179,7 @@ class Engine:
                     wall += time.monotonic() - start
             plan = self._extend_plan()
         while self._tasks:
-            await asyncio.wait(set(self._tasks))
+            await asyncio.wait(set(self._tasks))  # a copy: each removes itself when it is done
         overhead = Overhead(
             control_cpu_s=time.process_time() - control,
             agent_cpu_s=max(0.0, await self._agents_cpu_s() - agents),
@@ -208,6 +208,7 @@ class Engine:
         return any(outcome.name == "cancelled" for outcome in self._outcomes.values())
 
     async def _lock_devices(self) -> None:
+        # A task of its own: an interrupt cancels the wait for devices, and the run still concludes every step.
         self._locking = asyncio.create_task(self._lock_all())
         try:
             await asyncio.wait({self._locking})
@@ -263,6 +264,7 @@ class Engine:
             try:
                 await asyncio.gather(*tasks)
             except BaseException:
+                # gather leaves the others running when one raises; each ends its step when it is cancelled.
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks)
@@ -286,6 +288,7 @@ class Engine:
         limit = self._settings.max_failures
         if self._interrupts:
             return Outcome("cancelled", INTERRUPTED)
+        # A retry goes on although the failure that it repeats was the last one allowed.
         is_retry = self._attempts[step.id] > self._settings.prior_attempts.get(step.id, 0) + 1
         failures = sum(outcome.name == "failed" for outcome in self._outcomes.values())
         if limit is not None and failures >= limit and not is_retry:
@@ -327,6 +330,7 @@ class Engine:
         try:
             outcome = await executor.run(request, self._emit_of(step))
         finally:
+            # In this order: the barrier ends and stops what is running, and this step is gone.
             self._running.pop(step.id, None)
             self._update_barrier(step, "gone")
         with self._recording(step):
@@ -420,9 +424,9 @@ class Engine:
         return replace(outcome, detail=f"{outcome.detail}; its output is in {stem}.*")
 
     def _end_rest_of_job(self, step: Step) -> None:
-        """End the other ranks of a job: without the one that is gone they would wait for ever."""
+        """End the other ranks of a job, or a server's client: without the one that is gone they would wait for ever."""
         for other in self._plan.steps:
-            if other.id != step.id and is_of_one_job(step, other):
+            if step.job and other.job == step.job and other.id != step.id:
                 self._to_end.add(other.id)  # it may be about to start
                 self._end(other.id)
 
@@ -510,11 +514,6 @@ class Engine:
         task = asyncio.create_task(what)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def is_of_one_job(step: Step, other: Step) -> bool:
-    """Return whether two steps depend on each other, like the ranks of a job or a server and its client."""
-    return bool(step.job) and step.job == other.job
 
 
 def role_of(step: Step) -> str:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from milabench.errors import Unreachable
 from milabench.execute.agent_bootstrap import Channel
+from milabench.execute.inventory import sha256_of
 from milabench.execute.remote_host import RemoteHost, connect_all
 
 PIECE_BYTES = 1 << 20
@@ -75,6 +76,7 @@ class RemoteFiles:
         `thorough` compares contents; else a file with the same size and time counts as the same, which is right for what only
         milabench writes and much less to read. Raises Unreachable, also for a full disk.
         """
+        # In a thread, as all reading here: the loop must answer keep-alives, or the machine takes us for lost.
         entries = await asyncio.to_thread(lambda: list(_entries(folder, thorough=thorough)))
         files = [entry for entry in entries if entry[1] == "f"]
         async with self._turn:
@@ -150,10 +152,7 @@ def _entry(path: Path, name: str, *, thorough: bool) -> list[Any] | None:
         return [name, "d", mode]
     if not stat.S_ISREG(status.st_mode):
         return None
-    digest = ""
-    if thorough:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = sha256_of(path) if thorough else ""
     return [name, "f", mode, status.st_size, status.st_mtime_ns, digest]
 
 

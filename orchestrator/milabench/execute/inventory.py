@@ -59,6 +59,12 @@ def benchmate_digest(project: Path) -> str:
     return digest.hexdigest()
 
 
+def sha256_of(file: Path) -> str:
+    """Return the SHA-256 of a file's content, in hexadecimal."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
 def source_folder(dirs: Dirs, source: Source) -> Path:
     """Return the folder of the unpacked program."""
     return Path(dirs.code, source.folder)

@@ -112,6 +112,7 @@ def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
             )
 
     try:
+        # Only its owner executes a run; others may ask who does.
         fd = os.open(path / RUN_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise RecordError(f"{path}: cannot be written: {error.strerror}") from None
@@ -135,6 +136,7 @@ def hold_base(base: Path, purpose: str, *, say: Callable[[str], object]) -> Iter
 
     try:
         base.mkdir(parents=True, exist_ok=True)
+        # Several users may share a base, as far as their umask permits, and each must be able to lock it.
         fd = os.open(base / BASE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise EnvironmentFailed(f"{base}: cannot be written: {error.strerror}; choose another --base") from None
@@ -202,6 +204,7 @@ def _lock_run(fd: int) -> bool:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            # A reader lets go at once and a dead one's name may still be in the file: only a living holder ends our patience.
             holder = _orchestrator_in(fd)
             if tries == 1 or (holder is not None and (holder.is_alive or not holder.is_local)):
                 return False

@@ -43,6 +43,7 @@ def pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
 
     Where there is no pip at all, only the environment variables count.
     """
+    # The user's own pip second: an environment that uv made has none, and both read the same files.
     commands = [[sys.executable, "-m", "pip"]]
     if program := shutil.which("pip", path=environ.get("PATH")):
         commands.append([program])

@@ -52,7 +52,7 @@ class RemoteHost:
 
     async def agent(self, *words: str, marker: str = "") -> Channel:
         """Start an agent with these arguments, its input open. Raises Unreachable."""
-        rested = self._connection
+        rested = self._connection  # only one that lay idle may have been lost without our noticing
         connection = await self.connection()
         try:
             return await start_agent(self.name, connection, words, marker=marker, python=self.address.python)

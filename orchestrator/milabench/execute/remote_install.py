@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -72,7 +73,7 @@ async def install_remotely(
     (tools / program).write_bytes(packed_installer())
     if uv is not None:
         options = replace(options, uv=f"{folder}/uv")
-        os.link(uv, tools / "uv") if uv.stat().st_dev == tools.stat().st_dev else (tools / "uv").symlink_to(uv)
+        shutil.copy(uv, tools / "uv")  # no link: it would be sent as a link, which points nowhere there
     (tools / "job").write_bytes(pickle.dumps((tuple(specs), dirs, options)))
     await remote.send(tools, folder)
     words: list[str] = []

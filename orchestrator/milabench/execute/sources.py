@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import ssl
@@ -13,13 +12,12 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, cast
 
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
-from milabench.execute.inventory import is_fetched, source_folder, source_marker
+from milabench.execute.inventory import is_fetched, sha256_of, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, mask, pip_settings
 from milabench.execute.thread_map import thread_map
 from milabench.execute.venv import Installed, Report, hold_lock, make_folder
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from unearth.fetchers import Fetcher, PyPIClient
 
 _T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 _BLOCK = 1 << 20
 _PAUSES_S = (0.3, 1.0, 2.0)
 
@@ -120,12 +119,6 @@ def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> 
     return kept
 
 
-def sha256_of(file: Path) -> str:
-    """Return the SHA-256 of a file's content, in hexadecimal."""
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
-
-
 def unpack_release(archive_file: Path, name: str, into: Path) -> None:
     """Unpack a release file into a new folder: a wheel as it is, an sdist without its one outer folder.
 
@@ -166,7 +159,7 @@ def _download(source: PyPI, where: Indexes, environ: Mapping[str, str], into: Pa
                 silent.append(mask(index))
             elif link.filename == source.file:
                 try:
-                    _patiently(partial(_copy, link, client, into))
+                    _patiently(_copy, link, client, into)
                 except (httpx2.HTTPError, OSError) as error:
                     raise EnvironmentFailed(f"{label}: fetching it from {link.redacted} failed: {error}") from None
                 return
@@ -239,7 +232,7 @@ def _links(project: str, where: Indexes, client: PyPIClient) -> Iterator[tuple[s
             trusted_hosts=where.trusted_hosts,
         )
         try:
-            for package in _patiently(partial(_listed, finder, project)):
+            for package in _patiently(_listed, finder, project):
                 yield location, package.link
         except (httpx2.HTTPError, OSError, ValueError) as error:
             yield location, error
@@ -249,16 +242,16 @@ def _listed(finder: PackageFinder, project: str) -> list[Package]:
     return list(finder.find_all_packages(project, allow_yanked=True))
 
 
-def _patiently(ask: Callable[[], _T]) -> _T:
+def _patiently(ask: Callable[[*_Ts], _T], *arguments: *_Ts) -> _T:
     """Retry the request when the network fails for a moment."""
     import httpx2
 
     for pause_s in _PAUSES_S:
         try:
-            return ask()
+            return ask(*arguments)
         except httpx2.TransportError:
             time.sleep(pause_s)
-    return ask()
+    return ask(*arguments)
 
 
 def _sha256(link: Link) -> str | None:
@@ -284,6 +277,7 @@ def _clone(source: Git, into: Path, environ: Mapping[str, str]) -> None:
     git = shutil.which("git", path=environ.get("PATH"))
     if git is None:
         raise EnvironmentFailed(f"{mask(source.url)} is a git repository, and git is not installed; install it")
+    # GIT_DIR, which git sets for its hooks, would point every command at another repository; a prompt would hang.
     env = {**{name: v for name, v in environ.items() if not name.startswith("GIT_DIR")}, "GIT_TERMINAL_PROMPT": "0"}
 
     def run(*argv: str) -> str | None:

@@ -217,21 +217,15 @@ async def connect_asyncssh(address: Address) -> SshConnection:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and error.filename:
             raise Unreachable(f"{name}: {error.filename}: no such file; system.sshkey names the private key") from None
-        raise Unreachable(
-            f"{name}: {address.shown} cannot be reached{_through(address)}: {_format_oserror(error)};"
-            " is it up, is the port right?"
-        ) from None
+        raise Unreachable(f"{name}: {_cannot_reach(address, error)}") from None
     return SshConnection(address, connection, client)
 
 
-def _through(address: Address) -> str:
-    return f" through {address.proxy_jump}" if address.proxy_jump else ""
-
-
-def _format_oserror(error: OSError) -> str:
-    """Return the system's own message: asyncio's would repeat the address."""
-    text = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or str(error)
-    return text.lower()
+def _cannot_reach(address: Address, error: OSError) -> str:
+    # The system's own message: asyncio's would repeat the address.
+    text = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+    through = f" through {address.proxy_jump}" if address.proxy_jump else ""
+    return f"{address.shown} cannot be reached{through}: {text.lower()}; is it up, is the port right?"
 
 
 _AGENT = "load it into an ssh agent, or set another one with system.sshkey"

@@ -249,7 +249,7 @@ class _Work:
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                process_group=0,
+                process_group=0,  # `stop` kills what it started too, and Ctrl-C reaches only us
                 pass_fds=(lock,),
             )
             self._children.add(child)
@@ -272,6 +272,7 @@ class _Build:
         self._log = log
         self._lock = lock
         user = {name: value for name, value in self._options.environ.items() if name not in _DROPPED}
+        # Plain and wide: uv breaks its messages at the width of a terminal, and explain_failure reads them.
         env = {"UV_PYTHON_DOWNLOADS": "never", **user, "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "1000"}
         if self._options.uv:
             settings = {**work.pip_settings(), **spec.pip}
@@ -438,6 +439,7 @@ def link_to(link: Path, folder: Path) -> None:
             return
     elif link.exists():
         raise EnvironmentFailed(f"{link}: exists where a link to {target} belongs; move it away")
+    # A link cannot be replaced by a link, but by a rename: whoever looks finds the old one or the new one.
     fresh = link.parent / f".{link.name}.{os.getpid()}.link"
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)
@@ -455,6 +457,7 @@ def url_responds(url: str, environ: Mapping[str, str]) -> bool:
             or environ.get("ALL_PROXY")
         )
     }
+    # urllib, not the client of sources: this file also runs on other machines, where only `packaging` comes with it.
     try:
         context = ssl.create_default_context(cafile=environ.get("SSL_CERT_FILE"))
         opener = urllib.request.build_opener(
