@@ -26,7 +26,7 @@ from milabench.workflow.options import RetryPolicy
 def command(run: str | None, base: Path | None, force: bool, retry: RetryPolicy, detach: bool, display: str) -> int:
     """Resume an incomplete run, or rerun what failed in it. Default: the latest run."""
     from milabench.events.rundir import find_run, latest_run
-    from milabench.execute.run_lock import holder_of
+    from milabench.execute.locks import holder_of
 
     session = terminal_session(display)
     folder = base_folder(base)

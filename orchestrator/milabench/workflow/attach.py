@@ -6,7 +6,7 @@ from milabench.analysis.run_status import run_status
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED
 from milabench.events.rundir import Run, open_run
 from milabench.execute.detach import LOG
-from milabench.execute.run_lock import Orchestrator
+from milabench.execute.locks import Orchestrator
 from milabench.workflow.follow import follow
 from milabench.workflow.run_suite import CHANGE_THE_EXIT_CODE, report_counts
 from milabench.workflow.session import Session

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from milabench.analysis.compare import Comparison, Per, System, compare_systems
 from milabench.analysis.job_mix import costs_of
-from milabench.analysis.system_diff import Difference, system_differences
+from milabench.analysis.system_diff import Differences, system_differences
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, UsageError
 from milabench.report.registry import FORMATS
 from milabench.workflow.context import base_folder
@@ -34,7 +34,7 @@ class RunComparison:
 
     comparison: Comparison
     sources: tuple[ReportSource, ...]
-    differences: Sequence[Difference] | None = None
+    differences: Differences = None
     tracing: Tracing | None = None
 
     def render(self, format_name: str) -> str:

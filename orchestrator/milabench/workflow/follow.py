@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from milabench.display.selection import Display
+from milabench.display.base import Display
 from milabench.events.model import Data
 from milabench.events.rundir import JOURNAL, Run, open_run
 from milabench.events.tail import Appended
 from milabench.events.wire import decode, parse_object
 from milabench.execute.interrupts import interrupts
-from milabench.execute.run_lock import Orchestrator, holder_of
+from milabench.execute.locks import Orchestrator, holder_of
 from milabench.workflow.replay import observation_progress, plan_of
 from milabench.workflow.session import Reporter
 

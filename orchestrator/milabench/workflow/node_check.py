@@ -8,13 +8,13 @@ from typing import Any
 
 from milabench.config.schema import SystemConfig
 from milabench.errors import UsageError
-from milabench.execute.host_pool import HostReport, connect_all, link_speeds
+from milabench.execute.remote_host import connect_all, link_speeds
 from milabench.facts.compare import NodeFinding, compare_nodes
 from milabench.facts.model import Node
 from milabench.facts.probe import this_machine
 from milabench.plan.system import is_local
 from milabench.workflow.context import base_folder, read_suite_only
-from milabench.workflow.node_query import node_addresses, node_of, query_nodes
+from milabench.workflow.node_query import HostReport, node_addresses, node_of, query_nodes
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.session import Session
 
@@ -90,6 +90,6 @@ def measure_links(
 
     async def measure() -> dict[str, Mapping[str, Any]]:
         hosts, _ = await connect_all([pool.machine(address) for address in reached])
-        return await link_speeds([(host, host.address.host) for host in hosts.values()])
+        return await link_speeds(list(hosts.values()))
 
     return pool.run(measure)

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from milabench.execute.pinning import benchmate_requirements, pin_locks
+from milabench.execute.pinning import pin_locks
+from milabench.execute.venv import benchmate_requirements
 from milabench.plan.pin import PinInput, pin_specs
 from milabench.workflow.context import read_context
 from milabench.workflow.environments import BENCHMATE, CONSTRAINTS

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from milabench.analysis.step_results import planned_steps
-from milabench.display.selection import Display
+from milabench.display.base import Display
 from milabench.events.attempts import attempts, last_word
 from milabench.events.json_access import as_mapping
 from milabench.events.model import Data, End, Event, Line, Start

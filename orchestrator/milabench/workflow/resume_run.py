@@ -13,9 +13,8 @@ from milabench.events.attempts import Attempt, attempts
 from milabench.events.rundir import SUMMARY, Run, RunWriter, attempt_stem, open_run
 from milabench.execute.agent_client import NOTHING_LEFT, sweep_local
 from milabench.execute.interrupts import run_deferring_signals
-from milabench.execute.run_lock import hold_run, this_orchestrator
-from milabench.plan.model import Plan
-from milabench.plan.subset import remaining_plan
+from milabench.execute.locks import hold_run, this_orchestrator
+from milabench.plan.model import Plan, remaining_plan
 from milabench.workflow.adaptive_replicates import after_pilot
 from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems
 from milabench.workflow.options import RetryPolicy
