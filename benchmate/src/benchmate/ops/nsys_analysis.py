@@ -7,7 +7,6 @@ import bisect
 import json
 import re
 import sqlite3
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,7 +124,3 @@ def _activities(connection: sqlite3.Connection, table: str, name: str) -> Iterat
     query = f"SELECT a.correlationId, s.value, a.start, a.end FROM {table} a JOIN StringIds s ON a.{name} = s.id"
     for correlation, *values in connection.execute(f"{query} ORDER BY a.start"):
         yield correlation, dict(zip(("name", "start", "end"), values, strict=True))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

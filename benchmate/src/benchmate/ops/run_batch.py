@@ -68,7 +68,3 @@ def _read(memory: str | None, path: str | None) -> JsonObject:
     if not isinstance(data, dict):
         raise OpsError(f"{memory or path}: expected an object")
     return data
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
