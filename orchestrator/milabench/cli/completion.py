@@ -32,8 +32,7 @@ def command(shell: str) -> int:
     """Print a shell's completion script for commands, options and benchmark names; its first line says where to save it."""
     from click.shell_completion import ShellComplete, get_completion_class
 
-    from milabench.cli.commands import PROGRAM
-    from milabench.cli.verbs import verbs
+    from milabench.cli.verbs import PROGRAM, verbs
 
     completion_class = get_completion_class(shell)
     assert completion_class is not None

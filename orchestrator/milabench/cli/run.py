@@ -72,7 +72,7 @@ def command(
         raise click.UsageError("--run-name is empty; give a name, or leave it out")
     session = terminal_session(display)
     if dry_run:
-        from milabench.cli.plan_output import print_requests
+        from milabench.cli.plan import print_requests
 
         if detach and is_on_command_line("detach"):
             raise click.UsageError("--detach and --dry-run exclude one another: a dry run ends at once")

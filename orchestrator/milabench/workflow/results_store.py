@@ -10,11 +10,11 @@ from milabench.analysis.summary_io import summary_from_json
 from milabench.analysis.summary_model import Summary
 from milabench.errors import NothingSelected
 from milabench.events.wire import parse_object
+from milabench.history import STORE
 from milabench.history.rows import Row
 from milabench.history.store import Store, open_store
 from milabench.history.trend import Trend, trends
 from milabench.workflow.context import base_folder
-from milabench.workflow.options import STORE
 from milabench.workflow.results import resolve_runs, run_rows
 
 # The numbers of a benchmark that have a trend, and their columns; all others are in the table of metrics.
