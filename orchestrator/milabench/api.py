@@ -240,8 +240,7 @@ def plan_suite(
         UsageError: The system file makes several runs of one command (`multirun`).
     """
     from milabench.workflow.estimate import apply_budget
-    from milabench.workflow.planning import plan_request
-    from milabench.workflow.request import expand_requests
+    from milabench.workflow.planning import expand_requests, plan_request
 
     options = _suite_options(config, system, base, select, exclude, overrides, use_current_env)
     extent = Extent(profile=profile, repeat=repeat)

@@ -31,6 +31,6 @@ VARIANTS = ("cpu", "cuda", "rocm", "xpu")
 )
 def command(options: SuiteOptions, variants: tuple[str, ...], all_variants: bool, python: str) -> None:
     """Write the lock files of the selected benchmarks from their requirements.in."""
-    from milabench.workflow.pin_locks import pin_benchmarks
+    from milabench.workflow.install import pin_benchmarks
 
     pin_benchmarks(options, VARIANTS if all_variants else variants, python, terminal_session())

@@ -55,7 +55,7 @@ def command(
         raise click.UsageError(f"--ab goes with `plan run`; give each suite to `plan {phase}` with --config")
     context = read_context(options, session, extent, run_name=run_name, seed=seed)
     if phase == "prepare":
-        from milabench.workflow.preparations import pending_preparations
+        from milabench.workflow.preflight import pending_preparations
 
         preparations = pending_preparations(context)
         output = PlanOutput(value=preparations.to_json(), text=plan_text(preparations))
@@ -91,8 +91,7 @@ def print_requests(
     """Print what would be run, and its estimated duration; see `print_plans`."""
     from milabench.plan.show import plan_text
     from milabench.workflow.estimate import apply_budget, estimate_lines
-    from milabench.workflow.planning import plan_request
-    from milabench.workflow.request import expand_requests
+    from milabench.workflow.planning import expand_requests, plan_request
 
     outputs = []
     for request in expand_requests(options, extent, session, run_name=run_name, stamp="{time}", seed=seed):

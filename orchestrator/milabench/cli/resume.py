@@ -33,11 +33,11 @@ def command(run: str | None, base: Path | None, force: bool, retry: RetryPolicy,
     resumed = find_run(folder, run) if run is not None else latest_run(folder)
     holder = holder_of(resumed.path)
     if holder is not None and holder.detached:
-        from milabench.workflow.attach import attach_to_run, report_active
-
+        session.info(f"resume: {resumed.name} is executed by {holder}")
         if detach:
-            report_active(resumed, holder, session)
             return DONE
+        from milabench.workflow.attach import attach_to_run
+
         code = attach_to_run(resumed, holder, session)
         if code is not None:
             return code

@@ -10,8 +10,7 @@ from milabench.analysis.duration_estimate import spans
 from milabench.analysis.replicates import PILOT, Pilot, PrecisionTarget, Replicates, replicates
 from milabench.events.rundir import Run, open_run
 from milabench.workflow.execution import ExtendPlan, PlanExtension
-from milabench.workflow.planning import plan_request
-from milabench.workflow.request import Request
+from milabench.workflow.planning import Request, plan_request
 
 if TYPE_CHECKING:
     from milabench.analysis.summary_model import Summary

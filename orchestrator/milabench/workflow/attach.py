@@ -1,15 +1,33 @@
-"""Shows a detached run until it ends, and returns its exit code."""
+"""Shows a run that another process executes, from its journal and records alone; they may be written on another machine."""
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
 from milabench.analysis.run_status import run_status
+from milabench.display.selection import Display
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED
-from milabench.events.rundir import Run, open_run
+from milabench.events.model import Data
+from milabench.events.rundir import JOURNAL, Run, open_run
+from milabench.events.tail import Appended
+from milabench.events.wire import decode, parse_object
 from milabench.execute.detach import LOG
-from milabench.execute.run_lock import Orchestrator
-from milabench.workflow.follow import follow
+from milabench.execute.interrupts import interrupts
+from milabench.execute.run_lock import Orchestrator, holder_of
+from milabench.workflow.replay import observation_progress, plan_of
 from milabench.workflow.run_suite import CHANGE_THE_EXIT_CODE, report_counts
-from milabench.workflow.session import Session
+from milabench.workflow.session import Reporter, Session
+
+LOOK_EVERY_S = 0.3
+_LATEST = 1 << 16  # bytes of a step's records that are read when it is already running
+
+Ending = Literal["ended", "died", "left"]
+"""Why a view ended: the orchestrator ended; it died; or we were asked to end, and it goes on."""
 
 
 def attach_to_run(run: Run, orchestrator: Orchestrator, session: Session) -> int | None:
@@ -17,7 +35,6 @@ def attach_to_run(run: Run, orchestrator: Orchestrator, session: Session) -> int
 
     Ctrl-C ends only the view, not the run.
     """
-    report_active(run, orchestrator, session)
     ending = follow(run.path, orchestrator, session.reporter)
     if ending == "left":
         host = "" if orchestrator.is_local else f" on {orchestrator.host}"
@@ -36,6 +53,120 @@ def attach_to_run(run: Run, orchestrator: Orchestrator, session: Session) -> int
     return DONE if is_whole and status.verdict == "passed" else STEPS_FAILED
 
 
-def report_active(run: Run, orchestrator: Orchestrator, session: Session) -> None:
-    """Report who executes a run."""
-    session.info(f"resume: {run.name} is executed by {orchestrator}")
+def follow(path: Path, orchestrator: Orchestrator, reporter: Reporter) -> Ending:
+    """Show a run until this orchestrator of it has ended or died, or we are interrupted."""
+    requests: list[None] = []
+    run, clock = open_run(path), JournalClock()
+    clock.reach(run.journal[0].get("t") if run.journal else None)
+    with (
+        interrupts().routed_to(lambda: requests.append(None)),
+        contextlib.closing(reporter.open_display(clock=clock.now)) as display,
+    ):
+        view = RunView(run, display, clock)
+        while not requests:
+            holder = holder_of(path)  # before reading: all that it wrote until then is read
+            view.update()
+            if view.ended == orchestrator.marker:
+                return "ended"
+            if holder is None or holder.marker != orchestrator.marker:
+                return "died"
+            time.sleep(LOOK_EVERY_S)
+    return "left"
+
+
+class JournalClock:
+    """The time that is shown, in unix seconds: that of the journal's entry being shown, else the present. It never goes back."""
+
+    def __init__(self) -> None:
+        self._latest = 0.0
+        self._is_past = False
+
+    def reach(self, t: object) -> None:
+        """Show the time of an entry, where it has one."""
+        self._is_past = True
+        if isinstance(t, int | float):
+            self._latest = max(self._latest, t)
+
+    def go_on(self) -> None:
+        """Show the present time again."""
+        self._is_past = False
+
+    def now(self) -> float:
+        """Return the time that is shown."""
+        if not self._is_past:
+            self._latest = max(self._latest, time.time())
+        return self._latest
+
+
+class RunView:
+    """Passes to a display what was written since the last update; `ended` is the marker of the last orchestrator to end."""
+
+    def __init__(self, run: Run, display: Display, clock: JournalClock) -> None:
+        self.ended = ""
+        self._run = run
+        self._display = display
+        self._clock = clock
+        self._marker = ""
+        self._journal = Appended(run.path / JOURNAL)
+        self._records: dict[str, Appended] = {}
+        self._is_current = False
+        display.on_plan(plan_of(run))
+
+    def update(self) -> None:
+        """Show what is new, and the progress of the running steps."""
+        for line in self._journal.lines():
+            with contextlib.suppress(
+                ValueError
+            ):  # truncated by a crash; the entry after it says where the run was resumed
+                entry = parse_object(line)
+                self._clock.reach(entry.get("t"))
+                self._show(entry)
+        self._clock.go_on()
+        self._is_current = True
+        for step in self._records:
+            self._show_progress(step)
+        self._display.tick()
+
+    def _show(self, entry: Mapping[str, Any]) -> None:
+        match entry:
+            case {"run": "started"}:
+                self._marker = str(entry.get("marker"))
+            case {"run": "ended"}:
+                self.ended = self._marker
+            case {"step": str(step), "state": "planned"} if step not in self._run.files:  # beyond a pilot
+                self._run = open_run(self._run.path)
+                self._display.on_plan(replace(plan_of(self._run), skipped=()))
+            case {"step": str(step), "state": "started"}:
+                self._display.on_start(step)
+                self._records[step] = self._latest_records(step, entry.get("attempt"))
+            case {"step": str(step), "state": "ended", "outcome": str(outcome)}:
+                if self._is_current and step in self._records:
+                    self._show_progress(step)
+                self._records.pop(step, None)
+                reason = (entry.get("why"), entry.get("detail"))
+                self._display.on_end(step, outcome, ": ".join(str(part) for part in reason if part))
+            case _:
+                pass
+
+    def _latest_records(self, step: str, attempt: object) -> Appended:
+        path = self._run.path / f"{self._run.stem(step, attempt if isinstance(attempt, int) else 1)}.data"
+        try:
+            size = path.stat().st_size
+        except OSError:
+            size = 0
+        return Appended(path, start=max(0, size - _LATEST))
+
+    def _show_progress(self, step: str) -> None:
+        """Show the latest rate and progress of a step, if there are new ones."""
+        latest: dict[str, Any] = {}
+        for line in reversed(self._records[step].lines()):
+            if b'"rate"' not in line and b'"progress"' not in line:
+                continue
+            with contextlib.suppress(ValueError):
+                event = decode(line, step)
+                if isinstance(event, Data):
+                    latest = {**observation_progress(event.data), **latest}
+            if "rate" in latest and "progress" in latest:
+                break
+        if latest:
+            self._display.on_progress(step, latest)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.bench.api import Source
 from milabench.bench.load import missing_files
 from milabench.errors import ConfigError, EnvironmentFailed, Problem
-from milabench.execute.inventory import benchmate_digest
+from milabench.execute.inventory import benchmate_digest, installed_packages, packages_of
 from milabench.plan.context import COMMAND, ResolvedBenchmark
 from milabench.plan.model import SkippedBench
 from milabench.workflow.context import ROOT, CommandContext
@@ -175,3 +176,15 @@ def read_requirements(path: Path) -> RequirementFile:
 def requirements_of(bench: ResolvedBenchmark, context: CommandContext) -> RequirementFile | None:
     """Return the requirement file that shapes a benchmark's environment."""
     return requirement_file(Path(bench.folder), bench.config.install_variant)
+
+
+def environment_records(context: CommandContext) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
+    """Return `{group: sha256 of its locks}` and `{venv path: {package: version}}`, for the records of a run."""
+    if context.plan_context.current_env is not None:
+        return {}, {context.plan_context.current_env: installed_packages()}
+    locks: dict[str, str] = {}
+    packages: dict[str, Mapping[str, str]] = {}
+    for venv in decide_install(context).venvs:
+        locks[venv.group] = venv.digest
+        packages[str(Path(context.dirs.venv, venv.group))] = packages_of(Path(context.dirs.venv, venv.group))
+    return locks, packages

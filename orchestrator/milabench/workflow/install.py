@@ -1,4 +1,7 @@
-"""Installs what the selected benchmarks need: definitions, programs, environments, container images; here and on nodes."""
+"""Installs what the selected benchmarks need: definitions, programs, environments, container images; here and on nodes.
+
+And writes the lock files that the environments are made from.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,15 +20,18 @@ from milabench.errors import EnvironmentFailed
 from milabench.execute.base_lock import hold_base
 from milabench.execute.file_sync import RemoteFiles
 from milabench.execute.inventory import is_fetched, is_linked, store_folder
+from milabench.execute.pinning import benchmate_requirements, pin_locks
 from milabench.execute.remote_host import RemoteHost
 from milabench.execute.sources import SourceBroken, fetch_sources, release, require_fetched
 from milabench.execute.venv import InstallOptions, InstallProgress, VenvBroken, find_uv, install_venvs
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
 from milabench.plan.install import InstallPlan
+from milabench.plan.pin import PinInput, pin_specs
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.environments import (
     BENCHMATE,
+    CONSTRAINTS,
     decide_install,
     images,
     require_files,
@@ -229,3 +235,42 @@ def install_text(plan: InstallPlan) -> str:
     lines += [f"image {image.name} of {image.engine}" for image in plan.images]
     lines += [f"skipped: {skip.bench}: {skip.why}" for skip in plan.skipped]
     return "\n".join(lines) + "\n"
+
+
+def pin_benchmarks(options: SuiteOptions, variants: Sequence[str], python: str, session: Session) -> None:
+    """Write the locks of the selected benchmarks for these variants, by default the system's, and this Python.
+
+    Raises ConfigError and EnvironmentFailed.
+    """
+    context = read_context(options, session)
+    wanted = variants or (context.plan_context.facts.arch,)
+    groups = {bench.config.install_group for bench in context.benches}
+    folders = {
+        config.name: (config.install_group, config.definition)
+        for config in context.suite.benchmarks.values()
+        if config.install_group in groups and isinstance(config.definition, Path)
+    }
+    constraints = {
+        path.stem: (str(path), path.read_text()) for path in sorted(CONSTRAINTS.glob("*.txt")) if path.stem in wanted
+    }
+    specs = [
+        spec
+        for variant in wanted
+        for spec in pin_specs(
+            [(group, pin_input(bench, folder, variant)) for bench, (group, folder) in folders.items()],
+            [variant],
+            python=python,
+            benchmate=benchmate_requirements(BENCHMATE),
+            constraints=constraints,
+        )
+    ]
+    written = pin_locks(specs, environ=dict(os.environ), report=progress_report(session))
+    changed = sum(lock.has_changed for lock in written)
+    session.info(f"pin: {changed} of {len(written)} lock files changed")
+
+
+def pin_input(bench: str, folder: Path, variant: str) -> PinInput:
+    """Return a benchmark's lock for a variant and its source: requirements.<variant>.in where it exists."""
+    own = folder / f"requirements.{variant}.in"
+    requirements = own if own.is_file() else folder / "requirements.in"
+    return PinInput(bench=bench, requirements=str(requirements), lock=str(folder / f"requirements.{variant}.txt"))

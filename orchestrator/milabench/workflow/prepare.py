@@ -11,10 +11,10 @@ from milabench.execute.base_lock import hold_base
 from milabench.plan.model import Plan
 from milabench.plan.prepare import ALREADY
 from milabench.workflow.context import CommandContext
+from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import RunDescription, execute_plan, failure_reason
 from milabench.workflow.options import RetryPolicy
-from milabench.workflow.preflight import environment_records, require_installed
-from milabench.workflow.preparations import pending_preparations, preparation_steps
+from milabench.workflow.preflight import pending_preparations, preparation_steps, require_installed
 from milabench.workflow.remote_nodes import copy_folders, require_healthy
 
 TAIL_LINES = 15

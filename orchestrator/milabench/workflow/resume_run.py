@@ -20,8 +20,7 @@ from milabench.workflow.adaptive_replicates import after_pilot
 from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems
 from milabench.workflow.options import RetryPolicy
 from milabench.workflow.orphans import dead_orchestrators, kill_remote, remote_process_markers
-from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, require_request_ready
-from milabench.workflow.request import request_of
+from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_suite import finish_run, passed_steps, write_summary
 from milabench.workflow.saved_options import is_undecided, plan_differences
 from milabench.workflow.session import Session

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from milabench.plan.model import Plan
     from milabench.workflow.estimate import BudgetedPlan
     from milabench.workflow.execution import ExecutedPlan
-    from milabench.workflow.request import Request
+    from milabench.workflow.planning import Request
     from milabench.workflow.session import Session
 
 CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
@@ -67,7 +67,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
 
     this_machine()  # answers while the modules that read the suite are imported
     from milabench.checks.registry import parse_checks
-    from milabench.workflow.request import expand_requests
+    from milabench.workflow.planning import expand_requests
 
     now = int(time.time())
     stamp = time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now))

@@ -11,10 +11,11 @@ from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.execute.api import Failed, Passed
 from milabench.plan.sizing import Observation, largest_fitting
 from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import RunDescription, execute_plan, failure_reason
 from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
 from milabench.workflow.planning import plan_single_suite, suite_values
-from milabench.workflow.preflight import environment_records, require_ready
+from milabench.workflow.preflight import require_ready
 from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
 from milabench.workflow.session import Session
 

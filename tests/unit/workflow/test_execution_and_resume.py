@@ -19,8 +19,7 @@ from milabench.workflow.context import CommandContext
 from milabench.workflow.estimate import apply_budget, estimate_lines, estimate_plan
 from milabench.workflow.execution import PlanExtension
 from milabench.workflow.options import Extent, SuiteOptions
-from milabench.workflow.planning import PlannedRequest, describe_run, plan_request
-from milabench.workflow.request import Request, expand_requests, request_of
+from milabench.workflow.planning import PlannedRequest, Request, describe_run, expand_requests, plan_request, request_of
 from milabench.workflow.results import require_measured, resolve_runs, run_identity
 from milabench.workflow.resume_run import attempts_made, remaining_work
 from milabench.workflow.run_lookup import active_run, all_runs, find_step, resolve_run
