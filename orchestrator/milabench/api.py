@@ -125,7 +125,7 @@ def load(run: PathOrName, *, base: PathOrName | None = None) -> RunResult:
         NothingSelected: There is no such run, or it is the record of an install or a preparation.
         RecordError: Its records cannot be read.
     """
-    from milabench.workflow.context import base_folder
+    from milabench.workflow.files import base_folder
     from milabench.workflow.report_inputs import find_report_source
 
     source = find_report_source(base_folder(_path(base)), fspath(run))

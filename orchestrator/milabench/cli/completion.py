@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from milabench.errors import MilabenchError, UsageError
-from milabench.workflow.context import suite_file
+from milabench.workflow.files import suite_file
 
 SHELLS = ("bash", "zsh", "fish")
 # The keys of a file that are not benchmarks.

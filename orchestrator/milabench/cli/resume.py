@@ -10,7 +10,7 @@ import click
 from milabench.cli.options import base_option, detach_option, display_option, retry_options
 from milabench.cli.terminal import terminal_session
 from milabench.errors import DONE
-from milabench.workflow.context import base_folder
+from milabench.workflow.files import base_folder
 from milabench.workflow.options import RetryPolicy
 
 

@@ -7,11 +7,9 @@ from pathlib import Path
 from milabench.acceptance.criteria import Criteria, parse_criteria
 from milabench.acceptance.evaluate import Acceptance, evaluate_criteria
 from milabench.errors import UsageError
-from milabench.workflow.context import base_folder
-from milabench.workflow.files import read_file
+from milabench.workflow.files import base_folder, read_file
 from milabench.workflow.report_inputs import find_report_source
-from milabench.workflow.results import resolve_runs
-from milabench.workflow.summaries import summary_of
+from milabench.workflow.summaries import resolve_runs, summary_of
 
 
 def accept_run(name: str | None, base: Path | None, criteria_file: Path, reference: str | None = None) -> Acceptance:

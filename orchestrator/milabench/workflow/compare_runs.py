@@ -12,7 +12,7 @@ from milabench.analysis.job_mix import costs_of
 from milabench.analysis.system_diff import Difference, system_differences
 from milabench.errors import DONE, STEPS_FAILED, NothingSelected, UsageError
 from milabench.report.registry import FORMATS
-from milabench.workflow.context import base_folder
+from milabench.workflow.files import base_folder
 from milabench.workflow.report_inputs import (
     ReportSource,
     WeightProfile,

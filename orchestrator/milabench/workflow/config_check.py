@@ -15,15 +15,8 @@ from milabench.plan.check import planning_problems
 from milabench.plan.context import benchmark_on
 from milabench.plan.placeholders import names_for
 from milabench.plan.render import placeholders, render_text, texts
-from milabench.workflow.context import (
-    declared_options,
-    max_jobs,
-    overrides,
-    read_context,
-    read_suite_only,
-    suite_dirs,
-    suite_file,
-)
+from milabench.workflow.context import declared_options, max_jobs, overrides, read_context, read_suite_only, suite_dirs
+from milabench.workflow.files import suite_file
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.session import Session
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.errors import ConfigError, UsageError
+from milabench.errors import ConfigError
+from milabench.workflow.files import ROOT, base_folder, suite_file
 from milabench.workflow.options import Extent, SuiteOptions
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from milabench.plan.dirs import Dirs
     from milabench.plan.group import Instruments
     from milabench.workflow.session import Session
-
-# The checkout: config/, benchmarks/, constraints/ and benchmate/ stand beside the package.
-ROOT = Path(__file__).resolve().parents[3]
-
 
 ALL_DEFAULTS = Extent()
 
@@ -56,21 +53,6 @@ class CommandContext:
     def system(self) -> SystemConfig:
         """The system as configured."""
         return self.plan_context.system
-
-
-def base_folder(base: Path | None) -> Path:
-    """Return the folder that holds environments, data and runs: the given one, else `results` here."""
-    return (base or Path("results")).expanduser().resolve()
-
-
-def suite_file(config_file: Path | None) -> Path:
-    """Return the suite to read: the given one, else config/standard.yaml, here or of the checkout."""
-    if config_file is not None:
-        return config_file
-    for folder in (Path.cwd(), ROOT):
-        if (standard := folder / "config" / "standard.yaml").is_file():
-            return standard
-    raise UsageError("no suite: give one with --config FILE or MILABENCH_CONFIG")
 
 
 def overrides(options: SuiteOptions) -> tuple[str, ...]:

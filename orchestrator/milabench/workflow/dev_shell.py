@@ -14,7 +14,8 @@ from pathlib import Path
 from milabench.errors import ConfigError, UsageError
 from milabench.execute.interrupts import interrupts
 from milabench.plan.model import Step
-from milabench.workflow.context import ROOT, read_context
+from milabench.workflow.context import read_context
+from milabench.workflow.files import ROOT
 from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.planning import plan_single_suite
 from milabench.workflow.preflight import require_installed

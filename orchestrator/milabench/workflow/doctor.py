@@ -13,7 +13,8 @@ from typing import Literal
 from milabench.facts.model import Node
 from milabench.facts.probe import this_machine
 from milabench.plan.run import plan_run
-from milabench.workflow.context import CommandContext, base_folder, read_context
+from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.files import base_folder
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.preflight import missing_environments, missing_preparations
 from milabench.workflow.session import Session

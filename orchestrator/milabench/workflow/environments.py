@@ -14,7 +14,8 @@ from milabench.errors import ConfigError, EnvironmentFailed, Problem
 from milabench.execute.inventory import benchmate_digest, installed_packages, packages_of
 from milabench.plan.context import COMMAND, ResolvedBenchmark
 from milabench.plan.model import SkippedBench
-from milabench.workflow.context import ROOT, CommandContext
+from milabench.workflow.context import CommandContext
+from milabench.workflow.files import ROOT
 
 if TYPE_CHECKING:
     from milabench.plan.image import Image

@@ -1,10 +1,28 @@
-"""Reads and writes the files that users name, with errors that say which file and why."""
+"""The files and folders that users name, and where the defaults are; their reading and writing, with errors that say why."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from milabench.errors import ConfigError, MilabenchError, RecordError
+from milabench.errors import ConfigError, MilabenchError, RecordError, UsageError
+
+# The checkout: config/, benchmarks/, constraints/ and benchmate/ stand beside the package.
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def base_folder(base: Path | None) -> Path:
+    """Return the folder that holds environments, data and runs: the given one, else `results` here."""
+    return (base or Path("results")).expanduser().resolve()
+
+
+def suite_file(config_file: Path | None) -> Path:
+    """Return the suite to read: the given one, else config/standard.yaml, here or of the checkout."""
+    if config_file is not None:
+        return config_file
+    for folder in (Path.cwd(), ROOT):
+        if (standard := folder / "config" / "standard.yaml").is_file():
+            return standard
+    raise UsageError("no suite: give one with --config FILE or MILABENCH_CONFIG")
 
 
 def read_file(path: Path, error: type[MilabenchError] = ConfigError, hint: str = "") -> bytes:

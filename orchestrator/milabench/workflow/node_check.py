@@ -13,7 +13,8 @@ from milabench.facts.compare import NodeFinding, compare_nodes
 from milabench.facts.model import Node
 from milabench.facts.probe import this_machine
 from milabench.plan.system import is_local
-from milabench.workflow.context import base_folder, read_suite_only
+from milabench.workflow.context import read_suite_only
+from milabench.workflow.files import base_folder
 from milabench.workflow.node_query import node_addresses, node_of, query_nodes
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.session import Session

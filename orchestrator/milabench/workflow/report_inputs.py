@@ -14,8 +14,7 @@ from milabench.errors import ConfigError, RecordError, UsageError
 from milabench.events.rundir import Run, find_run
 from milabench.events.wire import parse_object
 from milabench.workflow.files import read_file
-from milabench.workflow.results import require_measured
-from milabench.workflow.summaries import summary_of
+from milabench.workflow.summaries import require_measured, summary_of
 
 if TYPE_CHECKING:
     from milabench.analysis.traces import Tracing

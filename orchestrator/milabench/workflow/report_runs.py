@@ -11,7 +11,7 @@ from milabench.analysis.summary_model import Summary
 from milabench.errors import NothingSelected, RecordError, UsageError
 from milabench.events.rundir import Run, find_run, latest_run
 from milabench.report.registry import FORMATS
-from milabench.workflow.context import base_folder
+from milabench.workflow.files import base_folder
 from milabench.workflow.report_inputs import find_report_source, read_profile, require_known_names
 from milabench.workflow.session import Session
 from milabench.workflow.summaries import summary_of

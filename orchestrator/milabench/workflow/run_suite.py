@@ -181,9 +181,9 @@ def write_summary(path: Path, session: Session) -> dict[str, int]:
     A summary that cannot be written is only warned of: it can be computed again at any time.
     """
     from milabench.analysis.summary import summarise
-    from milabench.events.rundir import RunWriter, open_run
+    from milabench.events.rundir import open_run
     from milabench.workflow.run_checks import checks_of
-    from milabench.workflow.summaries import stat_digest, summary_sources
+    from milabench.workflow.summaries import stat_digest, store_summary
 
     try:
         run, stat = open_run(path), stat_digest(path)
@@ -191,11 +191,8 @@ def write_summary(path: Path, session: Session) -> dict[str, int]:
     except RecordError as error:
         session.warn(str(error))
         return {}
-    writer = RunWriter(path)
     try:
-        writer.write_summary({**summary.to_json(), "made_of": summary_sources(path, stat)})
+        store_summary(path, summary, stat)
     except OSError as error:
         session.warn(f"{path}: the summary cannot be written: {error.strerror}")
-    finally:
-        writer.close()
     return summary.counts

@@ -22,8 +22,7 @@ from milabench.plan.sizing import (
     scaling_text,
     sizer_options,
 )
-
-_CHECKOUT = Path(__file__).resolve().parents[3]
+from milabench.workflow.files import ROOT
 
 
 def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
@@ -44,7 +43,7 @@ def scaling_file(facts: SystemFacts) -> Path:
     devices = facts.main.devices
     name = f"{device_slug(devices[0].name if devices else facts.arch)}.yaml"
     here = Path.cwd() / "config" / "scaling" / name
-    return here if here.is_file() else _CHECKOUT / "config" / "scaling" / name
+    return here if here.is_file() else ROOT / "config" / "scaling" / name
 
 
 def display_path(path: Path) -> str:

@@ -13,7 +13,7 @@ from milabench.errors import ConfigError, RecordError
 from milabench.events.model import Data
 from milabench.events.replay import replay
 from milabench.events.rundir import find_run
-from milabench.workflow.context import ROOT, base_folder
+from milabench.workflow.files import ROOT, base_folder
 from milabench.workflow.install import install
 from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
 from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
