@@ -9,7 +9,7 @@ import platform
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -37,7 +37,7 @@ from milabench.execute.api import (
 )
 from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute, holder_text, outcome_name
 from milabench.execute.interrupts import interrupts, run_deferring_signals
-from milabench.execute.remote_host import RemoteHost, remote_node
+from milabench.execute.remote_host import remote_node
 from milabench.execute.run_lock import Orchestrator, hold_run, this_orchestrator
 from milabench.execute.ssh import Address
 from milabench.plan.environ import without_secrets
@@ -144,9 +144,12 @@ def continue_plan(
     """Execute a plan, or what remains of the `whole` one, in a run directory whose lock we hold."""
     if handover is not None:
         handover.hold(writer.path)
-    session = context.session
+    session, addresses = context.session, addresses_used(plan, context)
     with interrupts().deferred(), contextlib.closing(session.reporter.open_display()) as display:
-        _journal(writer, [{"run": "started", **orchestrator.to_json(), **_nodes_entry(plan, context)}])
+        # The other nodes too, so that processes left by a crash can be found there.
+        used = {"nodes": [asdict(address) for address in addresses]} if addresses else {}
+        with writing(writer.path):
+            writer.journal({"run": "started", **orchestrator.to_json(), **used})
         sinks: dict[str, OnProgress] = {"display": lambda progress: _show(display, progress)}
         if handover is not None:
             # The first event: we hold the devices, or wait for them. Until then errors are shown in the terminal.
@@ -163,13 +166,27 @@ def continue_plan(
                 display.on_plan(replace(plan, steps=(*plan.steps, *added.steps), skipped=()))
             return added
 
-        progress = Fanout(sinks, warn=session.warn)
-        hosts = [session.hosts.machine(address) for address in addresses_used(whole or plan, context)]
+        whole = whole or plan
+        hosts = [session.hosts.machine(address) for address in addresses_used(whole, context)]
+        nodes = _local_nodes(whole, context, orchestrator.marker)
+        nodes |= {host.name: remote_node(host, orchestrator.marker) for host in hosts}
+        settings = ExecutionSettings(
+            values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
+            makedirs=_folders,
+            marks=lambda step: (retry.markers[step.id],) if step.id in retry.markers else (),
+            locks=_device_locks(whole, context) if plan.phase == "run" else {},
+            wait=retry.wait,
+            preamble=lambda step: _preamble(step, context, description),
+            prior_attempts=retry.attempts,
+            passed=retry.passed,
+            max_retries=retry.max_retries,
+            max_failures=retry.max_failures,
+            extend_plan=more,
+            missing_data=lambda step, stem: missing_metrics(step.config, writer.path / f"{stem}.data"),
+        )
 
         def work() -> Coroutine[Any, Any, ExecutionResult]:
-            return _execute(
-                plan, context, description, writer, orchestrator, progress, retry, whole or plan, hosts, more
-            )
+            return _execute(plan, nodes, writer, Fanout(sinks, warn=session.warn), settings)
 
         result = session.hosts.run(work) if hosts else run_deferring_signals(work)
         return ExecutedPlan(path=writer.path, result=result)
@@ -185,44 +202,29 @@ def new_marker(path: Path) -> str:
     return f"{path.name}-{secrets.token_hex(4)}"
 
 
-async def _execute(
-    plan: Plan,
-    context: CommandContext,
-    description: RunDescription,
-    writer: RunWriter,
-    orchestrator: Orchestrator,
-    progress: OnProgress,
-    retry: RetryPolicy,
-    whole: Plan,
-    hosts: Sequence[RemoteHost],
-    more: Callable[[], Plan | None],
-) -> ExecutionResult:
-    """Start the agents, execute, and end the agents whatever happened; the devices of the `whole` plan are held."""
+def _local_nodes(whole: Plan, context: CommandContext, marker: str) -> dict[str, AgentNode]:
+    """Return this machine where the plan uses it, or where it is the only one."""
     # Another folder than the one that all runs of this machine share: only for our tests, which run concurrently.
     locks = Path(os.environ["MILABENCH_LOCK_DIR"]) if "MILABENCH_LOCK_DIR" in os.environ else None
     used = {step.node for step in whole.steps}
-    nodes = {
-        node.name: local_node(orchestrator.marker, name=node.name, locks=locks)
+    return {
+        node.name: local_node(marker, name=node.name, locks=locks)
         for node in context.nodes
         if node.local and (node.name in used or len(context.nodes) == 1)
     }
-    nodes |= {host.name: remote_node(host, orchestrator.marker) for host in hosts}
-    settings = ExecutionSettings(
-        values={"run": str(writer.path), "path": os.environ.get("PATH", os.defpath)},
-        makedirs=_folders,
-        marks=lambda step: (retry.markers[step.id],) if step.id in retry.markers else (),
-        locks=_device_locks(whole, context) if plan.phase == "run" else {},
-        wait=retry.wait,
-        preamble=lambda step: _preamble(step, context, description),
-        prior_attempts=retry.attempts,
-        passed=retry.passed,
-        max_retries=retry.max_retries,
-        max_failures=retry.max_failures,
-        extend_plan=more,
-        missing_data=lambda step, stem: missing_metrics(step.config, writer.path / f"{stem}.data"),
-    )
+
+
+async def _execute(
+    plan: Plan, nodes: Mapping[str, AgentNode], writer: RunWriter, progress: OnProgress, settings: ExecutionSettings
+) -> ExecutionResult:
+    """Start the agents, execute, and end the agents whatever happened."""
+
+    async def start(node: AgentNode) -> None:
+        with contextlib.suppress(Unreachable):  # an error at its start becomes the outcome of its first step
+            await node.open()
+
     try:
-        opening = asyncio.gather(*map(_open, nodes.values()))
+        opening = asyncio.gather(*map(start, nodes.values()))
         await asyncio.sleep(0)  # this machine's agent is a process now, which starts while the imports below go on
         if plan.phase == "run":
             import_readers_in_background()
@@ -251,23 +253,11 @@ def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
     return ""
 
 
-async def _open(node: AgentNode) -> None:
-    """Start a node's agent; an error at its start becomes the outcome of its first step."""
-    with contextlib.suppress(Unreachable):
-        await node.open()
-
-
 def addresses_used(plan: Plan, context: CommandContext) -> tuple[Address, ...]:
     """Return how the other nodes of a plan are reached."""
     used = {step.node for step in plan.steps}
     addresses = node_addresses(context.system, context.machine)
     return tuple(address for name, address in addresses.items() if name in used)
-
-
-def _nodes_entry(plan: Plan, context: CommandContext) -> dict[str, Any]:
-    """Return the journal's entry on the other nodes, so that processes left by a crash can be found there."""
-    used = addresses_used(plan, context)
-    return {"nodes": [asdict(address) for address in used]} if used else {}
 
 
 def _show(display: Display, progress: Progress) -> None:
@@ -369,8 +359,9 @@ def _write_manifest(
         "locks": dict(description.locks),
         **description.manifest,
     }
-    _record(writer, lambda: writer.write_manifest(manifest))
-    _journal(writer, _planned(plan.steps))
+    with writing(writer.path):
+        writer.write_manifest(manifest)
+        writer.journal_all(_planned(plan.steps))
 
 
 def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], object]) -> Plan | None:
@@ -384,8 +375,9 @@ def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], obj
     plan = with_stems(extension.plan, files)
     added = tuple(step for step in plan.steps if step.id not in known)
     changes = {"plan": plan.to_json(), "plan_hash": plan.hash, "files": files, **extension.manifest}
-    _record(writer, lambda: writer.write_manifest({**manifest, **changes}))
-    _journal(writer, _planned(added))
+    with writing(writer.path):
+        writer.write_manifest({**manifest, **changes})
+        writer.journal_all(_planned(added))
     for message in extension.messages:
         report(message)
     return replace(plan, steps=added) if added else None
@@ -395,13 +387,10 @@ def _planned(steps: Iterable[Step]) -> list[dict[str, Any]]:
     return [{"step": step.id, "attempt": 1, "state": "planned", "node": step.node} for step in steps]
 
 
-def _journal(writer: RunWriter, entries: Iterable[Mapping[str, Any]]) -> None:
-    _record(writer, lambda: writer.journal_all(entries))
-
-
-def _record(writer: RunWriter, write: Callable[[], object]) -> None:
-    """Write to the run directory. Raises RecordError."""
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise RecordError for an OSError while a run directory is written."""
     try:
-        write()
+        yield
     except OSError as error:
-        raise RecordError(f"{writer.path}: cannot be written: {error.strerror}") from None
+        raise RecordError(f"{path}: cannot be written: {error.strerror}") from None

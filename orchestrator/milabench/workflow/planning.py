@@ -6,10 +6,10 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from milabench.analysis.replicates import PILOT, PrecisionTarget, Replicates
+from milabench.config.matrix import runs
 from milabench.errors import ConfigError, NothingSelected, UsageError
 from milabench.plan.ab import SIDES, interleaved, of_side, side_name
 from milabench.plan.model import Plan, Step
@@ -75,34 +75,19 @@ def expand_requests(
     `stamp` stands for `{time}` in names; `is_part`: only a part of the plan will be run. Raises what `read_context` raises,
     and UsageError for options that contradict one another.
     """
-    if extent.ab is not None:
-        if is_part:
-            raise UsageError("--failed runs a part, of which pairs may be left half; leave out --ab, or use `resume`")
-        requests: tuple[Request, ...] = (ab_request(options, extent.ab, extent, session, run_name=run_name, seed=seed),)
-    else:
-        requests = single_suite_requests(options, extent, session, run_name=run_name, stamp=stamp, seed=seed)
+    if extent.ab is not None and is_part:
+        raise UsageError("--failed runs a part, of which pairs may be left half; leave out --ab, or use `resume`")
+    whole = read_request(options, extent, session, run_name=run_name, seed=seed)
+    suite = whole.context.suite
+    requests = [] if suite.multirun else [whole]
+    for name, values in runs(suite.multirun, {"time": stamp, "run_name": run_name}):
+        # The command line's overrides come later, and so win over the combination's.
+        overrides = (*(_override(suite, key, value) for key, value in values.items()), *options.overrides)
+        varied = read_request(replace(options, overrides=overrides), extent, session, run_name=name, seed=seed)
+        requests.append(replace(varied, values=values))
     # The budget is for the whole command: several runs share it.
     share = None if extent.budget_s is None else extent.budget_s / len(requests)
     return tuple(with_target(request, replace(extent, budget_s=share), is_part=is_part) for request in requests)
-
-
-def single_suite_requests(
-    options: SuiteOptions, extent: Extent, session: Session, *, run_name: str, stamp: str, seed: int
-) -> tuple[Request, ...]:
-    """Return a request for each combination of the system file's `multirun`, in order; one where there is none."""
-    from milabench.config.matrix import runs
-
-    context = read_context(options, session, extent, run_name=run_name, seed=seed)
-    if not context.suite.multirun:
-        return (Request(name=run_name, sides=(context,)),)
-    requests = []
-    for name, values in runs(context.suite.multirun, {"time": stamp, "run_name": run_name}):
-        # The command line's overrides come later, and so win over the combination's.
-        overrides = (*(_override(context.suite, key, value) for key, value in values.items()), *options.overrides)
-        varied = replace(options, overrides=overrides)
-        side = read_context(varied, session, extent, run_name=name, seed=seed)
-        requests.append(Request(name=name, sides=(side,), values=values))
-    return tuple(requests)
 
 
 def _override(suite: Suite, key: str, value: object) -> str:
@@ -127,9 +112,8 @@ def with_target(request: Request, extent: Extent, *, is_part: bool) -> Request:
     return targeted if precision is None else targeted.repeated(PILOT)
 
 
-def ab_request(
+def read_request(
     options: SuiteOptions,
-    files: tuple[Path, Path],
     extent: Extent,
     session: Session,
     *,
@@ -137,17 +121,20 @@ def ab_request(
     seed: int,
     environ: Mapping[str, str] = os.environ,
 ) -> Request:
-    """Return the request for an A/B run: both sides alike but for the suite, five pairs at least unless `repeat` is given.
+    """Return the request for a suite, or for the two of an A/B run: five pairs at least unless `repeat` is given.
 
     Raises UsageError and ConfigError for sides that cannot be measured in one run.
     """
-    a, b = (
+    sides = tuple(
         read_context(replace(options, config_file=file), session, extent, run_name=run_name, seed=seed, environ=environ)
-        for file in files
+        for file in extent.ab or (options.config_file,)
     )
-    require_comparable(a, b)
-    pairs = extent.repeat if extent.repeat is not None else max(LEAST_PAIRS, a.plan_context.profile.processes)
-    return Request(name=run_name, sides=(a, b)).repeated(pairs)
+    request = Request(name=run_name, sides=sides)
+    if extent.ab is None:
+        return request
+    require_comparable(*sides)
+    pairs = extent.repeat if extent.repeat is not None else max(LEAST_PAIRS, sides[0].plan_context.profile.processes)
+    return request.repeated(pairs)
 
 
 def require_comparable(a: CommandContext, b: CommandContext) -> None:
@@ -179,30 +166,21 @@ def _devices(context: CommandContext) -> object:
     return context.plan_context.facts.arch, devices
 
 
-def request_of(run: Run, session: Session, environ: Mapping[str, str] = os.environ) -> Request:
+def request_of(run: Run, session: Session) -> Request:
     """Return the request of a recorded run, read again, with the numbers of replicates that were decided.
 
     Raises RecordError for a run whose options were not saved.
     """
-    from milabench.workflow.saved_options import load_options, replicates_of, saved_environment, target_of
+    from milabench.workflow.saved_options import load_options, replicates_of, target_of
 
-    saved = load_options(run)
-    target = target_of(run)
-    extent = Extent(repeat=saved.repeats, profile=saved.profile)
-    variables = saved_environment(saved, environ)
-    if saved.ab is not None:
-        request = ab_request(
-            saved.options, saved.ab, extent, session, run_name=saved.run_name, seed=saved.seed, environ=variables
-        )
-    else:
-        context = read_context(
-            saved.options, session, extent, run_name=saved.run_name, seed=saved.seed, environ=variables
-        )
-        request = Request(name=saved.run_name, sides=(context,))
+    saved, target = load_options(run), target_of(run)
+    request = read_request(
+        saved.options, saved.extent, session, run_name=saved.run_name, seed=saved.seed, environ=saved.environ
+    )
     request = replace(request, name=str(run.manifest.get("name") or "run"), target=target)
     if target is None:
         return request
-    return request.repeated(PILOT if target.precision is not None else saved.repeats, replicates_of(run))
+    return request.repeated(PILOT if target.precision is not None else saved.extent.repeat, replicates_of(run))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

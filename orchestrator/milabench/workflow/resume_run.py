@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +18,7 @@ from milabench.execute.run_lock import hold_run, this_orchestrator
 from milabench.plan.model import Plan
 from milabench.plan.subset import remaining_plan
 from milabench.workflow.adaptive_replicates import after_pilot
-from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems
+from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
 from milabench.workflow.options import RetryPolicy
 from milabench.workflow.orphans import dead_orchestrators, kill_remote, remote_process_markers
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
@@ -67,8 +68,7 @@ def resume_run(
             f"resume: {run.name}: {len(passed)} of {len(run.files)} steps have passed, {len(work.plan.steps)} to run"
         )
         request = work.planned.request
-        writer = RunWriter(path)
-        try:
+        with contextlib.closing(RunWriter(path)) as writer, writing(path):
             if work.differences:
                 writer.journal({"run": "mixed", "differs": list(work.differences)})
             executed = continue_plan(
@@ -82,10 +82,6 @@ def resume_run(
                 whole=work.planned.plan,
                 handover=handover,
             )
-        except OSError as error:
-            raise RecordError(f"{path}: cannot be written: {error.strerror}") from None
-        finally:
-            writer.close()
     return finish_run(executed, session)
 
 
@@ -93,13 +89,8 @@ def _complete(run: Run, session: Session) -> None:
     """Write what an orchestrator that crashed after its last step did not write."""
     is_recorded = run.is_ended and run.journal[-1].get("verdict") == "passed"
     if not is_recorded:
-        writer = RunWriter(run.path)
-        try:
+        with contextlib.closing(RunWriter(run.path)) as writer, writing(run.path):
             writer.journal({"run": "ended", "verdict": "passed"})
-        except OSError as error:
-            raise RecordError(f"{run.path}: cannot be written: {error.strerror}") from None
-        finally:
-            writer.close()
     if not is_recorded or not (run.path / SUMMARY).exists():
         write_summary(run.path, session)
 

@@ -6,13 +6,13 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from milabench.analysis.replicates import PrecisionTarget
 from milabench.errors import RecordError
-from milabench.workflow.options import SuiteOptions
+from milabench.workflow.options import Extent, SuiteOptions
 
 if TYPE_CHECKING:
     from milabench.events.rundir import Run
@@ -24,18 +24,16 @@ _SHOWN = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedOptions:
-    """The options of a command, and the environment variables that set options; `ab` are the suites of an A/B run."""
+    """The options of a command, and the environment: as it is now, but for MILABENCH_*, which is as it was."""
 
     options: SuiteOptions
-    ab: tuple[Path, Path] | None = None
+    extent: Extent
     run_name: str
-    repeats: int | None
-    profile: str
     seed: int
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str]
 
 
-def save_options(context: CommandContext, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+def save_options(context: CommandContext) -> dict[str, Any]:
     """Return the manifest's entries besides suite, system and plan."""
     from milabench.workflow.context import settings_overrides
 
@@ -51,7 +49,7 @@ def save_options(context: CommandContext, environ: Mapping[str, str] = os.enviro
             "run_name": plan_context.run_name,
             "repeat": plan_context.repeats,
             "profile": plan_context.profile.name,
-            "environ": {name: environ[name] for name in settings_overrides(environ)},
+            "environ": {name: os.environ[name] for name in settings_overrides(os.environ)},
         },
         "programs": program_digests(context),
     }
@@ -69,14 +67,17 @@ def load_options(run: Run) -> SavedOptions:
             values[name] = None if values[name] is None else Path(values[name])
         values["overrides"] = tuple(values["overrides"])
         ab = saved.get("ab")
+        now = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
         return SavedOptions(
             options=SuiteOptions(**values),
-            ab=None if ab is None else (Path(ab[0]), Path(ab[1])),
+            extent=Extent(
+                repeat=saved["repeat"],
+                profile=str(saved["profile"]),
+                ab=None if ab is None else (Path(ab[0]), Path(ab[1])),
+            ),
             run_name=str(saved["run_name"]),
-            repeats=saved["repeat"],
-            profile=str(saved["profile"]),
             seed=int(run.manifest["seed"]),
-            environ=dict(saved["environ"]),
+            environ={**now, **saved["environ"]},
         )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise altered_settings(run, error) from None
@@ -112,12 +113,6 @@ def is_undecided(run: Run) -> bool:
     """Return whether the pilot of a run has yet to decide how often its benchmarks are run."""
     target = target_of(run)
     return target is not None and target.precision is not None and "replicates" not in run.manifest
-
-
-def saved_environment(saved: SavedOptions, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables as they are now, but for MILABENCH_*, which are as they were."""
-    now = {name: value for name, value in environ.items() if not name.startswith("MILABENCH_")}
-    return {**now, **saved.environ}
 
 
 def program_digests(context: CommandContext) -> dict[str, str]:

@@ -135,9 +135,9 @@ def test_a_suite_that_changed_is_refused_unless_forced(
 
 
 def test_the_request_of_a_run_is_read_again(half: Run, session: Session, planned: PlannedRequest) -> None:
-    request = request_of(half, session, environ={})
+    request = request_of(half, session)
     assert plan_request(request).plan.hash == planned.plan.hash
-    assert load_options(half).repeats == 2
+    assert load_options(half).extent.repeat == 2
 
 
 def test_only_what_failed_is_run_again(half: Run, planned: PlannedRequest, tmp_path: Path) -> None:
