@@ -55,18 +55,6 @@ class CommandContext:
         return self.plan_context.system
 
 
-def overrides(options: SuiteOptions) -> tuple[str, ...]:
-    """Return the overrides, `--arch` among them: the command line wins over the system file."""
-    return (*options.overrides, *((f"system.arch={options.arch}",) if options.arch is not None else ()))
-
-
-def max_jobs(options: SuiteOptions) -> int:
-    """Return how many variants a matrix may expand to."""
-    from milabench.config.matrix import MAX_JOBS
-
-    return options.max_jobs if options.max_jobs is not None else MAX_JOBS
-
-
 # Environment variables that stand for options of the system file: MILABENCH_SIZER_MULT is system.options.sizer.mult.
 _OPTION_VARIABLES = {"MILABENCH_SIZER_": "sizer", "MILABENCH_CPU_": "cpu"}
 _OWN_OPTIONS = ("MILABENCH_SIZER_SAVE",)
@@ -161,20 +149,36 @@ def read_suite_only(
     options: SuiteOptions, environ: Mapping[str, str] = os.environ, *, detected_arch: str = "cpu"
 ) -> tuple[Suite, tuple[BenchmarkConfig, ...]]:
     """Return the suite and what is selected of it, without asking the machine what it is."""
-    from milabench.config.read import read_suite
     from milabench.config.select import select
 
-    suite = read_suite(
+    suite = read_whole_suite(options, environ, detected_arch=detected_arch, settings=settings_overrides(environ))
+    return suite, select(suite, options.select, options.exclude)
+
+
+def read_whole_suite(
+    options: SuiteOptions,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    detected_arch: str = "cpu",
+    settings: Mapping[str, str] | None = None,
+) -> Suite:
+    """Return the suite. Raises ConfigError with everything that is wrong in it."""
+    from milabench.config.matrix import MAX_JOBS
+    from milabench.config.read import read_suite
+
+    arch = (
+        () if options.arch is None else (f"system.arch={options.arch}",)
+    )  # the command line wins over the system file
+    return read_suite(
         [suite_file(options.config_file)],
         system=options.system_file,
-        overrides=overrides(options),
+        overrides=(*options.overrides, *arch),
         env=environ,
         detected_arch=detected_arch,
         declared=declared_options,
-        max_jobs=max_jobs(options),
-        settings=settings_overrides(environ),
+        max_jobs=options.max_jobs or MAX_JOBS,
+        settings=settings,
     )
-    return suite, select(suite, options.select, options.exclude)
 
 
 def suite_dirs(options: SuiteOptions, suite: Suite) -> Dirs:
@@ -196,13 +200,11 @@ def resolve_benchmark(bench: BenchmarkConfig, dirs: Dirs) -> ResolvedBenchmark:
     from milabench.bench.load import load_benchfile
     from milabench.plan.context import COMMAND, ResolvedBenchmark
 
-    if isinstance(bench.definition, Path):
-        return ResolvedBenchmark(config=bench, folder=str(bench.definition), declared=load_benchfile(bench.definition))
-    if bench.definition is None and bench.command:
-        return ResolvedBenchmark(config=bench, folder=str(Path.cwd()), declared=COMMAND)
-    if bench.definition is None:
+    if bench.definition is None and not bench.command:
         raise ConfigError(f"{bench.name}: has no definition; give the folder with its benchfile.py, or a command")
-    folder = Path(dirs.code, bench.definition.folder)
-    return ResolvedBenchmark(
-        config=bench, folder=str(folder), declared=load_benchfile(folder) if folder.is_dir() else None
-    )
+    if bench.definition is None:
+        return ResolvedBenchmark(config=bench, folder=str(Path.cwd()), declared=COMMAND)
+    is_local = isinstance(bench.definition, Path)
+    folder = bench.definition if isinstance(bench.definition, Path) else Path(dirs.code, bench.definition.folder)
+    declared = load_benchfile(folder) if is_local or folder.is_dir() else None
+    return ResolvedBenchmark(config=bench, folder=str(folder), declared=declared)

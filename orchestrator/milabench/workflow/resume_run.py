@@ -14,13 +14,14 @@ from milabench.events.attempts import Attempt, attempts
 from milabench.events.rundir import SUMMARY, Run, RunWriter, attempt_stem, open_run
 from milabench.execute.agent_client import NOTHING_LEFT, sweep_local
 from milabench.execute.interrupts import run_deferring_signals
+from milabench.execute.remote_host import RemoteHost
 from milabench.execute.run_lock import hold_run, this_orchestrator
 from milabench.plan.model import Plan
 from milabench.plan.subset import remaining_plan
 from milabench.workflow.adaptive_replicates import after_pilot
 from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
 from milabench.workflow.options import RetryPolicy
-from milabench.workflow.orphans import dead_orchestrators, kill_remote, remote_process_markers
+from milabench.workflow.orphans import dead_orchestrators, on_each_machine, remote_process_markers
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
 from milabench.workflow.run_suite import finish_run, passed_steps, write_summary
 from milabench.workflow.saved_options import is_undecided, plan_differences
@@ -133,7 +134,8 @@ def sweep_run(run: Run, session: Session) -> None:
         results = {}
         if orchestrator.is_of_this_boot:
             results[""] = run_deferring_signals(partial(sweep_local, orchestrator.marker))
-        remote = kill_remote(remote_process_markers([(orchestrator, addresses)]), session)
+        markers = remote_process_markers([(orchestrator, addresses)])
+        remote = on_each_machine(markers, session, RemoteHost.sweep)
         results |= {f", on {address.name}": str(result) for address, result in remote.items()}
         for where, result in results.items():
             if result != NOTHING_LEFT:
