@@ -36,7 +36,7 @@ def command(run: str | None, base: Path | None, force: bool, retry: RetryPolicy,
         session.info(f"resume: {resumed.name} is executed by {holder}")
         if detach:
             return DONE
-        from milabench.workflow.attach import attach_to_run
+        from milabench.workflow.run_view import attach_to_run
 
         code = attach_to_run(resumed, holder, session)
         if code is not None:

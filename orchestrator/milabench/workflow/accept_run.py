@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from milabench.acceptance.criteria import Criteria, parse_criteria
+from milabench.acceptance.criteria import parse_criteria
 from milabench.acceptance.evaluate import Acceptance, evaluate_criteria
 from milabench.errors import UsageError
 from milabench.workflow.files import base_folder, read_file
@@ -18,7 +18,7 @@ def accept_run(name: str | None, base: Path | None, criteria_file: Path, referen
     `reference` is the run, or JSON report of one, that `x reference` in the criteria means. Raises ConfigError for bad
     criteria, UsageError for a missing reference, NothingSelected and RecordError.
     """
-    criteria = read_criteria(criteria_file)
+    criteria = parse_criteria(read_file(criteria_file, hint="check the path"), str(criteria_file))
     if criteria.is_relative and reference is None:
         raise UsageError(f"{criteria_file}: asks for 'x reference': name that run with --reference")
     return evaluate_criteria(
@@ -26,8 +26,3 @@ def accept_run(name: str | None, base: Path | None, criteria_file: Path, referen
         summary_of(resolve_runs(base, [name] if name else [])[0]),
         find_report_source(base_folder(base), reference).summary if reference is not None else None,
     )
-
-
-def read_criteria(path: Path) -> Criteria:
-    """Read a criteria file. Raises ConfigError with everything that is wrong in it."""
-    return parse_criteria(read_file(path, hint="check the path"), str(path))

@@ -60,8 +60,7 @@ def render_report(
     if score == "compat":
         summaries = [milabench13_summary(summary) for summary in summaries]
     elif runs:
-        references = References(folder, reference, session)
-        summaries = [references.applied(run, summary) for run, summary in zip(runs, summaries, strict=True)]
+        summaries = relative_summaries(runs, summaries, folder, reference, session)
     traces = None if tracing is None else [tracing.of(run) for run in runs]
     return FORMATS[format_name].renderer.render(summaries, traces)
 
@@ -92,34 +91,26 @@ def require_no_records(format_name: str, reference: str | None, validations: str
         raise UsageError(f"--from-db: the store has results only, and {given[0]} needs a run's records; leave one out")
 
 
-class References:
-    """Scores summaries relative to a reference run: the given one, else the one that each run's system file names."""
+def relative_summaries(
+    runs: Sequence[Run], summaries: Sequence[Summary], base: Path, reference: str | None, session: Session
+) -> list[Summary]:
+    """Return the summaries relative to the given run, else to that which each run's system file names, else as they are.
 
-    def __init__(self, base: Path, name: str | None, session: Session) -> None:
-        self._base = base
-        self._name = name
-        self._session = session
-        self._summaries: dict[str, Summary] = {}
-
-    def applied(self, run: Run, summary: Summary) -> Summary:
-        """Return the summary relative to its reference, or as it is without one.
-
-        Raises RecordError or NothingSelected when the given run cannot be read; a name in a system file, which may be of
-        another machine, is only warned of.
-        """
-        recorded = run.manifest.get("reference")
-        name = self._name or (recorded if isinstance(recorded, str) else None)
-        if not name:
-            return summary
+    Raises RecordError or NothingSelected when the given run cannot be read; a name in a system file, which may be of
+    another machine, is only warned of.
+    """
+    read: dict[str, Summary] = {}
+    relative = []
+    for run, summary in zip(runs, summaries, strict=True):
+        name = reference or run.manifest.get("reference")
         try:
-            return relative_to(summary, self._summary(name))
+            if name and isinstance(name, str):
+                if name not in read:
+                    read[name] = find_report_source(base, name).summary
+                summary = relative_to(summary, read[name])  # noqa: PLW2901
         except (NothingSelected, RecordError) as error:
-            if self._name is not None:
+            if reference is not None:
                 raise
-            self._session.warn(f"{run.name}: no reference: {error}")
-            return summary
-
-    def _summary(self, name: str) -> Summary:
-        if name not in self._summaries:
-            self._summaries[name] = find_report_source(self._base, name).summary
-        return self._summaries[name]
+            session.warn(f"{run.name}: no reference: {error}")
+        relative.append(summary)
+    return relative

@@ -18,7 +18,7 @@ from milabench.execute.remote_host import RemoteHost
 from milabench.execute.run_lock import hold_run, this_orchestrator
 from milabench.plan.model import Plan
 from milabench.plan.subset import remaining_plan
-from milabench.workflow.adaptive_replicates import after_pilot
+from milabench.workflow.estimate import after_pilot
 from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
 from milabench.workflow.options import RetryPolicy
 from milabench.workflow.orphans import dead_orchestrators, on_each_machine, remote_process_markers

@@ -89,7 +89,7 @@ def execute_runs(
     prepared: PreparedRuns, session: Session, handover: DetachHandover | None = None
 ) -> tuple[FinishedRun, ...]:
     """Execute the runs one after the other, until one is interrupted."""
-    from milabench.workflow.adaptive_replicates import after_pilot
+    from milabench.workflow.estimate import after_pilot
     from milabench.workflow.execution import execute_plan
     from milabench.workflow.planning import describe_run
 

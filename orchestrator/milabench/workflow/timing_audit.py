@@ -20,7 +20,6 @@ from milabench.workflow.run_suite import RunSettings, execute_runs, prepare_runs
 from milabench.workflow.session import Session
 
 BENCHMARK = "timing_audit"
-FACTORS = ("model", "batch", "warmup", "sync", "clock", "processes", "seed", "calls", "seconds", "threads")
 # What the program does by itself; the suite's own benchmark is a smaller one.
 DEFAULTS = {
     "batch": "1,8",

@@ -192,13 +192,13 @@ def test_a_budget_needs_an_earlier_run_or_a_pilot(session: Session, options: Sui
 def test_replicates_are_decided_from_the_pilot_and_planned(
     session: Session, options: SuiteOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from milabench.workflow import adaptive_replicates
+    from milabench.workflow import estimate
 
     [request] = expand_requests(options, Extent(precision=0.02), session, run_name="run", stamp="", seed=1)
     run = record(tmp_path, Recorded(events=rates(5.0)))
     decided = {"a": Replicates(wanted=7, planned=7), "b": Replicates(wanted=9, planned=6)}
-    monkeypatch.setattr(adaptive_replicates, "replicates", lambda *_, **__: decided)
-    extend = adaptive_replicates.after_pilot(request)
+    monkeypatch.setattr(estimate, "replicates", lambda *_, **__: decided)
+    extend = estimate.after_pilot(request)
     assert extend is not None
     extension = extend(run.path)
     assert extension is not None
@@ -211,7 +211,7 @@ def test_replicates_are_decided_from_the_pilot_and_planned(
 
 
 def test_a_decided_or_counted_run_is_not_extended(session: Session, options: SuiteOptions, tmp_path: Path) -> None:
-    from milabench.workflow.adaptive_replicates import after_pilot
+    from milabench.workflow.estimate import after_pilot
 
     def request(**extent: float) -> Request:
         [found] = expand_requests(options, Extent(**extent), session, run_name="run", stamp="", seed=1)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 from milabench.display.selection import Silent
 from milabench.events.rundir import RunWriter, open_run
 from milabench.plan.model import Plan
-from milabench.workflow.attach import JournalClock, RunView
+from milabench.workflow.run_view import JournalClock, RunView
 
 
 class RecordingDisplay(Silent):
