@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -31,4 +30,4 @@ def command(
     options = SuiteOptions(
         config_file=suite or ops_suite_file(), select=bench, base=base, arch=arch, use_current_env=use_current_env
     )
-    return run_ops(options, argv, terminal_session(), os.environ)
+    return run_ops(options, argv, terminal_session())

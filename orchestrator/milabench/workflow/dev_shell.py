@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,9 +23,7 @@ from milabench.workflow.session import Session
 OPS = ("python", "-m", "benchmate.ops")
 
 
-def open_shell(
-    options: SuiteOptions, bench: str, argv: tuple[str, ...], session: Session, environ: Mapping[str, str] = os.environ
-) -> int:
+def open_shell(options: SuiteOptions, bench: str, argv: tuple[str, ...], session: Session) -> int:
     """Run a command, by default the user's shell, in a benchmark's environment; return its exit code.
 
     Raises UsageError unless `bench` selects one benchmark, EnvironmentFailed unless it is installed.
@@ -38,16 +35,16 @@ def open_shell(
         raise UsageError(f"dev works in one benchmark; '{bench}' selects {names}")
     plan = plan_single_suite(context)
     require_installed(context)
-    return enter(plan.steps[0], argv, session, environ)
+    return enter(plan.steps[0], argv, session)
 
 
-def run_ops(options: SuiteOptions, argv: tuple[str, ...], session: Session, environ: Mapping[str, str]) -> int:
+def run_ops(options: SuiteOptions, argv: tuple[str, ...], session: Session) -> int:
     """Run `python -m benchmate.ops` in the environment of the selected benchmarks; return its exit code."""
     context = read_context(options, session, Extent(repeat=1))
     require_installed(context)
     # All selected benchmarks share one environment; relative paths are those of the user's folder.
     step = replace(plan_single_suite(context).steps[0], cwd=str(Path.cwd()), argv=(*OPS, *argv))
-    return enter(step, step.argv, session, environ)
+    return enter(step, step.argv, session)
 
 
 def ops_suite_file() -> Path:
@@ -58,7 +55,7 @@ def ops_suite_file() -> Path:
     return path
 
 
-def enter(step: Step, argv: tuple[str, ...], session: Session, environ: Mapping[str, str]) -> int:
+def enter(step: Step, argv: tuple[str, ...], session: Session) -> int:
     """Run the command, or the user's shell, as the step would be started; return the command's exit code.
 
     There is no agent here: the sink is left unset, so that instruments print a table. Ctrl-C is for the command.
@@ -67,20 +64,15 @@ def enter(step: Step, argv: tuple[str, ...], session: Session, environ: Mapping[
         folder = Path(scratch)
         config = folder / "config.json"
         config.write_text(json.dumps(step.config, indent=1))
-        env = {
-            **environ,
-            **{
-                name: value.replace("@config", str(config)).replace("@path", environ.get("PATH", os.defpath))
-                for name, value in step.env.items()
-                if value != "@sink"
-            },
-            "MILABENCH_DEV": step.bench,
-        }
+        path = os.environ.get("PATH", os.defpath)
+        own = {name: value for name, value in step.env.items() if value != "@sink"}
+        own = {name: value.replace("@config", str(config)).replace("@path", path) for name, value in own.items()}
+        env = {**os.environ, **own, "MILABENCH_DEV": step.bench}
         argv, shown = (tuple(_filled(word, step, folder) for word in words) for words in (argv, step.argv))
         Path(step.cwd).mkdir(parents=True, exist_ok=True)
         session.info(f"# {step.id}: run would execute, in {step.cwd}:\n{shlex.join(shown)}")
         if not argv:
-            argv = (environ.get("SHELL") or "/bin/sh",)
+            argv = (os.environ.get("SHELL") or "/bin/sh",)
             session.info(f"# {argv[0]}; leave it with exit")
         with interrupts().deferred():
             try:

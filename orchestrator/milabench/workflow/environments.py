@@ -12,7 +12,7 @@ from milabench.bench.api import Source
 from milabench.bench.load import missing_files
 from milabench.errors import ConfigError, EnvironmentFailed, Problem
 from milabench.execute.inventory import benchmate_digest, installed_packages, packages_of
-from milabench.plan.context import COMMAND, ResolvedBenchmark
+from milabench.plan.context import COMMAND
 from milabench.plan.model import SkippedBench
 from milabench.workflow.context import CommandContext
 from milabench.workflow.files import ROOT
@@ -172,11 +172,6 @@ def read_requirements(path: Path) -> RequirementFile:
         return RequirementFile(name=str(shown), text=path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise EnvironmentFailed(f"{shown}: cannot be read: {error}") from None
-
-
-def requirements_of(bench: ResolvedBenchmark, context: CommandContext) -> RequirementFile | None:
-    """Return the requirement file that shapes a benchmark's environment."""
-    return requirement_file(Path(bench.folder), bench.config.install_variant)
 
 
 def environment_records(context: CommandContext) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:

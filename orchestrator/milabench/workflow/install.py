@@ -35,7 +35,7 @@ from milabench.workflow.environments import (
     decide_install,
     images,
     require_files,
-    requirements_of,
+    requirement_file,
     sources,
     warn_of_unknown_requirements,
 )
@@ -213,7 +213,7 @@ def check_active_environment(context: CommandContext) -> None:
     fetched = fetch_sources(wanted, context.dirs, environ=dict(os.environ), report=progress_report(session))
     problems = [str(result) for result in fetched if isinstance(result, SourceBroken)]
     for bench in context.benches:
-        file = requirements_of(bench, context)
+        file = requirement_file(Path(bench.folder), bench.config.install_variant)
         for lack in check_current_env([file] if file is not None else []):
             package = BENCHMATE if lack.requirement == "benchmate" else f"'{lack.requirement}'"
             problems.append(f"{bench.config.name}: {lack} in {sys.prefix} (pip install {package})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,18 +100,17 @@ def relative_summaries(
     Raises RecordError or NothingSelected when the given run cannot be read; a name in a system file, which may be of
     another machine, is only warned of.
     """
-    read: dict[str, Summary] = {}
-    relative = []
-    for run, summary in zip(runs, summaries, strict=True):
-        name = reference or run.manifest.get("reference")
+    read = functools.cache(lambda name: find_report_source(base, name).summary)  # usually one for all runs
+
+    def relative(run: Run, summary: Summary) -> Summary:
+        recorded = run.manifest.get("reference")
+        name = reference or (recorded if isinstance(recorded, str) else None)
         try:
-            if name and isinstance(name, str):
-                if name not in read:
-                    read[name] = find_report_source(base, name).summary
-                summary = relative_to(summary, read[name])  # noqa: PLW2901
+            return relative_to(summary, read(name)) if name else summary
         except (NothingSelected, RecordError) as error:
             if reference is not None:
                 raise
             session.warn(f"{run.name}: no reference: {error}")
-        relative.append(summary)
-    return relative
+            return summary
+
+    return [relative(run, summary) for run, summary in zip(runs, summaries, strict=True)]

@@ -151,15 +151,17 @@ def plan_differences(run: Run, plan: Plan, manifest: Mapping[str, Any]) -> list[
 
     `manifest` is what that of the new one would hold: `locks` and `programs`.
     """
-    from milabench.plan.diff import lasting
+    from milabench.plan.diff import plan_diff
 
     before = run.manifest
-    lines = [f"system.{line}" for line in _changed(lasting(before.get("system")), lasting(plan.system))]
+    systems = plan_diff({"system": before.get("system")}, {"system": plan.system}).system
+    lines = [f"system.{change.field}: {change.old} -> {change.new}" for change in systems]
     for what, key in (("environment", "locks"), ("program of", "programs")):
         old, new = before.get(key) or {}, manifest.get(key) or {}
         for name in sorted({*old, *new}):
             if old.get(name) != new.get(name):
-                lines.append(f"{what} {name}: {_change(old.get(name), new.get(name))}")
+                change = "changed" if name in old and name in new else "new" if name in new else "gone"
+                lines.append(f"{what} {name}: {change}")
     lines += _step_differences(before.get("plan") or {}, plan)
     return [*lines[:_SHOWN], f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else lines
 
@@ -179,19 +181,3 @@ def _step_differences(before: Mapping[str, Any], plan: Plan) -> list[str]:
         {**now, "system": {}, "steps": [step for step in now["steps"] if step["id"] in changed]},
     )
     return diff_text(diff).splitlines() if diff else ["suite: the order of the steps"]
-
-
-def _change(old: object, new: object) -> str:
-    return "new" if old is None else "gone" if new is None else "changed"
-
-
-def _changed(old: Any, new: Any, path: str = "") -> list[str]:
-    if old == new:
-        return []
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        return [
-            line
-            for key in dict.fromkeys([*old, *new])
-            for line in _changed(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
-        ]
-    return [f"{path}: {old} -> {new}"]

@@ -49,11 +49,9 @@ def run_audit(
         config_file=audit_suite_file(), select=BENCHMARK, base=base, use_current_env=use_current_env, ask_nodes=True
     )
     install(options, session)
+    options = replace(options, overrides=tuple(audit_overrides(factors, shuffle)))
     settings = RunSettings(run_name="timing-audit", retry=RetryPolicy(wait=wait))
-    prepared = prepare_runs(
-        replace(options, overrides=tuple(audit_overrides(factors, shuffle))), Extent(), settings, session
-    )
-    (run,) = execute_runs(prepared, session)
+    (run,) = execute_runs(prepare_runs(options, Extent(), settings, session), session)
     return read_audit(str(run.path), base), run.exit_code
 
 
