@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -215,7 +216,7 @@ def plan_suite(
     overrides: Sequence[str] = (),
     profile: str | None = None,
     repeat: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     use_current_env: bool = False,
     reporter: Reporter | None = None,
 ) -> PlanResult:
@@ -230,7 +231,7 @@ def plan_suite(
         overrides: Values of the suite to replace, each `KEY=VALUE`.
         profile: How long to measure: `quick`, `default` or `rigorous`. Default: from the suite.
         repeat: Fresh processes per benchmark. Default: from the profile.
-        seed: Seed of the order in which benchmarks run.
+        seed: Seed of the order in which benchmarks run. Default: the time.
         use_current_env: Use the active interpreter as every benchmark's environment.
         reporter: Receives the warnings. Default: none.
 
@@ -246,7 +247,8 @@ def plan_suite(
     extent = Extent(profile=profile, repeat=repeat)
 
     def work(session: Session) -> PlanResult:
-        requests = expand_requests(options, extent, session, run_name="run", stamp="{time}", seed=seed)
+        number = int(time.time()) if seed is None else seed
+        requests = expand_requests(options, extent, session, run_name="run", stamp="{time}", seed=number)
         if len(requests) > 1:
             raise UsageError(f"the multirun of the system file makes {len(requests)} runs; give one without")
         budgeted = apply_budget(plan_request(requests[0]))
@@ -279,7 +281,6 @@ def run(
 
     Args:
         config: As in `plan_suite`, like all others that are not listed here.
-        seed: Seed of the order in which benchmarks run. Default: the time.
         run_name: Name of the run; the time is added to it.
         wait: Wait while another run measures on these devices, instead of failing.
         max_retries: Immediate retries of a failed step.

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from click.shell_completion import CompletionItem
 
 from milabench.errors import MilabenchError, UsageError
 from milabench.workflow.files import suite_file
@@ -47,17 +46,6 @@ _INSTALL = {
     "zsh": "milabench completion zsh > ~/.zfunc/_milabench, with ~/.zfunc in fpath",
     "fish": "milabench completion fish > ~/.config/fish/completions/milabench.fish",
 }
-
-
-def complete_benchmark(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the benchmarks that begin with this text."""
-    return [CompletionItem(name) for name in benchmarks(ctx) if name.startswith(incomplete)]
-
-
-def complete_selection(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the benchmarks and tags for the last entry of a comma list."""
-    before, comma, last = incomplete.rpartition(",")
-    return [CompletionItem(before + comma + word) for word in selectors(ctx) if word.startswith(last)]
 
 
 def benchmarks(ctx: click.Context) -> list[str]:

@@ -16,8 +16,6 @@ from milabench.errors import UsageError
 from milabench.history import STORE
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from milabench.workflow.options import Extent
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,18 +56,19 @@ def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
     return seconds
 
 
-def benchmark_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def benchmark_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete benchmarks of the suite."""
-    from milabench.cli.completion import complete_benchmark  # only when a shell asks
+    from milabench.cli.completion import benchmarks  # only when a shell asks
 
-    return complete_benchmark(ctx, param, incomplete)
+    return [name for name in benchmarks(ctx) if name.startswith(incomplete)]
 
 
-def selections(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete benchmarks and tags, also in a comma list."""
-    from milabench.cli.completion import complete_selection
+def selections(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Complete benchmarks and tags, also for the last entry of a comma list."""
+    from milabench.cli.completion import selectors
 
-    return complete_selection(ctx, param, incomplete)
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + word for word in selectors(ctx) if word.startswith(last)]
 
 
 base_option = click.option(

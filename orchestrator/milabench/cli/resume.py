@@ -10,7 +10,6 @@ import click
 from milabench.cli.options import base_option, detach_option, display_option, retry_options
 from milabench.cli.terminal import terminal_session
 from milabench.errors import DONE
-from milabench.workflow.files import base_folder
 from milabench.workflow.options import RetryPolicy
 
 
@@ -25,13 +24,11 @@ from milabench.workflow.options import RetryPolicy
 @display_option
 def command(run: str | None, base: Path | None, force: bool, retry: RetryPolicy, detach: bool, display: str) -> int:
     """Resume an incomplete run, or rerun what failed in it. Default: the latest run."""
-    from milabench.events.rundir import find_run, latest_run
-    from milabench.execute.run_lock import holder_of
+    from milabench.workflow.run_lookup import resolve_run
 
     session = terminal_session(display)
-    folder = base_folder(base)
-    resumed = find_run(folder, run) if run is not None else latest_run(folder)
-    holder = holder_of(resumed.path)
+    handle = resolve_run(base, run)
+    resumed, holder = handle.run, handle.holder
     if holder is not None and holder.detached:
         session.info(f"resume: {resumed.name} is executed by {holder}")
         if detach:

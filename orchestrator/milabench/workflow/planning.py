@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from milabench.analysis.replicates import PILOT, PrecisionTarget, Replicates
 from milabench.config.matrix import runs
+from milabench.config.schema import Suite
 from milabench.errors import ConfigError, NothingSelected, UsageError
+from milabench.events.rundir import Run
 from milabench.plan.ab import SIDES, interleaved, of_side, side_name
 from milabench.plan.model import Plan, Step
 from milabench.plan.run import plan_run
 from milabench.workflow.context import CommandContext, read_context
 from milabench.workflow.environments import decide_install, environment_records
 from milabench.workflow.options import Extent, SuiteOptions
+from milabench.workflow.session import Session
 
 if TYPE_CHECKING:
-    from milabench.config.schema import Suite
-    from milabench.events.rundir import Run
     from milabench.workflow.execution import RunDescription
-    from milabench.workflow.session import Session
 
 
 LEAST_PAIRS = 5

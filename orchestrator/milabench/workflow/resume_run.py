@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from milabench.errors import DONE, RecordError, UsageError
 from milabench.events.attempts import Attempt, attempts
-from milabench.events.rundir import SUMMARY, Run, RunWriter, attempt_stem, open_run
+from milabench.events.rundir import SUMMARY, Run, RunWriter, open_run
 from milabench.execute.agent_client import NOTHING_LEFT, sweep_local
+from milabench.execute.detach import DetachHandover
 from milabench.execute.interrupts import run_deferring_signals
 from milabench.execute.remote_host import RemoteHost
 from milabench.execute.run_lock import hold_run, this_orchestrator
@@ -23,12 +23,10 @@ from milabench.workflow.execution import RunDescription, continue_plan, new_mark
 from milabench.workflow.options import RetryPolicy
 from milabench.workflow.orphans import dead_orchestrators, on_each_machine, remote_process_markers
 from milabench.workflow.planning import PlannedRequest, describe_run, plan_request, request_of, require_request_ready
+from milabench.workflow.run_lookup import last_attempt
 from milabench.workflow.run_suite import finish_run, passed_steps, write_summary
 from milabench.workflow.saved_options import is_undecided, plan_differences
 from milabench.workflow.session import Session
-
-if TYPE_CHECKING:
-    from milabench.execute.detach import DetachHandover
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +120,7 @@ def remaining_work(run: Run, passed: frozenset[str], session: Session, *, force:
 
 def attempts_made(run: Run, step: str, journaled: tuple[Attempt, ...]) -> int:
     """Return how many attempts left a trace, in the journal or only a file: a crash may have come in between."""
-    count = max((attempt.number for attempt in journaled), default=0)
-    while (run.path / f"{attempt_stem(run.files[step], count + 1)}.data").exists():
-        count += 1
-    return count
+    return last_attempt(run, step, max((attempt.number for attempt in journaled), default=0))
 
 
 def sweep_run(run: Run, session: Session) -> None:

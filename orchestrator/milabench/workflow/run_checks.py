@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from milabench.analysis.validity import ChecksOf
 from milabench.checks.check import Check, StepContext
 from milabench.checks.registry import NAMES, checks_for, parse_checks
 from milabench.events.json_access import as_mapping
 from milabench.events.rundir import Run
-
-if TYPE_CHECKING:
-    from milabench.analysis.validity import ChecksOf
 
 _RANKS = "--nproc-per-node="
 

@@ -77,6 +77,13 @@ def active_run(base: Path | None) -> RunHandle:
     return active[0]
 
 
+def last_attempt(run: Run, step: str, known: int) -> int:
+    """Return the number of the newest attempt at a step that left a file, at least the `known` one."""
+    while (run.path / f"{run.stem(step, known + 1)}.data").exists():
+        known += 1
+    return known
+
+
 def find_step(run: Run, name: str) -> str:
     """Return the step of this id, file name, or benchmark's name when that has only one. Raises NothingSelected."""
     if name in run.files:

@@ -8,16 +8,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from milabench.analysis.replicates import PrecisionTarget
 from milabench.errors import RecordError
+from milabench.events.rundir import Run
+from milabench.plan.context import COMMAND
+from milabench.plan.model import Plan
+from milabench.workflow.context import CommandContext, settings_overrides
 from milabench.workflow.options import Extent, SuiteOptions
-
-if TYPE_CHECKING:
-    from milabench.events.rundir import Run
-    from milabench.plan.model import Plan
-    from milabench.workflow.context import CommandContext
 
 _SHOWN = 12
 
@@ -35,8 +34,6 @@ class SavedOptions:
 
 def save_options(context: CommandContext) -> dict[str, Any]:
     """Return the manifest's entries besides suite, system and plan."""
-    from milabench.workflow.context import settings_overrides
-
     options, plan_context = context.options, context.plan_context
     saved = {option.name: getattr(options, option.name) for option in fields(SuiteOptions)}
     for name, path in (("config_file", context.suite_file), ("system_file", options.system_file)):
@@ -117,8 +114,6 @@ def is_undecided(run: Run) -> bool:
 
 def program_digests(context: CommandContext) -> dict[str, str]:
     """Return `{benchmark: sha256}` of the files that define it; a fetched program has its revision in the plan."""
-    from milabench.plan.context import COMMAND
-
     return {
         bench.config.name: _folder_digest(Path(bench.folder))
         for bench in context.benches
@@ -151,7 +146,7 @@ def plan_differences(run: Run, plan: Plan, manifest: Mapping[str, Any]) -> list[
 
     `manifest` is what that of the new one would hold: `locks` and `programs`.
     """
-    from milabench.plan.diff import plan_diff
+    from milabench.plan.diff import plan_diff  # imports difflib, only to resume
 
     before = run.manifest
     systems = plan_diff({"system": before.get("system")}, {"system": plan.system}).system
