@@ -180,11 +180,7 @@ def compare(
 
 
 def accept(
-    run: PathOrName,
-    criteria: PathOrName,
-    *,
-    reference: PathOrName | None = None,
-    base: PathOrName | None = None,
+    run: PathOrName, criteria: PathOrName, *, reference: PathOrName | None = None, base: PathOrName | None = None
 ) -> AcceptanceResult:
     """Check a run against acceptance criteria.
 
@@ -302,8 +298,8 @@ def run(
         prepared = prepare_runs(options, extent, settings, session)
         if len(prepared.plans) > 1:
             raise UsageError(f"the multirun of the system file makes {len(prepared.plans)} runs; give one without")
-        (finished,) = execute_runs(prepared, session)
-        return load(finished.path)
+        ((path, _),) = execute_runs(prepared, session)
+        return load(path)
 
     return _outside_event_loop(work, reporter)
 

@@ -35,13 +35,7 @@ if TYPE_CHECKING:
     help="Show the differences from this plan, or from the plan in a run's manifest.json.",
 )
 def command(
-    options: SuiteOptions,
-    extent: Extent,
-    phase: str,
-    run_name: str,
-    seed: int,
-    as_json: bool,
-    other: Path | None,
+    options: SuiteOptions, extent: Extent, phase: str, run_name: str, seed: int, as_json: bool, other: Path | None
 ) -> None:
     """Show what install, prepare or run would do."""
     from milabench.plan.show import plan_text

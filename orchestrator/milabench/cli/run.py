@@ -95,7 +95,7 @@ def command(
     prepared = prepare_runs(options, extent, settings, session)
 
     def execute(handover: DetachHandover | None = None) -> int:
-        return max(run.exit_code for run in execute_runs(prepared, session, handover))
+        return max(code for _, code in execute_runs(prepared, session, handover))
 
     if detach:
         from milabench.workflow.detach import run_detached

@@ -23,7 +23,7 @@ from milabench.execute.inventory import is_fetched, is_linked, store_folder
 from milabench.execute.pinning import benchmate_requirements, pin_locks
 from milabench.execute.remote_host import RemoteHost
 from milabench.execute.sources import SourceBroken, fetch_sources, release, require_fetched
-from milabench.execute.venv import InstallOptions, InstallProgress, VenvBroken, find_uv, install_venvs
+from milabench.execute.venv import InstallOptions, InstallProgress, VenvBroken, install_venvs
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
 from milabench.plan.install import InstallPlan
@@ -60,13 +60,14 @@ def install(
     if options.use_current_env:
         check_active_environment(context)
         return
+    how = InstallOptions(benchmate=BENCHMATE, environ=dict(os.environ), jobs=jobs, force=force, update=update)
     plan = decide_install(context)
     # Environments that only other nodes use are built there, unless they are copied from here.
     is_local = is_needed_here(context) or "venv" in context.system.sync
     local = plan if is_local else replace(plan, venvs=())
     if is_local or local.sources:
-        install_locally(local, context, force=force, update=update, jobs=jobs)
-    install_on_nodes(plan, context, force=force, update=update, jobs=jobs)
+        install_locally(local, context, how)
+    install_on_nodes(plan, context, how)
 
 
 def fetch_definitions(context: CommandContext) -> None:
@@ -118,24 +119,19 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
     on_nodes(context, fetch, remote_nodes(context))
 
 
-def install_locally(plan: InstallPlan, context: CommandContext, *, force: bool, update: bool, jobs: int) -> None:
+def install_locally(plan: InstallPlan, context: CommandContext, how: InstallOptions) -> None:
     """Fetch and build what is missing on this machine. Raises EnvironmentFailed with a line for each thing that failed."""
     dirs, session = context.dirs, context.session
     is_complete = all(is_fetched(dirs, source) for source in plan.sources) and all(
         is_linked(dirs, venv) for venv in plan.venvs
     )
-    if is_complete and not (force or update):
+    if is_complete and not (how.force or how.update):
         session.info(f"install: nothing to do, {install_summary(plan)} are installed")
         return
     with hold_base(Path(dirs.base), "install", say=session.note):
-        began, environ, report = time.monotonic(), dict(os.environ), progress_report(session)
-        fetched = fetch_sources(plan.sources, dirs, environ=environ, report=report, jobs=jobs, force=force)
-        built = install_venvs(
-            plan.venvs,
-            dirs,
-            InstallOptions(benchmate=BENCHMATE, environ=environ, jobs=jobs, force=force, update=update),
-            report,
-        )
+        began, report = time.monotonic(), progress_report(session)
+        fetched = fetch_sources(plan.sources, dirs, environ=how.environ, report=report, jobs=how.jobs, force=how.force)
+        built = install_venvs(plan.venvs, dirs, how, report)
     for venv in built:
         for note in () if isinstance(venv, VenvBroken) else venv.notes:
             session.note(f"{venv.group}: {note}")
@@ -148,7 +144,7 @@ def install_locally(plan: InstallPlan, context: CommandContext, *, force: bool, 
         session.info(f"skipped: {skip.bench}: {skip.why}")
 
 
-def install_on_nodes(plan: InstallPlan, context: CommandContext, *, force: bool, update: bool, jobs: int) -> None:
+def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOptions) -> None:
     """Install on one node of every other file system, on all at once. Raises EnvironmentFailed and Unreachable."""
     if not remote_nodes(context):
         return
@@ -157,7 +153,6 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, *, force: bool,
 
     began = time.monotonic()
     dirs, session = context.dirs, context.session
-    uv = find_uv(os.environ)
 
     with tempfile.TemporaryDirectory(prefix="milabench-") as scratch:
 
@@ -178,15 +173,15 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, *, force: bool,
             benchmate = f"{remote.base}/definitions/benchmate"
             await files.send(BENCHMATE, benchmate)
             is_same_machine = node.details.get("machine") == platform.machine()
-            own_uv = Path(uv) if uv is not None and is_same_machine else None
+            own_uv = Path(how.uv) if how.uv is not None and is_same_machine else None
             job = RemoteInstallJob(
                 specs=plan.venvs,
                 dirs=remote,
                 benchmate=benchmate,
                 uv=f"{remote.cache}/install/uv" if own_uv else None,
-                jobs=jobs,
-                force=force,
-                update=update,
+                jobs=how.jobs,
+                force=how.force,
+                update=how.update,
             )
             await install_remotely(host, files, job, Path(scratch), uv=own_uv, say=session.note)
 

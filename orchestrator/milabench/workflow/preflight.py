@@ -106,23 +106,18 @@ def require_ready(context: CommandContext, plan: Plan) -> None:
 
 def command_line(verb: str, options: SuiteOptions) -> str:
     """Return the command line of `verb` for the same suite, base and selection."""
-    words = ["milabench", verb]
-    for flag, value in (
-        ("--config", options.config_file),
-        ("--system", options.system_file),
-        ("--base", options.base),
-        ("--max-jobs", options.max_jobs),
-        ("--arch", options.arch),
-        ("--select", options.select),
-        ("--exclude", options.exclude),
-    ):
-        if value is not None:
-            words += [flag, str(value)]
-    for override in options.overrides:
-        words += ["--override", override]
-    if options.use_current_env:
-        words.append("--use-current-env")
-    return shlex.join(words)
+    given = {
+        "--config": options.config_file,
+        "--system": options.system_file,
+        "--base": options.base,
+        "--max-jobs": options.max_jobs,
+        "--arch": options.arch,
+        "--select": options.select,
+        "--exclude": options.exclude,
+    }
+    words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
+    words += [word for override in options.overrides for word in ("--override", override)]
+    return shlex.join(["milabench", verb, *words, *(["--use-current-env"] if options.use_current_env else [])])
 
 
 def pending_preparations(context: CommandContext, *, force: bool = False, upload: bool = False) -> Plan:

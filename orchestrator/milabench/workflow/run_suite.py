@@ -50,14 +50,6 @@ class PreparedRuns:
     settings: RunSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FinishedRun:
-    """A run directory, and the exit code for the outcome of the run."""
-
-    path: Path
-    exit_code: int
-
-
 def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, session: Session) -> PreparedRuns:
     """Read, plan and check everything before the first run starts.
 
@@ -87,8 +79,8 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
 
 def execute_runs(
     prepared: PreparedRuns, session: Session, handover: DetachHandover | None = None
-) -> tuple[FinishedRun, ...]:
-    """Execute the runs one after the other, until one is interrupted."""
+) -> list[tuple[Path, int]]:
+    """Execute the runs one after the other, until one is interrupted: return the directory and exit code of each."""
     from milabench.workflow.estimate import after_pilot
     from milabench.workflow.execution import execute_plan
     from milabench.workflow.planning import describe_run
@@ -110,10 +102,11 @@ def execute_runs(
             from milabench.workflow.scaling_files import observed_batch_sizes, save_observations
 
             save_observations(prepared.settings.save_sizes, observed_batch_sizes(executed.path, planned.plan))
-        finished.append(FinishedRun(path=executed.path, exit_code=finish_run(executed, session)))
-        if finished[-1].exit_code == INTERRUPTED:
+        code = finish_run(executed, session)
+        finished.append((executed.path, code))
+        if code == INTERRUPTED:
             break
-    return tuple(finished)
+    return finished
 
 
 def prepare_request(request: Request, failed: str | None = None) -> BudgetedPlan:

@@ -13,15 +13,7 @@ from milabench.config.schema import SystemConfig
 from milabench.errors import ConfigError, RecordError
 from milabench.facts.model import SystemFacts
 from milabench.plan.model import Plan
-from milabench.plan.sizing import (
-    Observation,
-    Scaling,
-    Sizer,
-    device_slug,
-    parse_scaling,
-    scaling_text,
-    sizer_options,
-)
+from milabench.plan.sizing import Observation, Scaling, Sizer, device_slug, parse_scaling, scaling_text, sizer_options
 from milabench.workflow.files import ROOT
 
 

@@ -88,14 +88,14 @@ def run_task(options: TaskOptions, result: Path, base: Path | None, session: Ses
     folder = base_folder(base)
     suite = SuiteOptions(config_file=write_suite(folder, file, section, task, options), base=folder)
     settings = RunSettings(run_name="driver", retry=RetryPolicy(wait=wait))
-    (run,) = execute_runs(prepare_runs(suite, Extent(repeat=1), settings, session), session)
-    if run.exit_code != DONE:
-        if run.exit_code != INTERRUPTED:
-            report_failures(run.path, session)
-        return TaskResult(exit_code=run.exit_code, path=run.path)
-    finished = TaskResult(exit_code=DONE, path=run.path, metrics=metrics_of_run(run.path, task, options, session))
-    for path in (run.path / RESULT, result):
-        write_file(path, finished.to_json())
+    ((path, code),) = execute_runs(prepare_runs(suite, Extent(repeat=1), settings, session), session)
+    if code not in (DONE, INTERRUPTED):
+        report_failures(path, session)
+    if code != DONE:
+        return TaskResult(exit_code=code, path=path)
+    finished = TaskResult(exit_code=DONE, path=path, metrics=metrics_of_run(path, task, options, session))
+    for file in (path / RESULT, result):
+        write_file(file, finished.to_json())
     return finished
 
 

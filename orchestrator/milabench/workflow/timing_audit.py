@@ -51,8 +51,8 @@ def run_audit(
     install(options, session)
     options = replace(options, overrides=tuple(audit_overrides(factors, shuffle)))
     settings = RunSettings(run_name="timing-audit", retry=RetryPolicy(wait=wait))
-    (run,) = execute_runs(prepare_runs(options, Extent(), settings, session), session)
-    return read_audit(str(run.path), base), run.exit_code
+    ((path, code),) = execute_runs(prepare_runs(options, Extent(), settings, session), session)
+    return read_audit(str(path), base), code
 
 
 def audit_overrides(factors: Mapping[str, Any], shuffle: bool) -> Iterator[str]:
