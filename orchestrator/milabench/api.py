@@ -161,7 +161,7 @@ def compare(
 
     Source: docs/explanation/methodology.md gives the estimators and tests with their papers.
     """
-    from milabench.workflow.compare_runs import compare_runs
+    from milabench.workflow.report_runs import compare_runs
 
     if len(runs) < 2:
         raise UsageError("compare needs two or more runs, the baseline first")
@@ -196,7 +196,7 @@ def accept(
         NothingSelected: There is no such run.
         RecordError: A run's records cannot be read, or the run is still active.
     """
-    from milabench.workflow.accept_run import accept_run
+    from milabench.workflow.report_runs import accept_run
 
     name = None if reference is None else fspath(reference)
     return AcceptanceResult(accept_run(fspath(run), _path(base), Path(criteria), name))
