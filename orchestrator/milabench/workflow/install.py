@@ -28,17 +28,8 @@ from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
 from milabench.plan.install import InstallPlan
 from milabench.plan.pin import PinInput, pin_specs
+from milabench.workflow import environments
 from milabench.workflow.context import CommandContext, read_context
-from milabench.workflow.environments import (
-    BENCHMATE,
-    CONSTRAINTS,
-    decide_install,
-    images,
-    require_files,
-    requirement_file,
-    sources,
-    warn_of_unknown_requirements,
-)
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.remote_nodes import is_needed_here, on_nodes, remote_nodes, require_healthy
 from milabench.workflow.session import Session
@@ -60,8 +51,10 @@ def install(
     if options.use_current_env:
         check_active_environment(context)
         return
-    how = InstallOptions(benchmate=BENCHMATE, environ=dict(os.environ), jobs=jobs, force=force, update=update)
-    plan = decide_install(context)
+    how = InstallOptions(
+        benchmate=environments.BENCHMATE, environ=dict(os.environ), jobs=jobs, force=force, update=update
+    )
+    plan = environments.decide_install(context)
     # Environments that only other nodes use are built there, unless they are copied from here.
     is_local = is_needed_here(context) or "venv" in context.system.sync
     local = plan if is_local else replace(plan, venvs=())
@@ -102,7 +95,7 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
 
     Raises EnvironmentFailed with a line for each that cannot be fetched, and Unreachable.
     """
-    wanted = images(context)
+    wanted = environments.images(context)
     if not wanted:
         return
 
@@ -114,7 +107,9 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
         session.info(f"install: {fetched} images fetched, {len(wanted)} present")
 
     async def fetch(node: Node, _: RemoteFiles, host: RemoteHost) -> None:
-        await fetch_on_host(host, images(context, dirs_at(context.plan_context, node).cache), refetch=refetch)
+        await fetch_on_host(
+            host, environments.images(context, dirs_at(context.plan_context, node).cache), refetch=refetch
+        )
 
     on_nodes(context, fetch, remote_nodes(context))
 
@@ -171,7 +166,7 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOpt
                     await files.link(f"{remote.venv}/{venv.group}", str(store_folder(remote, venv)))
                 return
             benchmate = f"{remote.base}/definitions/benchmate"
-            await files.send(BENCHMATE, benchmate)
+            await files.send(environments.BENCHMATE, benchmate)
             is_same_machine = node.details.get("machine") == platform.machine()
             own_uv = Path(how.uv) if how.uv is not None and is_same_machine else None
             job = RemoteInstallJob(
@@ -202,15 +197,15 @@ def check_active_environment(context: CommandContext) -> None:
     from milabench.execute.current_env import check_current_env
 
     session = context.session
-    require_files(context)
-    warn_of_unknown_requirements(context)
-    wanted = tuple(dict.fromkeys(source for source in sources(context).values() if source is not None))
+    environments.require_files(context)
+    environments.warn_of_unknown_requirements(context)
+    wanted = tuple(dict.fromkeys(source for source in environments.sources(context).values() if source is not None))
     fetched = fetch_sources(wanted, context.dirs, environ=dict(os.environ), report=progress_report(session))
     problems = [str(result) for result in fetched if isinstance(result, SourceBroken)]
     for bench in context.benches:
-        file = requirement_file(Path(bench.folder), bench.config.install_variant)
+        file = environments.requirement_file(Path(bench.folder), bench.config.install_variant)
         for lack in check_current_env([file] if file is not None else []):
-            package = BENCHMATE if lack.requirement == "benchmate" else f"'{lack.requirement}'"
+            package = environments.BENCHMATE if lack.requirement == "benchmate" else f"'{lack.requirement}'"
             problems.append(f"{bench.config.name}: {lack} in {sys.prefix} (pip install {package})")
     if problems:
         raise EnvironmentFailed("\nerror: ".join(problems))
@@ -246,7 +241,9 @@ def pin_benchmarks(options: SuiteOptions, variants: Sequence[str], python: str, 
         if config.install_group in groups and isinstance(config.definition, Path)
     }
     constraints = {
-        path.stem: (str(path), path.read_text()) for path in sorted(CONSTRAINTS.glob("*.txt")) if path.stem in wanted
+        path.stem: (str(path), path.read_text())
+        for path in sorted(environments.CONSTRAINTS.glob("*.txt"))
+        if path.stem in wanted
     }
     specs = [
         spec
@@ -255,7 +252,7 @@ def pin_benchmarks(options: SuiteOptions, variants: Sequence[str], python: str, 
             [(group, pin_input(bench, folder, variant)) for bench, (group, folder) in folders.items()],
             [variant],
             python=python,
-            benchmate=benchmate_requirements(BENCHMATE),
+            benchmate=benchmate_requirements(environments.BENCHMATE),
             constraints=constraints,
         )
     ]

@@ -19,16 +19,8 @@ from milabench.plan.method import nodes_of
 from milabench.plan.model import Plan
 from milabench.plan.prepare import Preparation, marker_name, plan_prepare, prepare_digest, prepare_step
 from milabench.plan.run import describe_system
+from milabench.workflow import environments
 from milabench.workflow.context import CommandContext
-from milabench.workflow.environments import (
-    BENCHMATE,
-    decide_install,
-    images,
-    require_files,
-    sources,
-    unfetched_benches,
-    warn_of_unknown_requirements,
-)
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.remote_nodes import interpreters, is_needed_here, remote_paths_exist, require_healthy
 
@@ -43,21 +35,23 @@ def missing_environments(context: CommandContext) -> tuple[str, ...]:
 def _missing_local(context: CommandContext) -> list[str]:
     """Return the environments and programs that are missing on this machine."""
     dirs = context.dirs
-    programs = dict.fromkeys(source for source in sources(context).values() if source is not None)
+    programs = dict.fromkeys(source for source in environments.sources(context).values() if source is not None)
     missing = [f"code/{source.folder}" for source in programs if not is_fetched(dirs, source)]
     if context.plan_context.current_env is None:
-        missing += [f"venv/{venv.group}" for venv in decide_install(context).venvs if not is_linked(dirs, venv)]
+        missing += [
+            f"venv/{venv.group}" for venv in environments.decide_install(context).venvs if not is_linked(dirs, venv)
+        ]
         return missing
-    require_files(context)
-    warn_of_unknown_requirements(context)
+    environments.require_files(context)
+    environments.warn_of_unknown_requirements(context)
     if find_spec("benchmate") is None:
-        missing.append(f"benchmate in {sys.prefix} (pip install {BENCHMATE})")
+        missing.append(f"benchmate in {sys.prefix} (pip install {environments.BENCHMATE})")
     return missing
 
 
 def _missing_images(context: CommandContext) -> list[str]:
     """Return the images that this machine's engines do not have; on another node, its steps will fail without them."""
-    wanted = images(context) if any(node.local for node in context.nodes) else ()
+    wanted = environments.images(context) if any(node.local for node in context.nodes) else ()
     if not wanted:
         return []
     from milabench.execute.images import missing_images
@@ -143,7 +137,7 @@ def unprepared(
         preparations,
         markers=local | set(remote),
         force=force,
-        skipped=unfetched_benches(context),
+        skipped=environments.unfetched_benches(context),
         system=describe_system(context.plan_context.facts),
     )
 
@@ -166,7 +160,7 @@ def preparation_steps(context: CommandContext) -> list[Preparation]:
     """Return the prepare steps with their markers. Raises EnvironmentFailed for a prepare.py that does not exist."""
     digests = {}
     if context.plan_context.current_env is None:
-        digests = {bench: venv.digest for venv in decide_install(context).venvs for bench in venv.benches}
+        digests = {bench: venv.digest for venv in environments.decide_install(context).venvs for bench in venv.benches}
     several = len(context.nodes) > 1
     preparations = []
     for bench in context.benches:
