@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from milabench.errors import ConfigError
+from milabench.errors import ConfigError, UsageError
 from milabench.workflow.files import ROOT, base_folder, suite_file
 from milabench.workflow.options import Extent, SuiteOptions
 
@@ -106,8 +106,7 @@ def read_context(
     if options.ask_nodes and suite.system.nodes:
         from milabench.workflow.node_query import ask_nodes
 
-        base, accept_new = str(base_folder(options.base)), options.accept_new_host_keys
-        remote = ask_nodes(suite.system, machine, base, session, accept_new=accept_new)
+        remote = ask_nodes(suite.system, machine, options, session)
     facts = system_facts(suite.system, machine, suite.system.arch or detected, remote)
     plan_context = PlanContext(
         facts=facts,
@@ -135,6 +134,17 @@ def read_context(
         plan_context=plan_context,
         machine=machine,
     )
+
+
+def read_single_context(
+    options: SuiteOptions, bench: str, session: Session, extent: Extent, what: str
+) -> CommandContext:
+    """Return the context of one benchmark. Raises UsageError, which begins with `what`, where `bench` selects several."""
+    context = read_context(replace(options, select=bench), session, extent)
+    if len(context.benches) != 1:
+        names = ", ".join(selected.config.name for selected in context.benches)
+        raise UsageError(f"{what} one benchmark; '{bench}' selects {names}")
+    return context
 
 
 def instruments() -> Instruments | None:

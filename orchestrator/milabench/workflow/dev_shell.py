@@ -10,11 +10,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from milabench.errors import ConfigError, UsageError
+from milabench.errors import UsageError
 from milabench.execute.interrupts import interrupts
 from milabench.plan.model import Step
-from milabench.workflow.context import read_context
-from milabench.workflow.files import ROOT
+from milabench.workflow.context import read_context, read_single_context
 from milabench.workflow.options import Extent, SuiteOptions
 from milabench.workflow.planning import plan_single_suite
 from milabench.workflow.preflight import require_installed
@@ -28,11 +27,7 @@ def open_shell(options: SuiteOptions, bench: str, argv: tuple[str, ...], session
 
     Raises UsageError unless `bench` selects one benchmark, EnvironmentFailed unless it is installed.
     """
-    options = replace(options, select=bench)
-    context = read_context(options, session, Extent(repeat=1))
-    if len(context.benches) != 1:
-        names = ", ".join(selected.config.name for selected in context.benches)
-        raise UsageError(f"dev works in one benchmark; '{bench}' selects {names}")
+    context = read_single_context(options, bench, session, Extent(repeat=1), "dev works in")
     plan = plan_single_suite(context)
     require_installed(context)
     return enter(plan.steps[0], argv, session)
@@ -45,14 +40,6 @@ def run_ops(options: SuiteOptions, argv: tuple[str, ...], session: Session) -> i
     # All selected benchmarks share one environment; relative paths are those of the user's folder.
     step = replace(plan_single_suite(context).steps[0], cwd=str(Path.cwd()), argv=(*OPS, *argv))
     return enter(step, step.argv, session)
-
-
-def ops_suite_file() -> Path:
-    """Return the suite of operators. Raises ConfigError where only the package is installed."""
-    path = ROOT / "config" / "ops.yaml"
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file; name a suite that has operators with --suite FILE")
-    return path
 
 
 def enter(step: Step, argv: tuple[str, ...], session: Session) -> int:

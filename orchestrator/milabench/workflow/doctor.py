@@ -145,7 +145,7 @@ def check_nodes(options: SuiteOptions, session: Session, *, with_links: bool = T
     if not system.nodes:
         raise UsageError("no nodes: give a system file that has some with --system FILE or MILABENCH_SYSTEM")
     base = str(base_folder(options.base))
-    reports = query_nodes(system, machine, base, session, accept_new=options.accept_new_host_keys)
+    reports = query_nodes(system, machine, options, session)
     local = [
         replace(machine, name=entry.name)
         for entry in system.nodes

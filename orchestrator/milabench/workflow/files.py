@@ -10,6 +10,14 @@ from milabench.errors import ConfigError, MilabenchError, RecordError, UsageErro
 ROOT = Path(__file__).resolve().parents[3]
 
 
+def checkout_suite(name: str, hint: str) -> Path:
+    """Return a suite of the checkout. Raises ConfigError, with the hint, where only the package is installed."""
+    path = ROOT / "config" / name
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such file; {hint}")
+    return path
+
+
 def base_folder(base: Path | None) -> Path:
     """Return the folder that holds environments, data and runs: the given one, else `results` here."""
     return (base or Path("results")).expanduser().resolve()

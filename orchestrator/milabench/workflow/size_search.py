@@ -10,7 +10,7 @@ from typing import Any
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
 from milabench.execute.api import Failed, Passed
 from milabench.plan.sizing import Observation, largest_fitting
-from milabench.workflow.context import CommandContext, read_context
+from milabench.workflow.context import CommandContext, read_context, read_single_context
 from milabench.workflow.environments import environment_records
 from milabench.workflow.execution import RunDescription, execute_plan, failure_reason
 from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
@@ -71,11 +71,7 @@ def find_batch_size(
     """
     if most is not None and most < least:
         raise UsageError(f"--max {most} is less than --min {least}")
-    options = replace(options, select=bench)
-    context = read_context(options, session, _ONE_QUICK_LAUNCH)
-    if len(context.benches) != 1:
-        names = ", ".join(selected.config.name for selected in context.benches)
-        raise UsageError(f"size works on one benchmark; '{bench}' selects {names}")
+    context = read_single_context(options, bench, session, _ONE_QUICK_LAUNCH, "size works on")
     plan = plan_single_suite(context)
     sizes = {step.config["batch_size"] for step in plan.steps if "batch_size" in step.config}
     if len(sizes) != 1:
@@ -89,7 +85,7 @@ def find_batch_size(
         size = next(search)
         while True:
             override = f"system.options.sizer.batch_size={size}"
-            sized = replace(options, overrides=(*options.overrides, override))
+            sized = replace(context.options, overrides=(*options.overrides, override))
             tried[size] = try_size(read_context(sized, session, _ONE_QUICK_LAUNCH, warn=False), size, wait=wait)
             size = search.send(tried[size] is not None)
     except StopIteration:
