@@ -18,10 +18,12 @@ from milabench.workflow.files import suite_file
 SHELLS = ("bash", "zsh", "fish")
 # The keys of a file that are not benchmarks.
 _FILE_KEYS = ("include", "system", "multirun", "profile")
+# A key at the start of a line: in double quotes, in single quotes, or plain.
 _TOP = re.compile(r"""(?:"((?:[^"\\]|\\.)+)"|'([^']+)'|([^\s#"'{}\[\]&*!|>%@`,-][^:#]*?))\s*:(?:\s|$)""")
 _INCLUDE = re.compile(r"[\w./~+-]+\.ya?ml")
 _TAGS = re.compile(r"[{\s,]tags:\s*\[([^\]]*)\]")
 _MATRIX = re.compile(r"[{\s]matrix:")
+# The Tab key waits for the answer, and a file may include a whole tree.
 _MAX_FILES = 100
 
 
@@ -51,6 +53,7 @@ _INSTALL = {
 def benchmarks(ctx: click.Context) -> list[str]:
     """Return the benchmarks of the requested suite; none where it cannot be read."""
     texts = list(_texts(ctx))
+    # The names of variants are only known to the reader of suites, which takes longer than Tab should; only where there are any.
     if any(_MATRIX.search(text) for text in texts) and (names := _all_names(ctx)) is not None:
         return names
     return list(dict.fromkeys(name for text in texts for name in _names(text)))

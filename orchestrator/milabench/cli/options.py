@@ -51,6 +51,7 @@ def seconds_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
         return None
     text = value.strip().lower()
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(_DURATION_PART, text))
+    # Every character must belong to a part, or `1h30` would be an hour.
     if re.sub(_DURATION_PART, "", text).strip() or seconds <= 0:
         raise click.BadParameter(f"'{value}' is not a duration; give 90s, 30m, 4h or 1h30m", ctx, param)
     return seconds
@@ -152,6 +153,7 @@ _SELECTION = (
 
 def is_on_command_line(name: str) -> bool:
     """Return whether an option of the verb was typed, not taken from a variable or a default."""
+    # MILABENCH_CONFIG may be set for all commands of a shell, and contradicts nothing.
     context = click.get_current_context(silent=True)
     return context is not None and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 

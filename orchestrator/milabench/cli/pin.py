@@ -10,6 +10,7 @@ from milabench.cli.options import suite_options
 from milabench.cli.terminal import terminal_session
 from milabench.workflow.options import SuiteOptions
 
+# The names of the lock files in the benchmarks' folders.
 VARIANTS = ("cpu", "cuda", "rocm", "xpu")
 
 

@@ -108,6 +108,7 @@ def print_plans(plans: Sequence[PlanOutput], *, as_json: bool, other: Path | Non
 
         if is_multirun:
             raise UsageError(f"--diff compares one plan; the multirun of the system file makes {len(plans)}")
+        # Through JSON, as the other plan came: tuples become lists.
         diff = plan_diff(read_plan(other), json.loads(json.dumps(plans[0].value)))
         click.echo(json.dumps(diff.to_json(), indent=1) + "\n" if as_json else diff_text(diff), nl=False)
     elif not is_multirun:

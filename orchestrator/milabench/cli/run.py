@@ -76,9 +76,9 @@ def command(
 
         if detach and is_on_command_line("detach"):
             raise click.UsageError("--detach and --dry-run exclude one another: a dry run ends at once")
-        print_requests(
-            replace(options, ask_nodes=False), extent, session, run_name=run_name, seed=seed or 0, as_json=as_json
-        )
+        # A dry run reaches no other machine.
+        options = replace(options, ask_nodes=False)
+        print_requests(options, extent, session, run_name=run_name, seed=seed or 0, as_json=as_json)
         return DONE
     if as_json:
         raise click.UsageError("--json goes with --dry-run; `milabench report --json` shows the results of a run")

@@ -61,6 +61,7 @@ def enter(step: Step, argv: tuple[str, ...], session: Session) -> int:
         if not argv:
             argv = (os.environ.get("SHELL") or "/bin/sh",)
             session.info(f"# {argv[0]}; leave it with exit")
+        # As a shell does, it waits for the command: Ctrl-C is the command's, and this process ends after it.
         with interrupts().deferred():
             try:
                 process = subprocess.Popen(argv, env=env, cwd=step.cwd)

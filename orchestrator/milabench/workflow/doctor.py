@@ -74,6 +74,7 @@ def check_machine(node: Node) -> Iterator[Finding]:
         ("uv", "environments are made with pip, which takes longer"),
         ("git", "programs from git cannot be fetched"),
     ):
+        # In an environment that is not activated, uv is beside the interpreter and not on PATH.
         path = shutil.which(tool) or shutil.which(tool, path=str(Path(sys.executable).parent))
         yield Finding(what=tool, state="ok" if path else "note", says="found" if path else f"not found: {why}")
 

@@ -85,6 +85,7 @@ def venv_requests(context: CommandContext) -> tuple[VenvRequest, ...]:
     """Return what the benchmarks that share an environment with a selected one require of it."""
     from milabench.plan.venvs import VenvRequest
 
+    # Not only of the selected ones: which benchmark is installed first must not change the environment that they share.
     groups = {bench.config.install_group for bench in context.benches if bench.declared is not None}
     selected = {bench.config.name: bench for bench in context.benches}
     requests: list[VenvRequest] = []
@@ -177,6 +178,7 @@ def read_requirements(path: Path) -> RequirementFile:
 def environment_records(context: CommandContext) -> tuple[dict[str, str], dict[str, Mapping[str, str]]]:
     """Return `{group: sha256 of its locks}` and `{venv path: {package: version}}`, for the records of a run."""
     if context.plan_context.current_env is not None:
+        # milabench did not make this environment: it has no lock, only packages.
         return {}, {context.plan_context.current_env: installed_packages()}
     locks: dict[str, str] = {}
     packages: dict[str, Mapping[str, str]] = {}

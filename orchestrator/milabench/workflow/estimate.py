@@ -152,6 +152,7 @@ def after_pilot(request: Request) -> ExtendPlan | None:
 
     def extend(path: Path) -> PlanExtension | None:
         run = open_run(path)
+        # Decided once: a resumed run keeps the numbers by which it was extended.
         if "replicates" in run.manifest:
             return None
         pilots, spent_s = pilots_of(run)

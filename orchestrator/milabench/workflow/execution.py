@@ -160,6 +160,7 @@ def continue_plan(
         display.on_plan(plan)
 
         def more() -> Plan | None:
+            # Only the added steps are executed; the display shows them behind those that have ended.
             added = None if extend is None else _extended(writer, extend, display.on_message)
             if added is not None:
                 checks.on_plan(added)
@@ -167,6 +168,7 @@ def continue_plan(
             return added
 
         whole = whole or plan
+        # What remains of a resumed run holds the devices of the whole run: between its steps no other may measure there.
         hosts = [session.hosts.machine(address) for address in addresses_used(whole, context)]
         nodes = _local_nodes(whole, context, orchestrator.marker)
         nodes |= {host.name: remote_node(host, orchestrator.marker) for host in hosts}
@@ -239,6 +241,7 @@ def missing_metrics(config: Mapping[str, Any], records: Path) -> str:
 
     Records that cannot be read are reported by their writer, not here.
     """
+    # Reading a whole log again costs time between two steps: only where something must be found in it.
     if not config.get("metrics"):
         return ""
     from milabench.analysis.log_metrics import LogFold, metrics_of
@@ -303,6 +306,7 @@ def _device_locks(plan: Plan, context: CommandContext) -> dict[str, Sequence[str
     locks: dict[str, Sequence[str]] = {}
     for node in context.nodes:
         used = {device for step in plan.steps if step.node == node.name for device in step.devices}
+        # The UUID, not the index: containers and CUDA_VISIBLE_DEVICES number the same device differently.
         names = {
             f"cpu-{node.hostname}" if device.arch == "cpu" else f"{device.arch}-{device.uuid}"
             for device in node.devices
@@ -344,6 +348,7 @@ def _write_manifest(
         "name": description.name,
         "created": datetime.now().astimezone().isoformat(timespec="seconds"),
         "version": __version__,
+        # A manifest is copied and shown to others.
         "argv": ["milabench", *without_secrets(sys.argv[1:])],
         "cwd": str(Path.cwd()),
         "suite": dict(description.suite),
@@ -370,6 +375,7 @@ def _extended(writer: RunWriter, extend: ExtendPlan, report: Callable[[str], obj
     if extension is None:
         return None
     manifest = dict(open_run(writer.path).manifest)
+    # Steps keep their files: a step of the pilot must not get another name because its benchmark is repeated now.
     known = manifest["files"]
     files = {**stems(extension.plan.steps), **known}
     plan = with_stems(extension.plan, files)

@@ -159,6 +159,7 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOpt
                 await files.send(Path(dirs.code, source.folder), f"{remote.code}/{source.folder}")
             if "venv" in context.system.sync:
                 if remote.venv != dirs.venv:
+                    # The scripts of an environment begin with the absolute path of its interpreter.
                     what = f"an environment cannot be moved from {dirs.venv} to {remote.venv}"
                     raise EnvironmentFailed(f"{node.name}: {what}; give both the same base, or leave out system.sync")
                 for venv in plan.venvs:
@@ -168,6 +169,7 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOpt
             benchmate = f"{remote.base}/definitions/benchmate"
             await files.send(environments.BENCHMATE, benchmate)
             is_same_machine = node.details.get("machine") == platform.machine()
+            # A program of this machine's architecture; elsewhere pip does the work.
             own_uv = Path(how.uv) if how.uv is not None and is_same_machine else None
             job = RemoteInstallJob(
                 specs=plan.venvs,

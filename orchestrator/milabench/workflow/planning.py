@@ -79,6 +79,7 @@ def expand_requests(
         raise UsageError("--failed runs a part, of which pairs may be left half; leave out --ab, or use `resume`")
     whole = read_request(options, extent, session, run_name=run_name, seed=seed)
     suite = whole.context.suite
+    # Everything is read before anything is measured: a mistake in the last run must not be found after hours.
     requests = [] if suite.multirun else [whole]
     for name, values in runs(suite.multirun, {"time": stamp, "run_name": run_name}):
         # The command line's overrides come later, and so win over the combination's.
@@ -144,6 +145,7 @@ def require_comparable(a: CommandContext, b: CommandContext) -> None:
             raise UsageError(
                 f"{context.suite_file}: has a multirun, which makes several runs; --ab makes one of two suites"
             )
+    # Sides that differ in more than their suites would be compared for the wrong reason.
     if a.plan_context.profile != b.plan_context.profile:
         raise UsageError(
             f"{a.suite_file} is measured with profile {a.plan_context.profile.name}, {b.suite_file} with "
@@ -309,5 +311,6 @@ def suite_values(context: CommandContext) -> dict[str, Any]:
 
     values = {bench.config.name: benchmark_completions(bench.config) for bench in context.benches}
     for value in values.values():
+        # Secrets reach the steps, by their environment, and no record.
         value["env"] = {name: text for name, text in value["env"].items() if name not in secret_names(value["env"])}
     return values

@@ -169,6 +169,7 @@ def preparation_steps(context: CommandContext) -> list[Preparation]:
         script = Path(bench.folder, bench.declared.prepare)
         if not script.is_file():
             raise EnvironmentFailed(f"{bench.config.name}: {script}: no such file; its benchfile names it")
+        # All of its folder: prepare.py may import its neighbours.
         files = {path.name: path.read_bytes() for path in script.parent.glob("*.py")}
         storages: set[str] = set()
         for rank, node in nodes_of(bench.config, context.plan_context.facts):

@@ -41,6 +41,7 @@ def execute_preparations(plan: Plan, context: CommandContext) -> int:
     """Execute the plan; leave a marker for each preparation that passes. Raises EnvironmentFailed for those that fail."""
     locks, packages = environment_records(context)
     description = RunDescription(name="prepare", locks=locks, packages=packages)
+    # The agent makes the marker when the step passes, so that a control plane that is killed loses no preparation.
     markers = {preparation.step.id: preparation.marker for preparation in preparation_steps(context)}
     executed = execute_plan(plan, context, description, retry=RetryPolicy(wait=True, markers=markers))
     outcomes = {step.id: executed.result.outcomes[step.id] for step in plan.steps}

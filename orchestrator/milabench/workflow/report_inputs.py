@@ -79,6 +79,7 @@ def find_report_source(
     Raises NothingSelected or RecordError.
     """
     path = Path(name)
+    # A run is a folder: a file can only be a report.
     if path.is_file():
         return _json_report(path)
     run = find_run(base, name)

@@ -112,6 +112,7 @@ def run_identity(run: Run) -> str:
         else:
             for path in sorted(run.path.glob("*.data")):
                 with path.open("rb") as file:
+                    # Enough to tell two runs apart; a file of records may have gigabytes.
                     digest.update(path.name.encode() + file.read(65536))
     except OSError as error:
         raise RecordError(f"{error.filename}: cannot be read: {(error.strerror or str(error)).lower()}") from None

@@ -64,6 +64,7 @@ def all_runs(base: Path | None) -> list[RunHandle]:
             handles.append(run_handle(open_run(path)))
         except RecordError:
             continue  # another folder, or a run that crashed before its manifest
+    # Not by name or file times: a name need not contain the time, and a copy has new ones.
     return sorted(handles, key=lambda handle: (handle.status.began or 0.0, handle.run.name))
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from milabench.workflow.planning import Request
     from milabench.workflow.session import Session
 
+# Not `skipped`: that a benchmark cannot run here was known when the run was planned.
 CHANGE_THE_EXIT_CODE = ("failed", "cancelled", "missing")
 
 
@@ -70,6 +71,7 @@ def prepare_runs(options: SuiteOptions, extent: Extent, settings: RunSettings, s
         session,
         run_name=settings.run_name,
         stamp=stamp,
+        # The order differs from run to run, so that drift (heat, other users) does not always hit the same benchmark.
         seed=settings.seed if settings.seed is not None else now,
         is_part=settings.failed is not None,
     )

@@ -155,6 +155,7 @@ class RunView:
     def _latest_records(self, step: str, attempt: object) -> Appended:
         path = self._run.path / f"{self._run.stem(step, attempt if isinstance(attempt, int) else 1)}.data"
         try:
+            # The file appears with the first record, which may be later than the journal's entry.
             size = path.stat().st_size
         except OSError:
             size = 0
@@ -163,6 +164,7 @@ class RunView:
     def _show_progress(self, step: str) -> None:
         """Show the latest rate and progress of a step, if there are new ones."""
         latest: dict[str, Any] = {}
+        # The newest number is shown; the ones before it were never seen.
         for line in reversed(self._records[step].lines()):
             if b'"rate"' not in line and b'"progress"' not in line:
                 continue
@@ -211,6 +213,7 @@ class ReplayClock:
 
 def play(run: Run, display: Display, reach: Callable[[float | None], None]) -> None:
     """Pass the events of a run to a display; last, the ends of steps without records."""
+    # Time begins with the journal: planning and the start of the agents are part of what is shown.
     began = run.journal[0].get("t") if run.journal else None
     reach(began if isinstance(began, int | float) else None)
     display.on_plan(plan_of(run))

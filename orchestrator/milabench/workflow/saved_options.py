@@ -39,6 +39,7 @@ def save_options(context: CommandContext) -> dict[str, Any]:
     for name, path in (("config_file", context.suite_file), ("system_file", options.system_file)):
         saved[name] = None if path is None else os.path.abspath(path)  # noqa: PTH100  links stay as they are
     saved["base"] = context.dirs.base
+    # JSON has no tuples: what is read back must equal what was written.
     saved["overrides"] = list(options.overrides)
     return {
         "options": {
@@ -64,6 +65,7 @@ def load_options(run: Run) -> SavedOptions:
             values[name] = None if values[name] is None else Path(values[name])
         values["overrides"] = tuple(values["overrides"])
         ab = saved.get("ab")
+        # Variables that milabench does not read (PATH, proxies, tokens) may be other ones today; they are not in the records.
         now = {name: value for name, value in os.environ.items() if not name.startswith("MILABENCH_")}
         return SavedOptions(
             options=SuiteOptions(**values),
@@ -126,6 +128,7 @@ def _folder_digest(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
+        # Running the program must not look like changing it.
         if "__pycache__" in name.parts or any(part.startswith(".") for part in name.parts) or not path.is_file():
             continue
         with path.open("rb") as file:
@@ -166,6 +169,7 @@ def _step_differences(before: Mapping[str, Any], plan: Plan) -> list[str]:
         return []
     from milabench.plan.diff import diff_text, plan_diff
 
+    # A plan of thousands of steps is compared by their hashes first; only those that differ are compared field by field.
     hashes = {step.id: step.hash for step in plan.steps}
     steps = before.get("steps") or []
     changed = {step["id"] for step in steps if hashes.get(step["id"]) != step.get("hash")}

@@ -66,7 +66,9 @@ def save_observations(path: Path, observations: Mapping[str, Sequence[Observatio
         with open(handle, "w", encoding="utf-8") as file:  # noqa: PTH123  a descriptor, not a path
             file.write(text)
             file.flush()
+            # On disk before it replaces the old file: after a power cut there is one or the other, not an empty one.
             os.fsync(file.fileno())
+        # mkstemp makes files that only their owner may read.
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
         temporary = None

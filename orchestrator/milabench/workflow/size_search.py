@@ -84,6 +84,7 @@ def find_batch_size(
     try:
         size = next(search)
         while True:
+            # As an override it is part of the recorded configuration, which says what size was tried.
             override = f"system.options.sizer.batch_size={size}"
             sized = replace(context.options, overrides=(*options.overrides, override))
             tried[size] = try_size(read_context(sized, session, _ONE_QUICK_LAUNCH, warn=False), size, wait=wait)
@@ -93,6 +94,7 @@ def find_batch_size(
     except _SearchFailed as end:
         return SizeSearch(bench=name, tried=tried, failure=end.code)
     finally:
+        # Also of a search that was interrupted: each size took a launch.
         if save is not None and (observed := [observation for observation in tried.values() if observation]):
             save_observations(save, {name: observed})
 

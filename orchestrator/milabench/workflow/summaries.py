@@ -77,6 +77,7 @@ def summary_of(run: Run, validations: str | None = None, course: CourseOf | None
     stored = _stored(run)
     if stored is not None:
         return stored
+    # From before: what is written while the records are read makes the stored summary out of date.
     before = stat_digest(run.path)
     summary = summarise(run, checks_of(run), course)
     # An active run changes, and the run of another program is not ours to write into.
@@ -109,6 +110,7 @@ def stat_digest(path: Path) -> str:
 
 def content_digest(path: Path) -> str:
     """Return a digest of the names and contents of the same files: a copy has other times and the same contents."""
+    # Only read where sizes or times differ: after a copy or an unpacked archive the contents are still the same.
     whole = hashlib.sha256()
     for entry in sorted(_files(path), key=lambda entry: entry.name):
         with Path(entry.path).open("rb") as file:
@@ -124,6 +126,7 @@ def _stored(run: Run) -> Summary | None:
     from milabench.analysis.summary_io import summary_from_json
     from milabench.events.rundir import SUMMARY
 
+    # The summary of an active run is about other records a second later.
     if not run.is_ended:
         return None
     try:

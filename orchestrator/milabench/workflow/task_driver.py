@@ -127,6 +127,7 @@ def write_suite(base: Path, file: Path, section: str, task: ConfiguredTask, opti
         # Set by the user for the command; a benchmark of a suite would not get them.
         "env": {key: escaped(verbatim(os.environ[key])) for key in _USER_VARIABLES if key in os.environ},
     }
+    # JSON is YAML, and quotes everything.
     text = json.dumps({bench: benchmark}, indent=1) + "\n"
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     path = base / "driver" / f"{bench}-{digest}.yaml"
