@@ -15,7 +15,7 @@ from milabench.execute.inventory import benchmate_digest, installed_packages, pa
 from milabench.plan.context import COMMAND
 from milabench.plan.model import SkippedBench
 from milabench.workflow.context import CommandContext
-from milabench.workflow.files import ROOT
+from milabench.workflow.files import ROOT, display_path
 
 if TYPE_CHECKING:
     from milabench.plan.image import Image
@@ -168,9 +168,9 @@ def read_requirements(path: Path) -> RequirementFile:
     """Read a requirement file. Raises EnvironmentFailed when it cannot be read."""
     from milabench.plan.requirements import RequirementFile
 
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    shown = display_path(path)
     try:
-        return RequirementFile(name=str(shown), text=path.read_text(encoding="utf-8"))
+        return RequirementFile(name=shown, text=path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise EnvironmentFailed(f"{shown}: cannot be read: {error}") from None
 

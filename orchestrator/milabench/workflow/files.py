@@ -18,6 +18,11 @@ def checkout_suite(name: str, hint: str) -> Path:
     return path
 
 
+def display_path(path: Path) -> str:
+    """Return the path as a person would type it from here."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 def base_folder(base: Path | None) -> Path:
     """Return the folder that holds environments, data and runs: the given one, else `results` here."""
     return (base or Path("results")).expanduser().resolve()

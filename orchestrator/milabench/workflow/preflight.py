@@ -29,7 +29,14 @@ def missing_environments(context: CommandContext) -> tuple[str, ...]:
     """Return the environments, programs and images that `milabench install` has yet to create, as a person names them."""
     if not is_needed_here(context):
         return ()
-    return (*_missing_local(context), *_missing_images(context))
+    missing = _missing_local(context)
+    # Another node is not asked for its images: without one its steps fail.
+    images = environments.images(context) if any(node.local for node in context.nodes) else ()
+    if images:
+        from milabench.execute.images import missing_images
+
+        missing += missing_images(images)
+    return tuple(missing)
 
 
 def _missing_local(context: CommandContext) -> list[str]:
@@ -47,16 +54,6 @@ def _missing_local(context: CommandContext) -> list[str]:
     if find_spec("benchmate") is None:
         missing.append(f"benchmate in {sys.prefix} (pip install {environments.BENCHMATE})")
     return missing
-
-
-def _missing_images(context: CommandContext) -> list[str]:
-    """Return the images that this machine's engines do not have; on another node, its steps will fail without them."""
-    wanted = environments.images(context) if any(node.local for node in context.nodes) else ()
-    if not wanted:
-        return []
-    from milabench.execute.images import missing_images
-
-    return missing_images(wanted)
 
 
 def missing_preparations(context: CommandContext, plan: Plan) -> tuple[str, ...]:

@@ -55,18 +55,15 @@ def stored_summaries(location: str, names: Sequence[str]) -> list[Summary]:
     _, rows = query_store(location, "SELECT name, summary FROM runs ORDER BY created DESC, name DESC")
     summaries = []
     for wanted in names or (None,):
-        text = next((text for name, text in rows if wanted is None or _is_called(name, wanted)), None)
+        # `night` also means `night.2026-03-01_12-00-00`.
+        named = (text for name, text in rows if wanted is None or wanted in (name, name.rpartition(".")[0]))
+        text = next(named, None)
         if text is None:
             known = ", ".join(name for name, _ in rows[:3])
             newest = f"; the newest are {known}" if known else ""
             raise NothingSelected(f"no run is called '{wanted}' in the results store{newest}")
         summaries.append(summary_from_json(parse_object(text.encode())))
     return summaries
-
-
-def _is_called(name: str, wanted: str) -> bool:
-    """Return whether a name means this run: `night` also means `night.2026-03-01_12-00-00`."""
-    return wanted in (name, name.rpartition(".")[0])
 
 
 def benchmark_trends(location: str, bench: str, metric: str, *, last: int | None = None) -> list[Trend]:

@@ -14,7 +14,7 @@ from milabench.errors import ConfigError, RecordError
 from milabench.facts.model import SystemFacts
 from milabench.plan.model import Plan
 from milabench.plan.sizing import Observation, Scaling, Sizer, device_slug, parse_scaling, scaling_text, sizer_options
-from milabench.workflow.files import ROOT
+from milabench.workflow.files import ROOT, display_path
 
 
 def read_sizer(system: SystemConfig, facts: SystemFacts) -> Sizer:
@@ -36,11 +36,6 @@ def scaling_file(facts: SystemFacts) -> Path:
     name = f"{device_slug(devices[0].name if devices else facts.arch)}.yaml"
     here = Path.cwd() / "config" / "scaling" / name
     return here if here.is_file() else ROOT / "config" / "scaling" / name
-
-
-def display_path(path: Path) -> str:
-    """Return the path as a person would type it from here."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def read_scaling(path: Path) -> Scaling:

@@ -122,12 +122,7 @@ def try_size(context: CommandContext, size: int, *, wait: bool) -> Observation |
             raise _SearchFailed(STEPS_FAILED)
     observations = [own for benches in observed_batch_sizes(executed.path, plan).values() for own in benches]
     observation = observations[0] if observations else Observation(batch_size=size)
-    session.info(f"size: {size} fits{observation_text(observation)}")
+    memory = "" if observation.memory_mib is None else f", {observation.memory_mib:.0f} MiB"
+    rate = "" if observation.rate is None else f", {observation.rate:.4g}/s"
+    session.info(f"size: {size} fits{memory}{rate}")
     return observation
-
-
-def observation_text(observation: Observation) -> str:
-    """Return memory and rate as text, each after a comma; empty where nothing was observed."""
-    parts = [f"{observation.memory_mib:.0f} MiB"] if observation.memory_mib is not None else []
-    parts += [f"{observation.rate:.4g}/s"] if observation.rate is not None else []
-    return "".join(f", {part}" for part in parts)
