@@ -11,14 +11,10 @@ from typing import Literal
 from milabench.events.model import OutcomeName, Why
 from milabench.execute.api import (
     BarrierEvent,
-    Cancelled,
     Emit,
-    Exit,
-    Failed,
     Frame,
     Holder,
     Outcome,
-    Passed,
     ServerReady,
     Started,
     StepRequest,
@@ -177,12 +173,8 @@ class FakeNode:
     def _conclude(
         self, order: StepRequest, emit: Emit, outcome: OutcomeName, why: Why | None, detail: str, *, code: int | None
     ) -> Outcome:
-        step, attempt, seen = order.step.id, order.attempt, Exit(return_code=code)
+        step = order.step.id
         failure = {"why": why, "detail": detail} if why else {}
         command = list(order.step.argv)
         self._record(emit, step, "end", {"command": command, "return_code": code, "outcome": outcome, **failure})
-        if why is not None:
-            return Failed(step=step, why=why, detail=detail, attempt=attempt, exit=seen)
-        if outcome == "cancelled":
-            return Cancelled(step=step, detail=detail, attempt=attempt, exit=seen)
-        return Passed(step=step, attempt=attempt, exit=seen)
+        return Outcome("failed", detail, why) if why else Outcome(outcome, detail if outcome == "cancelled" else "")

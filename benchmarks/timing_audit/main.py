@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmate.audit.command import main
+from benchmate.audit.__main__ import main
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

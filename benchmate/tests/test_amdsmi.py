@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from benchmate.devices import amdsmi
-from benchmate.devices.api import DeviceLostError, DeviceProcess, Sample, Survey
+from benchmate.devices.api import DeviceLostError
 from benchmate.devices.command import CommandVendor
 from benchmate.devices.detect import open_vendor
+from benchmate.devices.vendors.vendor import DeviceProcess, Sample, Survey
 
 
 class SmiError(Exception):
@@ -132,10 +133,10 @@ def test_what_a_device_does_not_support_is_absent(smi: Smi) -> None:
 def test_counts_that_grow_between_two_looks_are_throttling(smi: Smi) -> None:
     now = [0.0]
     rows, _ = amdsmi.module_reader(clock=lambda: now[0])
-    assert rows()[0].throttle == ()
+    assert rows()[0].sample.throttle == ()
     smi.metrics["prochot_residency_acc"] += 1
-    assert rows()[0].throttle == ("hw_slowdown",)
-    assert rows()[0].throttle == ()
+    assert rows()[0].sample.throttle == ("hw_slowdown",)
+    assert rows()[0].sample.throttle == ()
 
 
 def test_slow_readings_are_asked_once_a_second(smi: Smi) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from benchmate.devices import command, nvidia
-from benchmate.devices.api import DeviceLostError, DeviceProcess, NotAvailableError, Sample, Survey, throttle_reasons
+from benchmate.devices.api import DeviceLostError, NotAvailableError, throttle_reasons
 from benchmate.devices.detect import open_vendor, visible
 from benchmate.devices.simulated import SimulatedVendor
 from benchmate.devices.vendors import amd, habana, intel
-from benchmate.devices.vendors.vendor import Reading
+from benchmate.devices.vendors.vendor import DeviceProcess, Reading, Sample, Survey
 
 
 class FakeNvml:
@@ -254,14 +254,23 @@ def test_a_level_zero_selector_is_a_list_of_numbers(nvml: Any) -> None:
 # ------------------------------------------------------------------------------------------ command lines
 
 
+def put_hl_smi(folder: Path, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool of Gaudi's that prints a table of one row, the only program on the PATH."""
+    tool = folder / "hl-smi"
+    tool.write_text(f"#!/bin/sh\necho '{row}'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+
+
 def read(reading: Reading) -> tuple[int, str, str, Sample, Survey]:
     """A device as it is read from a tool."""
     (device,) = command.CommandVendor("any", lambda: [reading]).devices
     return device.index, device.uuid, device.name, device.sample(), device.survey()
 
 
-def test_gaudi_is_read_from_the_table_of_hl_smi() -> None:
-    (reading,) = habana.parse_hl_smi_readings("0, 01P0-HL2080A0-15, HL-225, 32768, 98304, 87, 412, 55\n")
+def test_gaudi_is_read_from_the_table_of_hl_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    put_hl_smi(tmp_path, "0, 01P0-HL2080A0-15, HL-225, 32768, 98304, 87, 412, 55", monkeypatch)
+    (reading,) = habana.read_hl_smi()
     sample = Sample(memory_used_mib=32768, memory_total_mib=98304, load=0.87, power_w=412)
     assert read(reading) == (0, "01P0-HL2080A0-15", "HL-225", sample, Survey(temperature_c=55))
 
@@ -280,7 +289,7 @@ def test_intel_is_read_from_the_table_of_xpu_smi() -> None:
         memory_used_mib=1024, memory_total_mib=1, load=0.985, power_w=301.25, sm_clock_mhz=1550, energy_j=9021.5
     )
     assert read(first) == (1, "u", "Max 1550", sample, Survey(temperature_c=54))
-    assert (second.load, second.energy_j, second.temperature_c) == (None, None, None)
+    assert (second.sample.load, second.sample.energy_j, second.survey.temperature_c) == (None, None, None)
 
 
 def test_amd_is_read_from_amd_smi() -> None:
@@ -327,7 +336,7 @@ def test_a_tool_is_asked_once_a_second_for_all_devices() -> None:
 
     def rows() -> list[Reading]:
         asked.append(now[0])
-        return [Reading(index, str(index), "x", load=len(asked) / 10) for index in range(2)]
+        return [Reading(index, str(index), "x", Sample(load=len(asked) / 10)) for index in range(2)]
 
     vendor = command.CommandVendor("hpu", rows, clock=lambda: now[0])
     assert [device.sample().load for device in vendor.devices] == [0.1, 0.1]
@@ -338,7 +347,7 @@ def test_a_tool_is_asked_once_a_second_for_all_devices() -> None:
 
 def test_a_device_that_the_tool_no_longer_lists_is_lost() -> None:
     now = [0.0]
-    row = Reading(0, "0", "x", load=0.5)
+    row = Reading(0, "0", "x", Sample(load=0.5))
     vendor = command.CommandVendor("hpu", lambda: [row] if now[0] < 1 else [], clock=lambda: now[0])
     now[0] = 2.0
     with pytest.raises(DeviceLostError, match="does not list it"):
@@ -354,10 +363,7 @@ def test_a_missing_tool_is_one_line(arch: str, missing: str, monkeypatch: pytest
 
 
 def test_a_tool_of_the_vendor_is_found_on_the_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    tool = tmp_path / "hl-smi"
-    tool.write_text("#!/bin/sh\necho '0, u0, HL-225, 1, 2, 50, 100, 40'\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+    put_hl_smi(tmp_path, "0, u0, HL-225, 1, 2, 50, 100, 40", monkeypatch)
     vendor, trouble = open_vendor("hpu", {})
     assert (trouble, [device.sample().load for device in vendor.devices]) == ("", [0.5])
 

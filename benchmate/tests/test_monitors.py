@@ -18,14 +18,12 @@ from typing import Any
 
 import pytest
 
-from benchmate.devices.api import DeviceLostError, DeviceProcess, Sample, Survey
+from benchmate.devices.api import DeviceLostError
+from benchmate.devices.vendors.vendor import DeviceProcess, Sample, Survey
 from benchmate.monitors import monitor as monitor_module
-from benchmate.monitors.cpu import CpuSampler
 from benchmate.monitors.device_sampler import DeviceSampler
-from benchmate.monitors.disks import Disks
-from benchmate.monitors.installed_packages import installed_versions
-from benchmate.monitors.memory import group_peak_bytes
-from benchmate.monitors.network import Network
+from benchmate.monitors.host import CpuSampler, Disks, Network, group_peak_bytes
+from benchmate.monitors.monitor import installed_versions
 from benchmate.monitors.process_tree import ProcessTrees
 from benchmate.monitors.watched_steps import WatchedStep, steps_holding
 

@@ -17,7 +17,7 @@ class MilabenchError(Exception):
     exit_code = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Problem:
     """One thing that is wrong with an input file.
 

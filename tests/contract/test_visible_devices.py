@@ -15,7 +15,7 @@ import pytest
 from benchmate.devices.api import Device
 from benchmate.devices.detect import visible
 from milabench.devices.registry import ARCHS, VENDORS
-from milabench.execute.agent.accelerators import usable_accelerators
+from milabench.execute.agent.host_facts import usable_accelerators
 
 ROOT = Path(__file__).resolve().parents[2]
 UUIDS = ("GPU-a0", "GPU-b1", "GPU-c2", "GPU-d3")
@@ -109,24 +109,22 @@ def test_both_trees_have_the_same_vendors() -> None:
 
 
 NEW_VENDOR = '''"""A vendor that nobody has heard of."""
-from .vendor import Reading, Vendor
+from .vendor import Reading, Sample, Vendor
+
+
+DEVICES = [{"index": n, "uuid": "A%d" % n, "name": "Acme One", "memory_mib": 1} for n in range(3)]
 
 
 class Acme(Vendor):
     arch = "acme"
+    inventories = (("acme by test", lambda: DEVICES),)
+    readers = (lambda: lambda: [Reading(n, "A%d" % n, "Acme One", Sample(load=0.5)) for n in range(3)],)
     visible_variables = ("ACME_VISIBLE",)
     assigned_variable = "ACME_VISIBLE"
     collective = "acmecl"
 
     def container_options(self, engine, ids):
         return ("--device=/dev/acme",)
-
-    def inventories(self):
-        devices = [{"index": n, "arch": "acme", "uuid": "A%d" % n, "name": "Acme One", "memory_mib": 1} for n in range(3)]
-        return (("acme by test", lambda: (devices, {})),)
-
-    def readers(self):
-        return (lambda: lambda: [Reading(n, "A%d" % n, "Acme One", load=0.5) for n in range(3)],)
 
 
 VENDOR = Acme()

@@ -46,10 +46,10 @@ def main(seconds: float) -> None:
         base = Path(folder)
         beside = step("steps", sys.executable, "-S", PROGRAMS / "steps.py", RATE, seconds)
         done = asyncio.run(carried_out(base, beside))
-        overhead, seen = done.overhead, done.outcomes["steps"].exit
+        overhead = done.overhead
         print(f"beside {RATE} observations/s for {seconds:g} s: {overhead.share:.3%} of a core")
         print(f"    agent {overhead.agent_cpu_s:.3f} s, control plane {overhead.control_cpu_s:.3f} s CPU")
-        each_us = overhead.agent_cpu_s / max(1, seen.observations) * 1e6
+        each_us = overhead.agent_cpu_s / (RATE * seconds) * 1e6
         print(f"    {each_us:.2f} us of the agent per observation, start and end included")
 
         idle = asyncio.run(carried_out(base, step("sleep", "sleep", seconds))).overhead

@@ -21,8 +21,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from milabench.execute.agent_bootstrap import agent_files, boot_line  # noqa: E402
-from milabench.execute.archive import deterministic_zip  # noqa: E402
+from milabench.execute.agent_bootstrap import (  # noqa: E402
+    agent_files,
+    boot_line,
+    deterministic_zip,
+)
 
 RUNS = 31
 FLAGS = ("-u", "-I", "-S", "-X", "utf8")

@@ -24,8 +24,9 @@ from torch import nn
 
 import benchmate
 from benchmate.configuration import parse_config
-from benchmate.devices.api import Device, Sample
+from benchmate.devices.api import Device
 from benchmate.devices.detect import open_vendor
+from benchmate.devices.vendors.vendor import Sample
 from benchmate.ring import RingEntry, RingReader
 from benchmate.session import Session, current, use
 

@@ -33,8 +33,11 @@ from milabench.events.rundir import RunWriter, create_run, open_run, stems  # no
 from milabench.execute.agent_client import local_node  # noqa: E402
 from milabench.execute.api import Started  # noqa: E402
 from milabench.execute.engine import ExecutionResult, execute  # noqa: E402
-from milabench.plan.model import Plan, Step  # noqa: E402
-from milabench.plan.subset import remaining_plan  # noqa: E402
+from milabench.plan.model import (  # noqa: E402
+    Plan,
+    Step,
+    remaining_plan,
+)
 
 PROCESSES = 8
 RECORDS = 100_000  # of each process

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from milabench.execute.agent.unpack import files_below
-from milabench.execute.agent_bootstrap import agent_digest, agent_files, boot_line
-from milabench.execute.archive import deterministic_zip
+from milabench.execute.agent_bootstrap import agent_digest, agent_files, boot_line, deterministic_zip
 from tests.process.conftest import old_python
 
 ARCHIVE = deterministic_zip(agent_files())

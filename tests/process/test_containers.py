@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from milabench.execute.agent.container import container_name, containers_of
-from milabench.execute.agent.orphans import list_orphans, sweep_orphans
+from milabench.execute.agent.orphans import container_name, containers_of, list_orphans, sweep_orphans
 
 PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 

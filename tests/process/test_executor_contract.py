@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from milabench.execute.agent_client import local_node
-from milabench.execute.api import Cancelled, Executor, Failed, Frame, Passed, Progress, Started, StepRequest, Waiting
+from milabench.execute.api import Executor, Frame, Progress, Started, StepRequest, Waiting
 from milabench.plan.model import Step
 from tests.fake_node import FakeLocks, FakeNode
 
@@ -55,20 +55,20 @@ def records(seen: list[Progress]) -> list[dict[str, Any]]:
 
 
 def test_a_command_that_exits_well_has_passed(make: Make) -> None:
-    outcome, _ = carried_out(make, "true")
-    assert isinstance(outcome, Passed)
-    assert outcome.exit.return_code == 0
+    outcome, seen = carried_out(make, "true")
+    assert outcome.name == "passed"
+    assert records(seen)[-1]["data"]["return_code"] == 0
 
 
 def test_a_command_that_exits_badly_has_failed(make: Make) -> None:
-    outcome, _ = carried_out(make, "false")
-    assert isinstance(outcome, Failed)
-    assert (outcome.why, outcome.exit.return_code) == ("exit", 1)
+    outcome, seen = carried_out(make, "false")
+    assert outcome.name == "failed"
+    assert (outcome.why, records(seen)[-1]["data"]["return_code"]) == ("exit", 1)
 
 
 def test_a_command_that_is_not_there_has_failed_and_never_started(make: Make) -> None:
     outcome, seen = carried_out(make, "no-such-command-anywhere")
-    assert isinstance(outcome, Failed)
+    assert outcome.name == "failed"
     assert outcome.why == "environment"
     assert not [thing for thing in seen if isinstance(thing, Started)]
     assert records(seen)[-1]["event"] == "end"
@@ -85,16 +85,20 @@ def test_the_records_begin_with_the_start_and_end_with_the_end(make: Make) -> No
 
 @pytest.mark.parametrize("grace_s", [None, 0.0])
 def test_a_step_that_is_ended_is_cancelled(make: Make, grace_s: float | None) -> None:
+    seen: list[Progress] = []
+
     async def work(node: Executor) -> Any:
         started = asyncio.Event()
-        running = asyncio.create_task(node.run(order("sleep", "600"), lambda _: started.set()))
+        running = asyncio.create_task(
+            node.run(order("sleep", "600"), lambda thing: (seen.append(thing), started.set()))
+        )
         await started.wait()
         await node.end("s", grace_s=grace_s)
         return await running
 
     outcome = using(make, work)
-    assert isinstance(outcome, Cancelled)
-    assert outcome.exit.return_code == (-15 if grace_s is None else -9)
+    assert outcome.name == "cancelled"
+    assert records(seen)[-1]["data"]["return_code"] == (-15 if grace_s is None else -9)
 
 
 def test_a_step_that_is_done_has_passed_when_it_is_ended(make: Make) -> None:
@@ -105,7 +109,7 @@ def test_a_step_that_is_done_has_passed_when_it_is_ended(make: Make) -> None:
         await node.end("s", is_done=True)
         return await running
 
-    assert isinstance(using(make, work), Passed)
+    assert using(make, work).name == "passed"
 
 
 def test_a_step_that_is_late_has_failed_for_a_timeout(make: Make) -> None:
@@ -117,7 +121,7 @@ def test_a_step_that_is_late_has_failed_for_a_timeout(make: Make) -> None:
         return await running
 
     outcome = using(make, work)
-    assert isinstance(outcome, Failed)
+    assert outcome.name == "failed"
     assert (outcome.why, outcome.detail) == ("timeout", "the others waited")
 
 

@@ -124,7 +124,7 @@ class GreetingCheck(Check):
     )
     copy.insert(
         "checks/registry.py",
-        "from milabench.checks.foreign import ForeignCheck",
+        "from milabench.checks.rate import RateCheck",
         "from milabench.checks.greeting import GreetingCheck",
     )
     copy.insert("checks/registry.py", "    ForeignCheck,", "    GreetingCheck,")

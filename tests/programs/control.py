@@ -6,7 +6,7 @@ from pathlib import Path
 
 from milabench.events.rundir import create_run
 from milabench.execute.api import Ended, Frame, Notice, Started, Waiting
-from milabench.execute.engine import ExecutionSettings, execute, outcome_name
+from milabench.execute.engine import ExecutionSettings, execute
 from milabench.execute.interrupts import Interrupts, run_deferring_signals
 from milabench.execute.agent_client import local_node
 from milabench.plan.model import Plan, Step
@@ -23,8 +23,8 @@ def progress(thing):
         for line in thing.payload[:10_000].splitlines()[:10]:
             tell("line", thing.step, json.loads(line)["data"].rstrip("\n"))
     elif isinstance(thing, Ended):
-        why = getattr(thing.outcome, "why", "-")
-        tell("ended", thing.step, outcome_name(thing.outcome), why, getattr(thing.outcome, "detail", ""))
+        why = thing.outcome.why or "-"
+        tell("ended", thing.step, thing.outcome.name, why, thing.outcome.detail)
     elif isinstance(thing, Notice):
         tell("notice", thing.text)
     elif isinstance(thing, Waiting):
@@ -38,7 +38,7 @@ async def main(base, run_id, steps, settings):
     locks = settings.pop("lock_folder", None)
     async with local_node(run_id, grace_s=settings["grace_s"], locks=Path(locks) if locks else None) as node:
         await node.cpu_s()
-        tell("agent", node._link.hello["pid"], node._link.hello["folder"])
+        tell("agent", node._link.hello.result()["pid"], node._link.hello.result()["folder"])
         done = await execute(plan, {"local": node}, writer, progress, ExecutionSettings(**settings))
     tell("done", "interrupted" if done.interrupted else "finished", json.dumps(done.overhead.to_json()))
 

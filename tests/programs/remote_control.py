@@ -7,10 +7,10 @@ from pathlib import Path
 
 from milabench.events.rundir import create_run
 from milabench.execute.api import Ended, Frame, Started
-from milabench.execute.engine import ExecutionSettings, execute, outcome_name
+from milabench.execute.engine import ExecutionSettings, execute
 from milabench.execute.interrupts import Interrupts, run_deferring_signals
 from milabench.execute.remote_host import RemoteHost, remote_node
-from milabench.execute.run_lock import this_orchestrator
+from milabench.execute.locks import this_orchestrator
 from milabench.execute.ssh import Address
 from milabench.plan.model import Plan, Step
 
@@ -29,9 +29,9 @@ def progress(thing):
         tell(
             "ended",
             thing.step,
-            outcome_name(thing.outcome),
-            getattr(thing.outcome, "why", "-"),
-            getattr(thing.outcome, "detail", ""),
+            thing.outcome.name,
+            thing.outcome.why or "-",
+            thing.outcome.detail,
         )
 
 

@@ -14,8 +14,7 @@ import pytest
 from milabench.errors import Unreachable
 from milabench.execute.agent.unpack import files_below
 from milabench.execute.agent_bootstrap import agent_files
-from milabench.execute.host_pool import HostPool
-from milabench.execute.remote_host import RemoteHost, open_all
+from milabench.execute.remote_host import HostPool, RemoteHost, connect_all
 from tests.ssh.conftest import address
 from tests.ssh.hosts import Hosts, keygen, sessions
 
@@ -170,14 +169,15 @@ def test_all_connections_are_opened_and_the_failures_named(hosts: Hosts) -> None
     machines = [RemoteHost(address(hosts, host)) for host in hosts.hosts]
     machines.append(RemoteHost(address(hosts, hosts.hosts[0], name="gone", port=1)))
 
-    async def work() -> dict[str, str]:
+    async def work() -> tuple[dict[str, RemoteHost], dict[str, str]]:
         try:
-            return await open_all(machines)
+            return await connect_all(machines)
         finally:
             for machine in machines:
                 await machine.close()
 
-    assert list(asyncio.run(work())) == ["gone"]
+    reached, why = asyncio.run(work())
+    assert (list(reached), list(why)) == ([machine.name for machine in machines[:-1]], ["gone"])
 
 
 def test_what_a_command_asks_of_a_machine_goes_over_one_connection_that_is_opened_anew_when_it_was_lost(

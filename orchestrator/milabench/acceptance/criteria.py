@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from milabench.config.problems import did_you_mean
 from milabench.config.source_map import Located, SourceLocation, display_value
 from milabench.config.yaml_reader import decode_text, parse_document
 from milabench.errors import ConfigError, Problem
 
+T = TypeVar("T")
 Quantity = Literal["rate", "system", "first_step", "memory_peak", "energy"]
 QUANTITIES: tuple[Quantity, ...] = ("rate", "system", "first_step", "memory_peak", "energy")
 
 _BOUND = re.compile(r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(?P<rest>.*)\Z", re.DOTALL)
 _REFERENCE = re.compile(r"(?:x|\*|×)\s*reference\Z")
-_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,12 @@ class BenchCriteria:
     failure_rate: float | None = None
     energy: Bound | None = None
     allow: tuple[str, ...] = ()
-    confidence: float | None = _CONFIDENCE
+    confidence: float | None = 0.95
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """The bounds that are asked for."""
+        return tuple(bound for bound in (self.minimum, self.maximum, self.energy) if bound is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,35 +71,13 @@ class Criteria:
     @property
     def is_relative(self) -> bool:
         """Whether a reference run is needed."""
-        bounds = [
-            bound for criteria in self.benchmarks for bound in (criteria.minimum, criteria.maximum, criteria.energy)
-        ]
-        return any(bound is not None and bound.is_relative for bound in bounds)
-
-
-# key -> what it may be; the JSON schema (acceptance.schema.json) is made from this too
-BOUND = {"type": "string", "pattern": r"^[-+]?[0-9.eE+-]+ *((x|\*|×) *reference|[^0-9].*)?$"}
-SHARE = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": r"^[0-9.]+ *%$"}]}
-BENCH_KEYS: Mapping[str, Mapping[str, Any]] = {
-    "required": {"type": "boolean", "description": "whether it must be in the run; default true"},
-    "of": {"enum": list(QUANTITIES), "description": "what minimum and maximum speak of; default rate"},
-    "minimum": {**BOUND, "description": "'800 items/s' or '1.2 x reference'"},
-    "maximum": {**BOUND, "description": "the same, for what should be small"},
-    "device_spread": {**SHARE, "description": "most spread between devices or nodes, relative"},
-    "failure_rate": {**SHARE, "description": "most of its steps that may fail"},
-    "energy": {**BOUND, "description": "most energy for an item: '0.4 J/image' or '0.9 x reference'"},
-    "allow": {"type": "array", "items": {"type": "string"}, "description": "reasons for doubt that are accepted"},
-    "confidence": {
-        "anyOf": [{"type": "number", "exclusiveMinimum": 0.5, "exclusiveMaximum": 1}, {"const": "none"}],
-        "description": "how sure a bound must be kept, one-sided; none: what was measured decides; default 0.95",
-    },
-}
-FILE_KEYS = ("title", "defaults", "required", "failure_rate", "benchmarks")
+        return any(bound.is_relative for bench in self.benchmarks for bound in bench.bounds)
 
 
 def criteria_schema() -> dict[str, Any]:
     """Return the JSON schema of a criteria file, for editors."""
-    bench = {"type": "object", "properties": {k: dict(v) for k, v in BENCH_KEYS.items()}, "additionalProperties": False}
+    properties = {name: {**key.schema, "description": key.doc} for name, key in BENCH_KEYS.items()}
+    bench = {"type": "object", "properties": properties, "additionalProperties": False}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "acceptance criteria of milabench",
@@ -103,7 +86,7 @@ def criteria_schema() -> dict[str, Any]:
             "title": {"type": "string"},
             "defaults": {**bench, "description": "what every benchmark below starts from"},
             "required": {"type": "array", "items": {"type": "string"}, "description": "benchmarks that must pass"},
-            "failure_rate": {**SHARE, "description": "most of all steps of the run that may fail"},
+            "failure_rate": {**_SHARE, "description": "most of all steps of the run that may fail"},
             "benchmarks": {"type": "object", "additionalProperties": {"anyOf": [bench, {"type": "null"}]}},
         },
         "additionalProperties": False,
@@ -138,7 +121,7 @@ class _Reader:
         for node in self._list(given["required"], "required") if "required" in given else ():
             bench = self._text(node, "required")
             benches.setdefault(bench, replace(defaults, name=bench, where=str(node.mark)))
-        rate = self._share(given["failure_rate"], "failure_rate") if "failure_rate" in given else None
+        rate = self.share(given["failure_rate"], "failure_rate") if "failure_rate" in given else None
         if not benches and rate is None and not self.problems:
             self._problem(root, "", "asks for nothing", "name benchmarks under 'benchmarks' or 'required'")
         title = self._text(given["title"], "title") if "title" in given else ""
@@ -147,90 +130,65 @@ class _Reader:
     def _bench(self, node: Located, path: str, start: BenchCriteria) -> BenchCriteria:
         """Return the criteria of one benchmark, over what they start from."""
         given = self._mapping(node, path, BENCH_KEYS)
-        readers: Mapping[str, tuple[str, Callable[[Located, str], Any]]] = {
-            "required": ("is_required", self._flag),
-            "of": ("of", self._quantity),
-            "minimum": ("minimum", self._bound),
-            "maximum": ("maximum", self._bound),
-            "device_spread": ("device_spread", self._share),
-            "failure_rate": ("failure_rate", self._share),
-            "energy": ("energy", self._bound),
-            "allow": ("allow", self._reasons),
-            "confidence": ("confidence", self._confidence),
-        }
-        values = {
-            readers[key][0]: readers[key][1](child, f"{path}.{key}") for key, child in given.items() if key in readers
-        }
-        return replace(start, **values)
+        return replace(
+            start,
+            **{
+                BENCH_KEYS[key].field or key: BENCH_KEYS[key].read(self, child, f"{path}.{key}")
+                for key, child in given.items()
+                if key in BENCH_KEYS
+            },
+        )
 
     def _mapping(self, node: Located, path: str, known: Any = None) -> dict[str, Located]:
         if type(node.value) is not dict:
-            self._problem(node, path, f"expected a mapping, got {display_value(node)}")
-            return {}
+            return self._expected(node, path, "a mapping", {})
         for key, child in node.value.items():
             if known is not None and key not in known:
-                self.problems.append(
-                    Problem(
-                        where=str(child.key or child.mark),
-                        path=path,
-                        what=f"unknown key {key!r}",
-                        hint=did_you_mean(key, known) or f"known are {', '.join(known)}",
-                    )
-                )
+                hint = did_you_mean(key, known) or f"known are {', '.join(known)}"
+                where = str(child.key or child.mark)
+                self.problems.append(Problem(where=where, path=path, what=f"unknown key {key!r}", hint=hint))
         return dict(node.value)
 
     def _list(self, node: Located, path: str) -> list[Located]:
-        if type(node.value) is not list:
-            self._problem(node, path, f"expected a list, got {display_value(node)}")
-            return []
-        return list(node.value)
+        return list(node.value) if type(node.value) is list else self._expected(node, path, "a list", [])
 
     def _text(self, node: Located, path: str) -> str:
-        if isinstance(node.value, str) and node.value:
-            return node.value
-        self._problem(node, path, f"expected text, got {display_value(node)}")
-        return ""
+        is_text = isinstance(node.value, str) and node.value != ""
+        return str(node.value) if is_text else self._expected(node, path, "text", "")
 
-    def _flag(self, node: Located, path: str) -> bool:
-        if not isinstance(node.value, bool):
-            self._problem(node, path, f"expected true or false, got {display_value(node)}")
-        return bool(node.value)
+    def flag(self, node: Located, path: str) -> bool:
+        return node.value if isinstance(node.value, bool) else self._expected(node, path, "true or false", False)
 
-    def _quantity(self, node: Located, path: str) -> Quantity:
+    def quantity(self, node: Located, path: str) -> Quantity:
         for known in QUANTITIES:
             if node.value == known:
                 return known
-        self._problem(node, path, f"expected one of {', '.join(QUANTITIES)}, got {display_value(node)}")
-        return "rate"
+        return self._expected(node, path, f"one of {', '.join(QUANTITIES)}", "rate")
 
-    def _reasons(self, node: Located, path: str) -> tuple[str, ...]:
+    def reasons(self, node: Located, path: str) -> tuple[str, ...]:
         return tuple(self._text(item, path) for item in self._list(node, path))
 
-    def _share(self, node: Located, path: str) -> float | None:
-        value, text = node.value, node.value if isinstance(node.value, str) else ""
-        match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*%", text.strip())
-        if match is not None:
-            value = float(match[1]) / 100
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
+    def share(self, node: Located, path: str) -> float | None:
+        match = re.fullmatch(r"(\d+\.?\d*|\.\d+)\s*%", node.value.strip()) if isinstance(node.value, str) else None
+        value = node.value if match is None else float(match[1]) / 100
+        if _is_number(value) and 0 <= value <= 1:
             return float(value)
-        self._problem(node, path, f"expected a share such as '3 %' or 0.03, got {display_value(node)}")
-        return None
+        return self._expected(node, path, "a share such as '3 %' or 0.03", None)
 
-    def _confidence(self, node: Located, path: str) -> float | None:
-        value = node.value
-        if value == "none":
+    def confidence(self, node: Located, path: str) -> float | None:
+        if node.value == "none":
             return None
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0.5 < value < 1:
-            return float(value)
+        # At one half or below, a number that misses the bound would more likely pass than not.
+        if _is_number(node.value) and 0.5 < node.value < 1:
+            return float(node.value)
         self._problem(node, path, f"expected a number between 0.5 and 1, or none; got {display_value(node)}")
         return None
 
-    def _bound(self, node: Located, path: str) -> Bound | None:
-        text = str(node.value) if isinstance(node.value, str | int | float) and not isinstance(node.value, bool) else ""
+    def bound(self, node: Located, path: str) -> Bound | None:
+        text = str(node.value) if isinstance(node.value, str) or _is_number(node.value) else ""
         match = _BOUND.match(text.strip())
         if match is None or float(match["number"]) <= 0:
-            self._problem(node, path, f"expected such as '800 items/s' or '1.2 x reference', got {display_value(node)}")
-            return None
+            return self._expected(node, path, "such as '800 items/s' or '1.2 x reference'", None)
         rest = match["rest"].strip()
         if not rest:
             self._problem(node, path, f"{display_value(node)} has no unit", "write '800 items/s' or '1.2 x reference'")
@@ -238,12 +196,49 @@ class _Reader:
         is_relative = _REFERENCE.match(rest) is not None
         if not is_relative and "reference" in rest:
             self._problem(node, path, f"cannot be read: {display_value(node)}", "write '1.2 x reference'")
-        return Bound(
-            value=float(match["number"]),
-            units="" if is_relative else rest,
-            is_relative=is_relative,
-            where=str(node.mark),
-        )
+        units = "" if is_relative else rest
+        return Bound(value=float(match["number"]), units=units, is_relative=is_relative, where=str(node.mark))
+
+    def _expected(self, node: Located, path: str, what: str, instead: T) -> T:
+        """Note that a value is not what was expected; return the one that stands for it until the end of the file."""
+        self._problem(node, path, f"expected {what}, got {display_value(node)}")
+        return instead
 
     def _problem(self, node: Located, path: str, what: str, hint: str = "") -> None:
         self.problems.append(Problem(where=str(node.mark), path=path, what=what, hint=hint))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class _Key(NamedTuple):
+    """A key of a benchmark's criteria: how it is read, what it may be, and its field where that is called otherwise."""
+
+    read: Callable[[_Reader, Located, str], Any]
+    schema: Mapping[str, Any]
+    doc: str
+    field: str = ""
+
+
+_NUMBER_OR_NONE = {"anyOf": [{"type": "number", "exclusiveMinimum": 0.5, "exclusiveMaximum": 1}, {"const": "none"}]}
+_RELATIVE = {"type": "string", "pattern": r"^[-+]?[0-9.eE+-]+ *((x|\*|×) *reference|[^0-9].*)?$"}
+_SHARE = {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": r"^[0-9.]+ *%$"}]}
+_WORDS = {"type": "array", "items": {"type": "string"}}
+# The parser and the JSON schema (acceptance.schema.json) are made from this.
+BENCH_KEYS: Mapping[str, _Key] = {
+    "required": _Key(_Reader.flag, {"type": "boolean"}, "whether it must be in the run; default true", "is_required"),
+    "of": _Key(_Reader.quantity, {"enum": list(QUANTITIES)}, "what minimum and maximum speak of; default rate"),
+    "minimum": _Key(_Reader.bound, _RELATIVE, "'800 items/s' or '1.2 x reference'"),
+    "maximum": _Key(_Reader.bound, _RELATIVE, "the same, for what should be small"),
+    "device_spread": _Key(_Reader.share, _SHARE, "most spread between devices or nodes, relative"),
+    "failure_rate": _Key(_Reader.share, _SHARE, "most of its steps that may fail"),
+    "energy": _Key(_Reader.bound, _RELATIVE, "most energy for an item: '0.4 J/image' or '0.9 x reference'"),
+    "allow": _Key(_Reader.reasons, _WORDS, "reasons for doubt that are accepted"),
+    "confidence": _Key(
+        _Reader.confidence,
+        _NUMBER_OR_NONE,
+        "how sure a bound must be kept, one-sided; none: what was measured decides; default 0.95",
+    ),
+}
+FILE_KEYS = ("title", "defaults", "required", "failure_rate", "benchmarks")

@@ -7,6 +7,7 @@ corrected for the number of claims, so that a good system is not rejected becaus
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
@@ -15,7 +16,7 @@ from milabench.acceptance.bounds import BoundTarget, Verdict, decide_bound
 from milabench.acceptance.criteria import BenchCriteria, Bound, Criteria, Quantity
 from milabench.analysis.case_sets import cases_of, differing
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
-from milabench.analysis.json_codec import finite_number, json_key, to_json_value
+from milabench.analysis.json_codec import JsonKey, finite_number, to_json_value
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.summary_model import BenchSummary, Summary
 
@@ -28,11 +29,11 @@ class CriterionResult:
     the reference; `bounds` are its one-sided bounds, the second at the corrected confidence. `where` is its line in the file.
     """
 
-    bench: str = field(default="", metadata=json_key(write=lambda bench: bench or None))
+    bench: str = field(default="", metadata={"json": JsonKey(write=lambda bench: bench or None)})
     criterion: str
     verdict: Verdict
-    requirement: str = field(metadata=json_key("asked"))
-    measured: str = field(metadata=json_key("found"))
+    requirement: str = field(metadata={"json": JsonKey("asked")})
+    measured: str = field(metadata={"json": JsonKey("found")})
     missing: str = ""
     value: float | None = None
     bounds: tuple[float, float] | None = None
@@ -51,7 +52,7 @@ class Acceptance:
     title: str
     run: str
     reference: str | None
-    file: str = field(metadata=json_key("criteria", followed_by=("verdict",)))
+    file: str = field(metadata={"json": JsonKey("criteria", followed_by=("verdict",))})
     checks: tuple[CriterionResult, ...]
 
     @property
@@ -69,16 +70,24 @@ class Acceptance:
 
 def evaluate_criteria(criteria: Criteria, run: Summary, reference: Summary | None = None) -> Acceptance:
     """Check a run against criteria; `reference` is what `x reference` means."""
-    bounds = [bound for bench in criteria.benchmarks for bound in (bench.minimum, bench.maximum, bench.energy)]
-    claims = sum(bound is not None for bound in bounds)
+    claims = sum(len(bench.bounds) for bench in criteria.benchmarks)
     measured = {bench.bench: bench for bench in run.benchmarks}
     expected = {bench.bench: bench for bench in reference.benchmarks} if reference is not None else {}
     checks: list[CriterionResult] = []
     for summary, whose in ((run, "run"), (reference, "reference")):
         if summary is not None and not summary.is_ended:
-            checks.append(_not_ended(whose))
+            checks.append(
+                CriterionResult(
+                    criterion="ended",
+                    verdict="INCONCLUSIVE",
+                    requirement=f"a {whose} that has ended",
+                    measured="it has not",
+                    missing="its end: wait for it, or `milabench resume` it",
+                )
+            )
     if criteria.failure_rate is not None:
-        checks.append(_run_failures(criteria.failure_rate, run))
+        total = sum((Counter(bench.counts) for bench in run.benchmarks), Counter[str]())
+        checks.append(_failure_check(total, criteria.failure_rate))
     for bench in criteria.benchmarks:
         evaluation = _BenchEvaluation(bench, measured.get(bench.name), expected.get(bench.name), claims)
         checks += [replace(check, where=check.where or bench.where) for check in evaluation.checks()]
@@ -102,6 +111,7 @@ def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
     times = 1 / bench.instances if bench.direction == "lower" and bench.instances else bench.instances
     launches: dict[int, list[float]] = {}
     step_energies = energies(bench)
+    first_steps = [(m.get("step"), m.get("value")) for m in bench.metrics if m.get("metric") == "first_step"]
     for process in bench.processes:
         value: float | None
         match quantity:
@@ -112,8 +122,9 @@ def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
             case "energy":
                 value = joules_per_item(process, step_energies)
             case "first_step":
-                seconds = [_metric(bench, step, "first_step") for step in process.steps]
-                value = max((second for second in seconds if second is not None), default=None)
+                # The slowest of its ranks, each of which may have a step of its own.
+                seconds = [finite_number(value) for step, value in first_steps if step in process.steps]
+                value = max(filter(None, seconds), default=None)
             case "memory_peak":
                 value = bench.memory_peak_mib
             case _:
@@ -125,17 +136,8 @@ def replicate_values(bench: BenchSummary, quantity: Quantity) -> list[float]:
 
 def units_of(bench: BenchSummary, quantity: Quantity) -> str:
     """Return the units of the numbers of `replicate_values`."""
-    match quantity:
-        case "rate" | "system":
-            return bench.units
-        case "energy":
-            return f"J/{item_of(bench.units)}"
-        case "first_step":
-            return "s"
-        case "memory_peak":
-            return "MiB"
-        case _:
-            assert_never(quantity)
+    units = {"energy": f"J/{item_of(bench.units)}", "first_step": "s", "memory_peak": "MiB"}
+    return units.get(quantity, bench.units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,33 +152,27 @@ class _BenchEvaluation:
     def checks(self) -> Iterable[CriterionResult]:
         if self.run is None:
             if self.criteria.is_required:
-                yield self._check(
-                    "runs", "INCONCLUSIVE", "to be in the run", "it is not", missing="this benchmark: run it"
-                )
+                missing = "this benchmark: run it"
+                yield self._check("runs", "INCONCLUSIVE", "to be in the run", "it is not", missing=missing)
             return
         yield self._runs(self.run)
         if self.criteria.failure_rate is not None:
-            yield self._failures(self.run, self.criteria.failure_rate)
-        for name, bound, is_minimum in (
-            ("minimum", self.criteria.minimum, True),
-            ("maximum", self.criteria.maximum, False),
-        ):
+            failures = _failure_check(self.run.counts, self.criteria.failure_rate)
+            yield replace(failures, bench=self.criteria.name)
+        bounded: tuple[tuple[str, Quantity, Bound | None], ...] = (
+            ("minimum", self.criteria.of, self.criteria.minimum),
+            ("maximum", self.criteria.of, self.criteria.maximum),
+            ("energy", "energy", self.criteria.energy),
+        )
+        for name, quantity, bound in bounded:
             if bound is not None:
-                yield self._bound(self.run, name, self.criteria.of, bound, is_minimum)
-        if self.criteria.energy is not None:
-            yield self._bound(self.run, "energy", "energy", self.criteria.energy, False)
+                yield self._bound(self.run, name, quantity, bound)
         if self.criteria.device_spread is not None:
             yield self._device_spread(self.run, self.criteria.device_spread)
 
     def _check(self, criterion: str, verdict: Verdict, requirement: str, measured: str, **rest: Any) -> CriterionResult:
-        return CriterionResult(
-            bench=self.criteria.name,
-            criterion=criterion,
-            verdict=verdict,
-            requirement=requirement,
-            measured=measured,
-            **rest,
-        )
+        about = {"bench": self.criteria.name, "criterion": criterion, "verdict": verdict, **rest}
+        return CriterionResult(requirement=requirement, measured=measured, **about)
 
     def _runs(self, bench: BenchSummary) -> CriterionResult:
         counts = bench.counts
@@ -191,35 +187,21 @@ class _BenchEvaluation:
         if not self.criteria.is_required and bench.outcome == "skipped":
             return self._check("runs", "PASS", "to pass if it is run", steps)
         skips = "; ".join(dict.fromkeys(skip.detail for skip in bench.skipped))
-        return self._check(
-            "runs", "INCONCLUSIVE", requirement, steps, missing=f"a run of it{f' ({skips})' if skips else ''}"
-        )
-
-    def _failures(self, bench: BenchSummary, limit: float) -> CriterionResult:
-        return replace(_failure_check(bench.counts, limit), bench=self.criteria.name)
+        missing = f"a run of it{f' ({skips})' if skips else ''}"
+        return self._check("runs", "INCONCLUSIVE", requirement, steps, missing=missing)
 
     def _device_spread(self, bench: BenchSummary, limit: float) -> CriterionResult:
-        requirement = (
-            f"at most {limit:.3g} between devices" if limit < 0.001 else f"at most {limit:.1%} between devices"
-        )
+        requirement = f"at most {f'{limit:.3g}' if limit < 0.001 else f'{limit:.1%}'} between devices"
         spread = bench.spread_devices
         if spread is None:
-            return self._check(
-                "device_spread",
-                "INCONCLUSIVE",
-                requirement,
-                "not known",
-                missing="a second device: this number needs several",
-            )
+            missing = "a second device: this number needs several"
+            return self._check("device_spread", "INCONCLUSIVE", requirement, "not known", missing=missing)
         verdict: Verdict = "PASS" if spread <= limit else "FAIL"
-        return self._trusted(
-            bench,
-            self._check("device_spread", verdict, requirement, f"{spread:.2%} over {bench.instances}", value=spread),
-        )
+        measured = f"{spread:.2%} over {bench.instances}"
+        return self._trusted(bench, self._check("device_spread", verdict, requirement, measured, value=spread))
 
-    def _bound(
-        self, bench: BenchSummary, name: str, quantity: Quantity, bound: Bound, is_minimum: bool
-    ) -> CriterionResult:
+    def _bound(self, bench: BenchSummary, name: str, quantity: Quantity, bound: Bound) -> CriterionResult:
+        is_minimum = name == "minimum"
         of = "" if quantity in ("rate", "energy") else f" of {quantity}"
         requirement = f"{'at least' if is_minimum else 'at most'} {bound}{of}"
         values = replicate_values(bench, quantity)
@@ -229,24 +211,23 @@ class _BenchEvaluation:
 
         if not values:
             return unsure("no number", f"a measurement of its {quantity}")
-        units = units_of(bench, quantity)
+        units, base = units_of(bench, quantity), list[float]()
+        measured = f"{geometric_mean(values):.6g} {units}"
         if bound.is_relative:
             if self.reference is None:
-                return unsure(f"{geometric_mean(values):.6g} {units}", "this benchmark in the reference")
-            if units != units_of(self.reference, quantity):
-                return unsure(
-                    f"in {units}", f"the same units: the reference is in {units_of(self.reference, quantity)}"
-                )
+                return unsure(measured, "this benchmark in the reference")
+            expected = units_of(self.reference, quantity)
+            if units != expected:
+                return unsure(f"in {units}", f"the same units: the reference is in {expected}")
             apart = differing(cases_of(self.reference.metrics), cases_of(bench.metrics))
             if apart:
-                return unsure(f"{geometric_mean(values):.6g} {units}", f"the same cases as the reference: {apart}")
+                return unsure(measured, f"the same cases as the reference: {apart}")
             base = replicate_values(self.reference, quantity)
             if not base:
-                return unsure(f"{geometric_mean(values):.6g} {units}", "a number of it in the reference")
-        else:
-            if units != bound.units:
-                return unsure(f"in {units or 'no units'}", f"the same units: {bound.units} is asked for")
-            base = []
+                return unsure(measured, "a number of it in the reference")
+        elif units != bound.units:
+            return unsure(f"in {units or 'no units'}", f"the same units: {bound.units} is asked for")
+        # There is one peak for all replicates, so no spread from which a confidence could follow.
         confidence = None if quantity == "memory_peak" else self.criteria.confidence
         to_fail = 1 - (1 - (confidence or 0.0)) / max(1, self.claims)
         wanted = BoundTarget(value=bound.value, is_minimum=is_minimum, confidence=confidence, to_fail=to_fail)
@@ -256,7 +237,7 @@ class _BenchEvaluation:
             name,
             decision.verdict,
             requirement,
-            ", ".join(part for part in (shown, decision.sure) if part),
+            ", ".join(filter(None, (shown, decision.sure))),
             missing=decision.missing,
             value=decision.value,
             bounds=decision.bounds,
@@ -271,29 +252,10 @@ class _BenchEvaluation:
         if check.verdict == "INCONCLUSIVE" or (bench.validity != "invalid" and not reasons):
             return check
         why = ", ".join(reasons) or "no reason told"
-        missing = (
-            f"a number without doubt: {whose or 'its '}number is {bench.validity} ({why}); `allow` accepts reasons"
+        doubt = f"{whose or 'its '}number is {bench.validity} ({why})"
+        return replace(
+            check, verdict="INCONCLUSIVE", missing=f"a number without doubt: {doubt}; `allow` accepts reasons"
         )
-        return replace(check, verdict="INCONCLUSIVE", missing=missing)
-
-
-def _not_ended(whose: str) -> CriterionResult:
-    return CriterionResult(
-        bench="",
-        criterion="ended",
-        verdict="INCONCLUSIVE",
-        requirement=f"a {whose} that has ended",
-        measured="it has not",
-        missing="its end: wait for it, or `milabench resume` it",
-    )
-
-
-def _run_failures(limit: float, run: Summary) -> CriterionResult:
-    total: dict[str, int] = {}
-    for bench in run.benchmarks:
-        for name, count in bench.counts.items():
-            total[name] = total.get(name, 0) + count
-    return _failure_check(total, limit)
 
 
 def _failure_check(counts: Mapping[str, int], limit: float) -> CriterionResult:
@@ -312,12 +274,3 @@ def _failure_check(counts: Mapping[str, int], limit: float) -> CriterionResult:
     share = failed / planned
     verdict: Verdict = "PASS" if share <= limit else "FAIL"
     return replace(undecided, verdict=verdict, measured=f"{failed} of {planned}", missing="", value=share)
-
-
-def _metric(bench: BenchSummary, step: str, name: str) -> float | None:
-    values = [
-        finite_number(metric.get("value"))
-        for metric in bench.metrics
-        if metric.get("step") == step and metric.get("metric") == name
-    ]
-    return max((value for value in values if value is not None), default=None)

@@ -37,40 +37,22 @@ def _of_one_family(pairs: Sequence[Pair]) -> tuple[Pair, ...]:
 
 
 def _pair(name: str, sides: Mapping[str, Any], bench_of: Mapping[str, BenchSummary]) -> Pair:
-    is_same = bool(sides.get("same_steps"))
-    names = str(sides.get("A")), str(sides.get("B"))
-    a, b = bench_of.get(names[0]), bench_of.get(names[1])
+    pair = Pair(
+        bench=name, a=str(sides.get("A")), b=str(sides.get("B")), result=None, is_same=bool(sides.get("same_steps"))
+    )
+    a, b = bench_of.get(pair.a), bench_of.get(pair.b)
     if a is None or b is None or a.perf is None or b.perf is None:
         without = [side for side, bench in (("A", a), ("B", b)) if bench is None or bench.perf is None]
-        return Pair(
-            bench=name,
-            a=names[0],
-            b=names[1],
-            result=None,
-            why=f"no number on {' and '.join(without)}",
-            is_same=is_same,
-        )
-    apart = (
-        f"A is in {a.units}, B in {b.units}"
-        if (a.units, a.direction) != (b.units, b.direction)
-        else differing(cases_of(a.metrics), cases_of(b.metrics))
-    )
-    if apart:
-        return Pair(bench=name, a=names[0], b=names[1], result=None, why=apart, is_same=is_same)
+        return replace(pair, why=f"no number on {' and '.join(without)}")
+    if (a.units, a.direction) != (b.units, b.direction):
+        return replace(pair, why=f"A is in {a.units}, B in {b.units}")
+    if apart := differing(cases_of(a.metrics), cases_of(b.metrics)):
+        return replace(pair, why=apart)
     result = paired_ratio(name, launches(a), launches(b), lower_is_better=a.direction == "lower")
     why = "" if result is not None else "no pair has a number on both sides"
     if result is not None and a.direction == "none":
         result, why = replace(result, verdict="INCONCLUSIVE"), "neither more nor less of it is better"
-    return Pair(
-        bench=name,
-        a=names[0],
-        b=names[1],
-        result=result,
-        why=why,
-        units=a.units,
-        is_same=is_same,
-        reasons=tuple(sorted({*a.reasons, *b.reasons})),
-    )
+    return replace(pair, result=result, why=why, units=a.units, reasons=tuple(sorted({*a.reasons, *b.reasons})))
 
 
 def launches(bench: BenchSummary) -> dict[int, float]:

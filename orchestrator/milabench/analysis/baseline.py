@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from milabench.analysis.energy_per_item import energies, item_of, joules_per_item
 from milabench.analysis.intervals import t_quantile
-from milabench.analysis.json_codec import from_json_value, json_key, to_json_value
+from milabench.analysis.json_codec import JsonKey, from_json_value, to_json_value
 from milabench.analysis.sample_statistics import MAD_TO_SD, geometric_mean, median, median_absolute_deviation
-from milabench.analysis.summary_model import BenchSummary, ReplicateResult, Summary
+from milabench.analysis.summary_model import BenchSummary, Summary
 from milabench.errors import RecordError
 from milabench.events.json_access import as_mapping
 from milabench.events.numbers import finite_number
@@ -44,7 +44,7 @@ class MeasuredUnit:
         return f"{self.node}{device}" + (f" ({self.uuid})" if self.uuid else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """What was measured at one place: of several processes there, their geometric mean."""
 
@@ -67,10 +67,10 @@ class Expected:
     bench: str = "None"
     metric: str = "None"
     units: str = ""
-    direction: str = field(default="none", metadata=json_key(followed_by=("n",)))
+    direction: str = field(default="none", metadata={"json": JsonKey(followed_by=("n",))})
     median: float
     spread: float
-    values: Mapping[str, float] = field(metadata=json_key("places"))
+    values: Mapping[str, float] = field(metadata={"json": JsonKey("places")})
 
     @property
     def n(self) -> int:
@@ -119,15 +119,9 @@ class Outlier:
 
     def to_json(self) -> dict[str, Any]:
         """Return one of `outliers` as `outliers --json` has it."""
-        encoded = to_json_value(self)
+        location, encoded = self.location, to_json_value(self)
         del encoded["location"]
-        location = self.location
-        return {
-            "node": location.node,
-            "device": location.device or None,
-            "uuid": location.uuid or None,
-            **encoded,
-        }
+        return {"node": location.node, "device": location.device or None, "uuid": location.uuid or None, **encoded}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +129,9 @@ class Findings:
     """The outliers, how many numbers were judged, what could not be judged with the reason, and what is suspect with its."""
 
     outliers: tuple[Outlier, ...] = field(
-        metadata=json_key(write=lambda outliers: [outlier.to_json() for outlier in outliers])
+        metadata={"json": JsonKey(write=lambda outliers: [outlier.to_json() for outlier in outliers])}
     )
-    judged: int = field(metadata=json_key(followed_by=("by_chance",)))
+    judged: int = field(metadata={"json": JsonKey(followed_by=("by_chance",))})
     level: float = LEVEL
     unjudged: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()
@@ -152,57 +146,39 @@ class Findings:
         return {"schema": SCHEMA, **to_json_value(self)}
 
 
-@dataclass(slots=True)
-class _Group:
-    """The numbers of one metric, place by place."""
-
-    units: str
-    direction: str
-    values: dict[MeasuredUnit, list[float]] = field(default_factory=dict)
-
-
 def samples(summary: Summary) -> tuple[Sample, ...]:
     """Return one number for each benchmark, metric and place of a run; invalid and failed ones are left out."""
+    groups: dict[tuple[str, str], tuple[str, str, dict[MeasuredUnit, list[float]]]] = {}
+    for bench in summary.benchmarks:
+        for metric, location, value, units, direction in (
+            _numbers(summary, bench) if bench.validity != "invalid" else ()
+        ):
+            first_units, _, by_location = groups.setdefault((bench.bench, metric), (units, direction, {}))
+            if units == first_units and value > 0:
+                by_location.setdefault(location, []).append(value)
     return tuple(
-        Sample(
-            run=summary.run,
-            bench=bench.bench,
-            metric=metric,
-            location=location,
-            value=geometric_mean(values),
-            units=group.units,
-            direction=group.direction,
-        )
-        for bench in summary.benchmarks
-        if bench.validity != "invalid"
-        for metric, group in _groups(summary, bench).items()
-        for location, values in group.values.items()
+        Sample(summary.run, bench_name, metric, location, geometric_mean(values), units, direction)
+        for (bench_name, metric), (units, direction, by_location) in groups.items()
+        for location, values in by_location.items()
     )
 
 
-def _groups(summary: Summary, bench: BenchSummary) -> dict[str, _Group]:
-    """Return the numbers of a benchmark by metric: the rate, the energy for an item, and what else tells of a place."""
-    groups: dict[str, _Group] = {}
-
-    def add(metric: str, location: MeasuredUnit, value: float, units: str, direction: str) -> None:
-        group = groups.setdefault(metric, _Group(units, direction))
-        if group.units == units and value > 0:
-            group.values.setdefault(location, []).append(value)
-
+def _numbers(summary: Summary, bench: BenchSummary) -> Iterable[tuple[str, MeasuredUnit, float, str, str]]:
+    """Yield (metric, place, value, units, direction): the rate, the energy for an item, and what else tells of a place."""
     location_of: dict[str, MeasuredUnit] = {}
     step_energies = energies(bench)
     for process in bench.processes:
-        location, rate = _process_location(summary, process), process.throughput
+        node, _, tag = process.slot.partition("/")
+        location, rate = _location(summary, node, tag), process.throughput
         location_of |= dict.fromkeys(process.steps, location)
-        add("rate", location, rate.value, rate.units, rate.direction)
+        yield "rate", location, rate.value, rate.units, rate.direction
         joules = joules_per_item(process, step_energies)
         if joules is not None:
-            add("energy", location, joules, f"J/{item_of(rate.units)}", "lower")
+            yield "energy", location, joules, f"J/{item_of(rate.units)}", "lower"
     for metric in bench.metrics:
         name, value, step = str(metric.get("metric")), finite_number(metric.get("value")), str(metric.get("step"))
         if name in _METRICS and value is not None and step in location_of:
-            add(name, location_of[step], value, str(metric.get("units", "")), str(metric.get("direction", "none")))
-    return groups
+            yield name, location_of[step], value, str(metric.get("units", "")), str(metric.get("direction", "none"))
 
 
 def baseline(summaries: Sequence[Summary]) -> Baseline:
@@ -347,11 +323,6 @@ def _failed(summary: Summary, bench: BenchSummary, expected: Expected | None) ->
             side="failed",
             rule=f"{failure.step} did not pass: {failure.why}{detail}",
         )
-
-
-def _process_location(summary: Summary, process: ReplicateResult) -> MeasuredUnit:
-    node, _, tag = process.slot.partition("/")
-    return _location(summary, node, tag)
 
 
 def _step_location(summary: Summary, suffixes: Sequence[str]) -> MeasuredUnit:

@@ -12,20 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from milabench.analysis.case_sets import cases_of
-from milabench.analysis.intervals import Interval, log_t_interval
-from milabench.analysis.measure import Direction, Measurement, Metric, Throughput, Window
+from milabench.analysis.intervals import log_t_interval
+from milabench.analysis.measure import Measurement, Metric, Throughput, Window
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, median, pooled_log_stdev
 from milabench.analysis.step_results import StepResult
 from milabench.analysis.summary_io import rate_to_json
-from milabench.analysis.summary_model import (
-    COUNTED_OUTCOMES,
-    BenchSummary,
-    Failure,
-    Flaky,
-    ReplicateResult,
-    Skip,
-    Validity,
-)
+from milabench.analysis.summary_model import COUNTED_OUTCOMES, BenchSummary, Failure, Flaky, ReplicateResult, Skip
 from milabench.analysis.validity import LEAST_OVERLAP, overlap, validation_json
 from milabench.events.model import OutcomeName
 from milabench.events.numbers import SMALLEST
@@ -54,58 +46,25 @@ class RunConditions:
     clocks: SharedClocks = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rate:
-    """What the replicates' rates come to; `has_mixed_units`: there is no number, because they are in different units."""
-
-    perf: float | None = None
-    units: str = ""
-    direction: Direction = "higher"
-    has_mixed_units: bool = False
-    instances: int = 0
-    launches: int = 0
-    ci95: Interval | None = None
-    spread: float | None = None
-    spread_devices: float | None = None
-    spread_processes: float | None = None
-    spread_replicates: float | None = None
-
-
 def bench_summary(name: str, results: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
     """Return the summary of one benchmark, from its steps."""
     processes = tuple(_processes(results))
     passed = [result for result in results if result.outcome == "passed"]
-    outcome = _worst_outcome(results)
-    rate = _rate(processes)
-    together = _overlap(results, conditions.clocks)
+    outcomes = {result.outcome for result in results}
     metrics = (*map(rate_to_json, processes), *_metrics_json(passed))
-    reasons = _reasons(rate, passed, processes, together, metrics, conditions)
-    return BenchSummary(
+    summary = BenchSummary(
         bench=name,
-        outcome=outcome,
+        outcome=next(outcome for outcome in _WORST_FIRST if outcome in outcomes),
         counts=_counts(results),
         ngpu=_device_count(results) if conditions.has_accelerators else 0,
         nodes=len({result.step.node for result in results}),
-        instances=rate.instances,
-        replicates=rate.launches,
         processes=processes,
-        perf=rate.perf,
-        units=rate.units,
-        direction=rate.direction,
-        ci95=rate.ci95,
-        spread=rate.spread,
         spread_within=_root_mean_square(process.throughput.spread_within for process in processes),
-        spread_devices=rate.spread_devices,
-        spread_processes=rate.spread_processes,
-        spread_replicates=rate.spread_replicates,
         memory_peak_mib=max(_known(result.measured.memory_peak_mib for result in passed), default=None),
         energy_j=_total([result.measured.energy_j for result in passed]),
         first_step_s=_median(result.measured.first_step_s for result in passed),
-        overlap=together,
+        overlap=_overlap(results, conditions.clocks),
         weight=next(iter(_known(result.step.weight for result in results)), None),
-        score=_score(rate) if outcome == "passed" else None,
-        validity=_validity(rate, reasons),
-        reasons=tuple(sorted(reasons)),
         failures=tuple(_failures(results)),
         skipped=tuple(Skip(step=r.step.id, detail=r.detail) for r in results if r.outcome == "skipped"),
         flaky=tuple(Flaky(step=r.step.id, attempt=r.attempt, others=r.others) for r in results if r.is_flaky),
@@ -113,11 +72,7 @@ def bench_summary(name: str, results: Sequence[StepResult], conditions: RunCondi
         messages=_messages(results),
         metrics=metrics,
     )
-
-
-def _worst_outcome(results: Sequence[StepResult]) -> OutcomeName:
-    outcomes = {result.outcome for result in results}
-    return next(outcome for outcome in _WORST_FIRST if outcome in outcomes)
+    return _judged(_with_rate(summary), passed, conditions)
 
 
 def _device_count(results: Sequence[StepResult]) -> int:
@@ -135,27 +90,30 @@ def skipped_bench(name: str, why: str, weight: float | None) -> BenchSummary:
     )
 
 
-def _rate(processes: Sequence[ReplicateResult]) -> _Rate:
-    """Return perf with its interval and spreads on every level; docs/explanation/methodology.md, 1.0."""
-    if not processes:
-        return _Rate()
-    first = processes[0].throughput
-    alike = [process for process in processes if process.throughput.units == first.units]
+def _with_rate(summary: BenchSummary) -> BenchSummary:
+    """Return the summary with perf, its interval and spreads on every level; docs/explanation/methodology.md, 1.0.
+
+    Replicates in different units have no common number.
+    """
+    if not summary.processes:
+        return summary
+    first = summary.processes[0].throughput
+    alike = [process for process in summary.processes if process.throughput.units == first.units]
     rates = [process.throughput.value for process in alike]
     by_launch, by_slot = _grouped(alike, lambda p: p.repeat), _grouped(alike, lambda p: p.slot)
     # The instances of a launch are not independent: they are one value.
     launches = [geometric_mean(members) for members in by_launch]
-    rate = _Rate(
+    summary = replace(
+        summary,
         units=first.units,
         direction=first.direction,
-        has_mixed_units=len(alike) < len(processes),
-        instances=len({process.slot for process in processes}),
-        launches=len(launches),
+        instances=len({process.slot for process in summary.processes}),
+        replicates=len(launches),
     )
-    if rate.has_mixed_units:
-        return rate
+    if len(alike) < len(summary.processes):
+        return summary
     return replace(
-        rate,
+        summary,
         perf=geometric_mean(rates),
         ci95=log_t_interval(launches),
         spread=log_stdev(rates),
@@ -173,51 +131,33 @@ def _grouped(processes: Iterable[ReplicateResult], key: Callable[[ReplicateResul
     return list(groups.values())
 
 
-def _reasons(
-    rate: _Rate,
-    passed: Sequence[StepResult],
-    processes: Sequence[ReplicateResult],
-    together: float | None,
-    metrics: Iterable[Mapping[str, Any]],
-    conditions: RunConditions,
-) -> set[str]:
-    """Return why the number is suspect, in the words of `events.reasons` and of the checks."""
+def _judged(summary: BenchSummary, passed: Sequence[StepResult], conditions: RunConditions) -> BenchSummary:
+    """Return the summary with its score, and why its number is suspect in the words of `events.reasons` and of the checks."""
+    processes, perf, overlapped = summary.processes, summary.perf, summary.overlap
     reasons: set[str] = {reason for result in passed for reason in result.reasons}
     reasons |= {doubt for process in processes for doubt in _doubts(process.throughput, conditions.is_short)}
-    metrics = list(metrics)
-    if len({cases_of(metrics, p.steps) for p in processes if p.throughput.basis == "metric"}) > 1:
+    if len({cases_of(summary.metrics, p.steps) for p in processes if p.throughput.basis == "metric"}) > 1:
         reasons |= {"cases-differ"}
-    if rate.has_mixed_units:
-        reasons |= {"mixed"}
-    if rate.perf is None:
-        return reasons
+    if perf is None:
+        mixed = {"mixed"} if processes else set()
+        return replace(summary, validity="invalid" if mixed else None, reasons=tuple(sorted(reasons | mixed)))
     reasons |= {reason for result in passed for reason in result.check_reasons}
     of_the_run: Mapping[Reason, bool] = {
-        "overlap": together is not None and together < LEAST_OVERLAP,
+        "overlap": overlapped is not None and overlapped < LEAST_OVERLAP,
         "mixed": conditions.is_mixed,
         "short": conditions.is_short,
     }
-    return reasons | {reason for reason, holds in of_the_run.items() if holds}
+    reasons |= {reason for reason, holds in of_the_run.items() if holds}
+    score = None
+    if summary.outcome == "passed" and summary.direction != "none":
+        # Inverted for a lower-is-better metric, so that more is better in every score.
+        score = perf * summary.instances if summary.direction == "higher" else summary.instances / perf
+    return replace(summary, score=score, validity="suspect" if reasons else "valid", reasons=tuple(sorted(reasons)))
 
 
 def _doubts(rate: Throughput, is_short: bool) -> Iterable[str]:
     """Return why a rate is suspect. A short window says nothing about steadiness, and is marked as short anyway."""
     return (doubt for doubt in rate.doubts if not (is_short and doubt == "no-steady-state" and rate.basis != "warm-up"))
-
-
-def _validity(rate: _Rate, reasons: set[str]) -> Validity | None:
-    if rate.has_mixed_units:
-        return "invalid"
-    if rate.perf is None:
-        return None
-    return "suspect" if reasons else "valid"
-
-
-def _score(rate: _Rate) -> float | None:
-    """Return perf times instances, inverted for a lower-is-better metric, so that more is better in every score."""
-    if rate.perf is None or rate.direction == "none":
-        return None
-    return rate.perf * rate.instances if rate.direction == "higher" else rate.instances / rate.perf
 
 
 def _failures(results: Iterable[StepResult]) -> Iterable[Failure]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from milabench.analysis.ab_run import launches
@@ -19,9 +19,9 @@ from milabench.analysis.job_mix import Costs, JobMix, JobTask, job_mix
 from milabench.analysis.measure import Direction
 from milabench.analysis.replicates import MOST, processes_for_ratio
 from milabench.analysis.sample_statistics import geometric_mean, log_stdev, mean
-from milabench.analysis.score import ScoreEntry, counted_entries, log_index_estimate, score, weights_that_turn
+from milabench.analysis.score import Score, ScoreEntry, counted_entries, log_index_estimate, score, weights_that_turn
 from milabench.analysis.summary_model import BenchSummary, Failure, Summary, Validity
-from milabench.analysis.two_samples import Estimate, fieller, hodges_lehmann, least_p, mann_whitney_p, welch
+from milabench.analysis.two_samples import fieller, hodges_lehmann, least_p, mann_whitney_p, welch
 from milabench.analysis.verdict import MARGIN, Judgement, Verdict, judge_family
 
 Per = Literal["system", "instance"]
@@ -37,6 +37,26 @@ class System:
     summary: Summary
     costs: Costs = field(default_factory=Costs)
     manifest: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def benches(self) -> list[BenchSummary]:
+        """Its benchmarks by name."""
+        return sorted(self.summary.benchmarks, key=lambda bench: bench.bench)
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The steps that should have passed."""
+        return tuple(failure for bench in self.benches for failure in bench.failures)
+
+    @property
+    def skipped(self) -> tuple[tuple[str, str], ...]:
+        """The benchmarks or steps that were left out on purpose, each with why."""
+        return tuple((skip.step or bench.bench, skip.detail) for bench in self.benches for skip in bench.skipped)
+
+    @property
+    def suspects(self) -> tuple[tuple[str, Validity | None, tuple[str, ...]], ...]:
+        """The numbers that are shown with a mark: benchmark, validity, reasons."""
+        return tuple((b.bench, b.validity, b.reasons) for b in self.benches if b.validity in ("suspect", "invalid"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,21 +173,6 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """One system, for the head of a page: `summary` has its machines, software, profile and how its run ended.
-
-    `failures` are steps that should have passed, `skipped` (benchmark or
-    step, why) what was left out on purpose, `suspects` (benchmark, validity, reasons) numbers that are shown with a mark.
-    """
-
-    name: str
-    summary: Summary
-    failures: tuple[Failure, ...] = ()
-    skipped: tuple[tuple[str, str], ...] = ()
-    suspects: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Everything that a comparison says; reports only write it down.
 
@@ -176,7 +181,7 @@ class Comparison:
     what the first system does in an hour for each unit of weight. `sentence` is the summary in one sentence that may be quoted.
     """
 
-    systems: tuple[Facts, ...]
+    systems: tuple[System, ...]
     rows: tuple[ComparisonRow, ...]
     indices: tuple[Index, ...]
     job_mix: tuple[JobMix, ...] = ()
@@ -210,14 +215,12 @@ def compare_systems(
             for name in sorted({name for by_name in benches.values() for name in by_name})
         ]
     )
-    indices = [_index(column, system.name, rows, margin) for column, system in enumerate(systems[1:])]
-    indices = _with_index_verdicts(indices, rows)
-    mixes = _job_mixes(systems, rows, indices, work)
+    indices = _indices(systems, rows, margin)
     comparison = Comparison(
-        systems=tuple(_facts(system) for system in systems),
+        systems=tuple(systems),
         rows=tuple(rows),
         indices=tuple(indices),
-        job_mix=mixes,
+        job_mix=_job_mixes(systems, rows, indices, work),
         excluded=tuple(_excluded(rows)),
         warnings=tuple(_warnings(systems, rows)),
         margin=margin,
@@ -354,23 +357,24 @@ def _contrast(first: SystemResult, other: SystemResult) -> Contrast | None:
     if not (first.counts and other.counts) or first.units != other.units or first.direction != other.direction:
         return None
     assert first.value is not None and other.value is not None
-    sign = -1.0 if first.direction == "lower" else 1.0
+    ratio = math.exp(*_logs([other.value / first.value], first.direction))
+    has_other_devices = first.devices and other.devices and first.devices != other.devices
     contrast = Contrast(
         system=other.system,
-        ratio=math.exp(sign * math.log(other.value / first.value)),
+        ratio=ratio,
         is_suspect="suspect" in (first.validity, other.validity),
-        efficiency=_efficiency(first, other, sign),
+        efficiency=ratio * first.devices / other.devices if has_other_devices else None,
     )
     fewest = min(len(first.values), len(other.values))
     if fewest < _LEAST:
         note = f"{fewest} on a side; there is no interval below {_LEAST} launches on each"
         return replace(contrast, note=note, needed=_LEAST)
-    a, b = ([sign * math.log(value) for value in side.values] for side in (first, other))
+    a, b = _logs(first.values, first.direction), _logs(other.values, first.direction)
     estimate, is_constant = welch(a, b), len({*a}) == len({*b}) == 1
     return replace(
         contrast,
-        ci95=_exp(estimate.interval(0.95)),
-        ci90=_exp(estimate.interval(0.90)),
+        ci95=estimate.ratio_interval(0.95),
+        ci90=estimate.ratio_interval(0.90),
         ci95_devices=_for_other_devices(first, other, estimate.d),
         freedom=estimate.freedom,
         cross_check=fieller([math.exp(value) for value in a], [math.exp(value) for value in b]),
@@ -385,77 +389,55 @@ def _for_other_devices(first: SystemResult, other: SystemResult, d: float) -> In
     """Return the interval when the devices are a sample of their kind: as wide as Welch's on the devices' means."""
     if min(len(first.by_device), len(other.by_device)) < _LEAST:
         return None
-    estimate = _log_difference(first.by_device, other.by_device, first.direction)
+    estimate = welch(_logs(first.by_device, first.direction), _logs(other.by_device, first.direction))
     low, high = estimate.interval()
-    return _exp((d + low - estimate.d, d + high - estimate.d))
+    return math.exp(d + low - estimate.d), math.exp(d + high - estimate.d)
 
 
-def _exp(interval: Interval) -> Interval:
-    return math.exp(interval[0]), math.exp(interval[1])
-
-
-def _efficiency(first: SystemResult, other: SystemResult, sign: float) -> float | None:
-    """Return the ratio of whole systems over that of their device counts; None where these are equal."""
-    if not first.devices or not other.devices or first.devices == other.devices:
-        return None
-    assert first.value is not None and other.value is not None
-    return math.exp(sign * math.log(other.value / first.value)) * first.devices / other.devices
+def _logs(values: Iterable[float], direction: Direction) -> list[float]:
+    """Return the logarithms, above which more is better."""
+    sign = -1.0 if direction == "lower" else 1.0
+    return [sign * math.log(value) for value in values]
 
 
 def _with_verdicts(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     """Return the rows with verdicts, all contrasts of all systems being one family."""
-    cells = [
-        (index, column)
-        for index, row in enumerate(rows)
-        for column, contrast in enumerate(row.contrasts)
-        if contrast is not None and contrast.ci95 is not None
+    estimates = [
+        None
+        if contrast is None or contrast.ci95 is None
+        else welch(_logs(row.sides[0].values, row.direction), _logs(side.values, row.direction))
+        for row in rows
+        for contrast, side in zip(row.contrasts, row.sides[1:], strict=True)
     ]
-    judgements = judge_family(
-        [_estimate(rows[index], column) for index, column in cells], [rows[i].margin for i, _ in cells]
-    )
-    contrasts = {
-        (index, column): _judged_contrast(rows[index], column, judgement, len(cells))
-        for (index, column), judgement in zip(cells, judgements, strict=True)
-    }
+    family = sum(estimate is not None for estimate in estimates)
+    judgements = iter(judge_family(estimates, [row.margin for row in rows for _ in row.contrasts]))
     return [
-        replace(row, contrasts=tuple(contrasts.get((index, column), own) for column, own in enumerate(row.contrasts)))
-        for index, row in enumerate(rows)
+        replace(
+            row,
+            contrasts=tuple(
+                _judged(contrast, next(judgements), row, column, family)
+                for column, contrast in enumerate(row.contrasts)
+            ),
+        )
+        for row in rows
     ]
 
 
-def _judged_contrast(row: ComparisonRow, column: int, judgement: Judgement, family: int) -> Contrast:
-    contrast = row.contrasts[column]
-    assert contrast is not None
-    contrast = replace(
-        contrast,
-        p=judgement.p,
-        p_holm=judgement.p_holm,
-        p_bh=judgement.p_bh,
-        p_equal_holm=judgement.p_equal_holm,
-        verdict=judgement.verdict,
-    )
+def _judged(
+    contrast: Contrast | None, judgement: Judgement | None, row: ComparisonRow, column: int, family: int
+) -> Contrast | None:
+    if contrast is None or judgement is None:
+        return contrast
+    contrast = replace(contrast, **asdict(judgement))
     if judgement.verdict == "INCONCLUSIVE":
         return _undecided(contrast, row, column, family)
-    return _of_these_devices(contrast)
-
-
-def _estimate(row: ComparisonRow, column: int) -> Estimate:
-    """Return the logarithm of the ratio with its error, after Welch."""
-    return _log_difference(row.sides[0].values, row.sides[column + 1].values, row.direction)
-
-
-def _log_difference(first: Sequence[float], other: Sequence[float], direction: Direction) -> Estimate:
-    sign = -1.0 if direction == "lower" else 1.0
-    return welch(*([sign * math.log(value) for value in values] for values in (first, other)))
-
-
-def _of_these_devices(contrast: Contrast) -> Contrast:
-    """Add a note where the devices that happened to be measured may be what makes the difference."""
     interval = contrast.ci95_devices
-    if contrast.verdict not in ("FASTER", "SLOWER") or interval is None or not interval[0] <= 1 <= interval[1]:
-        return contrast
-    bounds = f"[{interval[0]:.4f}, {interval[1]:.4f}]"
-    return replace(contrast, note=f"true of these devices; for others of their kinds the 95 % interval is {bounds}")
+    if judgement.verdict in ("FASTER", "SLOWER") and interval is not None and interval[0] <= 1 <= interval[1]:
+        # The devices that happened to be measured may be what makes the difference.
+        bounds = f"[{interval[0]:.4f}, {interval[1]:.4f}]"
+        note = f"true of these devices; for others of their kinds the 95 % interval is {bounds}"
+        return replace(contrast, note=note)
+    return contrast
 
 
 def _undecided(contrast: Contrast, row: ComparisonRow, column: int, family: int) -> Contrast:
@@ -474,56 +456,59 @@ def _undecided(contrast: Contrast, row: ComparisonRow, column: int, family: int)
     return replace(contrast, needed=needed)
 
 
-def _entries(rows: Iterable[ComparisonRow], column: int) -> list[ScoreEntry]:
-    entries = []
-    for row in rows:
-        contrast = row.contrasts[column]
-        first, other = row.sides[0], row.sides[column + 1]
-        entries.append(
-            ScoreEntry(
-                value=None if contrast is None else contrast.ratio,
-                weight=row.weight,
-                log_spread=other.spread,
-                n=len(other.values),
-                under_spread=first.spread,
-                under_n=len(first.values),
-                is_suspect=contrast is not None and contrast.is_suspect,
-            )
-        )
-    return entries
-
-
-def _index(column: int, system: str, rows: Sequence[ComparisonRow], margin: float) -> Index:
-    entries = _entries(rows, column)
-    index_score = score(entries)
-    counted, _, _ = counted_entries(entries)
-    names = {id(entry): row.bench for entry, row in zip(entries, rows, strict=True)}
-    margins = {id(entry): row.margin for entry, row in zip(entries, rows, strict=True)}
-    without = {}
-    for left_out, _ in counted:
-        rest = [(entry, weight) for entry, weight in counted if entry is not left_out]
-        if rest:
-            without[names[id(left_out)]] = geometric_mean([e.value or 1.0 for e, _ in rest], [w for _, w in rest])
-    turn = weights_that_turn([math.log(e.value or 1.0) for e, _ in counted], [w for _, w in counted])
-    return Index(
-        system=system,
-        value=index_score.value,
-        ci95=index_score.ci95,
-        complete=index_score.complete,
-        is_weighted=index_score.is_weighted,
-        without=without,
-        weights_within=turn,
-        holds=_holds(turn, len(counted)),
-        margin=_margin_of([(margins[id(entry)], weight) for entry, weight in counted], margin),
-        suspects=index_score.suspects,
+def _entry(row: ComparisonRow, column: int) -> ScoreEntry:
+    contrast, first, other = row.contrasts[column], row.sides[0], row.sides[column + 1]
+    return ScoreEntry(
+        value=None if contrast is None else contrast.ratio,
+        weight=row.weight,
+        log_spread=other.spread,
+        n=len(other.values),
+        under_spread=first.spread,
+        under_n=len(first.values),
+        is_suspect=contrast is not None and contrast.is_suspect,
     )
 
 
-def _margin_of(counted: Sequence[tuple[float, float]], margin: float) -> float:
-    """Return by how much an index may differ where no benchmark differs by more than its own (margin, weight)."""
-    if all(own <= margin for own, _ in counted):
-        return margin
-    return geometric_mean([1 + own for own, _ in counted], [weight for _, weight in counted]) - 1
+def _indices(systems: Sequence[System], rows: Sequence[ComparisonRow], margin: float) -> list[Index]:
+    """Return the index of each system over the first one; several are one family of claims."""
+    indices, estimates = [], []
+    for column, system in enumerate(systems[1:]):
+        entries = [_entry(row, column) for row in rows]
+        row_of = {id(entry): row for entry, row in zip(entries, rows, strict=True)}
+        counted = [(row_of[id(entry)], entry.value or 1.0, weight) for entry, weight in counted_entries(entries)[0]]
+        indices.append(_index(system.name, score(entries), counted, margin))
+        estimates.append(log_index_estimate(counted_entries(entries)[0]))
+    judgements = judge_family(estimates, [index.margin for index in indices])
+    return [
+        index if judgement is None else replace(index, verdict=judgement.verdict)
+        for index, judgement in zip(indices, judgements, strict=True)
+    ]
+
+
+def _index(system: str, whole: Score, counted: Sequence[tuple[ComparisonRow, float, float]], margin: float) -> Index:
+    """Return an index and how it depends on its (benchmark, ratio, weight)."""
+    without = {}
+    for left_out, _, _ in counted:
+        rest = [(ratio, weight) for row, ratio, weight in counted if row is not left_out]
+        if rest:
+            without[left_out.bench] = geometric_mean([ratio for ratio, _ in rest], [weight for _, weight in rest])
+    weights = [weight for _, _, weight in counted]
+    turn = weights_that_turn([math.log(ratio) for _, ratio, _ in counted], weights)
+    if any(row.margin > margin for row, _, _ in counted):
+        # By how much an index may differ where no benchmark differs by more than its own margin.
+        margin = geometric_mean([1 + row.margin for row, _, _ in counted], weights) - 1
+    return Index(
+        system=system,
+        value=whole.value,
+        ci95=whole.ci95,
+        complete=whole.complete,
+        is_weighted=whole.is_weighted,
+        without=without,
+        weights_within=turn,
+        holds=_holds(turn, len(counted)),
+        margin=margin,
+        suspects=whole.suspects,
+    )
 
 
 def _holds(turn: float | None, counted: int) -> str:
@@ -537,19 +522,6 @@ def _holds(turn: float | None, counted: int) -> str:
     if turn >= 0.5:
         return f"the ranking holds for all weights within {least} %"
     return f"the ranking turns when weights change by more than {least} %"
-
-
-def _with_index_verdicts(indices: Sequence[Index], rows: Sequence[ComparisonRow]) -> list[Index]:
-    """Return the indices with verdicts; several systems are one family."""
-    estimates = [log_index_estimate(counted_entries(_entries(rows, column))[0]) for column in range(len(indices))]
-    known = [
-        (estimate, index.margin) for estimate, index in zip(estimates, indices, strict=True) if estimate is not None
-    ]
-    judgements = iter(judge_family([estimate for estimate, _ in known], [margin for _, margin in known]))
-    return [
-        index if estimate is None else replace(index, verdict=next(judgements).verdict)
-        for index, estimate in zip(indices, estimates, strict=True)
-    ]
 
 
 def _job_mixes(
@@ -596,21 +568,6 @@ def _relative(mix: JobMix, first: JobMix, index: Index) -> JobMix:
     if index.value is not None and mix.cost and first.cost and mix.currency == first.currency:
         per_money = index.value * (first.cost / first.time_h) / (mix.cost / mix.time_h)
     return replace(mix, per_watt=per_watt, per_money=per_money)
-
-
-def _facts(system: System) -> Facts:
-    benches = sorted(system.summary.benchmarks, key=lambda bench: bench.bench)
-    return Facts(
-        name=system.name,
-        summary=system.summary,
-        failures=tuple(failure for bench in benches for failure in bench.failures),
-        skipped=tuple((skip.step or bench.bench, skip.detail) for bench in benches for skip in bench.skipped),
-        suspects=tuple(
-            (bench.bench, bench.validity, bench.reasons)
-            for bench in benches
-            if bench.validity in ("suspect", "invalid") and bench.validity is not None
-        ),
-    )
 
 
 def _excluded(rows: Iterable[ComparisonRow]) -> Iterable[tuple[str, str]]:

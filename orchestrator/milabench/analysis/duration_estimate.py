@@ -140,15 +140,11 @@ def estimate_durations(wanted: Sequence[PlannedBenchmark], runs: Iterable[Run]) 
     for run in runs:
         same, alike = _passed(run, names)
         for planned in wanted:
-            before = known.get(planned.bench)
-            if seconds := same.get(_content(planned.steps)):
-                if before is None or not before.is_same:
-                    known[planned.bench] = KnownDuration(
-                        run=run.name, seconds=median(seconds), n=len(seconds), is_same=True
-                    )
-            elif before is None and (seconds := alike.get(_alike(planned.steps))):
+            before, exact = known.get(planned.bench), same.get(_content(planned.steps))
+            seconds = exact or alike.get(_alike(planned.steps))
+            if seconds and (before is None or (exact and not before.is_same)):
                 known[planned.bench] = KnownDuration(
-                    run=run.name, seconds=median(seconds), n=len(seconds), is_same=False
+                    run=run.name, seconds=median(seconds), n=len(seconds), is_same=bool(exact)
                 )
         if len(known) == len(wanted) and all(planned.is_same for planned in known.values()):
             break

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from milabench.analysis.intervals import Interval, t_quantile
+from milabench.analysis.intervals import Interval
+from milabench.analysis.two_samples import Estimate
 from milabench.events.numbers import finite_number
 
 HOURS_PER_YEAR = 8766.0
@@ -111,14 +112,10 @@ def job_mix(system: str, tasks: Sequence[JobTask], costs: Costs) -> JobMix | Non
 
 
 def _interval(time_h: float, hours: Sequence[float], tasks: Sequence[JobTask]) -> Interval | None:
-    parts = []
+    parts: list[tuple[float, float]] = []
     for part, task in zip(hours, tasks, strict=True):
         if task.log_spread is None or task.n < 3:
             return None
         parts.append(((part / time_h) ** 2 * task.log_spread**2 / task.n, task.n - 1))
-    variance = math.fsum(part for part, _ in parts)
-    if not variance:
-        return time_h, time_h
-    freedom = variance**2 / math.fsum(part**2 / degrees for part, degrees in parts)
-    half = t_quantile(0.975, freedom) * math.sqrt(variance)
-    return time_h * math.exp(-half), time_h * math.exp(half)
+    low, high = Estimate.of_variances(0.0, parts).ratio_interval()
+    return time_h * low, time_h * high

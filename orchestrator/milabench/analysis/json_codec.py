@@ -1,4 +1,4 @@
-"""Frozen dataclasses <-> JSON objects, both ways from one declaration: the fields, and `json_key` where the two differ.
+"""Frozen dataclasses <-> JSON objects, both ways from one declaration: the fields, and `JsonKey` where the two differ.
 
 The format is what the fields say: keys in the order of the fields, unknown keys ignored, a missing key its field's default.
 The standard library only, because these values are imported by commands that read no summary.
@@ -16,44 +16,29 @@ from milabench.events.json_access import as_mapping
 from milabench.events.numbers import finite_number, strict
 
 # The layers above reach the numbers of JSON through this module.
-__all__ = ["finite_number", "from_json_value", "json_key", "strict", "to_json_value"]
+__all__ = ["JsonKey", "finite_number", "from_json_value", "strict", "to_json_value"]
 
 T = TypeVar("T")
 _NO_FALLBACK = object()
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _JsonKey:
-    """How a field differs from its JSON key; see `json_key`."""
-
-    name: str | None = None
-    fallback: Any = _NO_FALLBACK
-    write: Callable[[Any], Any] | None = None
-    is_read: bool = True
-    is_omitted: Callable[[Any], bool] | None = None
-    followed_by: tuple[str, ...] = ()
-
-
-def json_key(
-    name: str | None = None,
-    *,
-    fallback: Any = _NO_FALLBACK,
-    write: Callable[[Any], Any] | None = None,
-    is_read: bool = True,
-    is_omitted: Callable[[Any], bool] | None = None,
-    followed_by: tuple[str, ...] = (),
-) -> dict[str, Any]:
-    """Return the metadata of a field whose JSON is not simply `field name: value`.
+@dataclasses.dataclass(frozen=True, slots=True)
+class JsonKey:
+    """How a field's JSON differs from `field name: value`; it stands in the field's metadata, under `json`.
 
     `name` is the key. `fallback` stands for a missing value and for one that is none of a Literal's. `write` makes the JSON.
     `is_read` false: the key is written and never read. `is_omitted` tells of the whole object whether the key is left out.
     `followed_by` are properties that are written after the field and never read.
     """
-    key = _JsonKey(
-        name=name, fallback=fallback, write=write, is_read=is_read, is_omitted=is_omitted, followed_by=followed_by
-    )
-    return {"json": key}
+
+    name: str | None = None
+    _: dataclasses.KW_ONLY
+    fallback: Any = _NO_FALLBACK
+    write: Callable[[Any], Any] | None = None
+    is_read: bool = True
+    is_omitted: Callable[[Any], bool] | None = None
+    followed_by: tuple[str, ...] = ()
 
 
 def to_json_value(value: Any) -> Any:
@@ -77,8 +62,8 @@ def to_json_value(value: Any) -> Any:
 
 
 @cache
-def _keys(kind: Any) -> tuple[tuple[str, _JsonKey], ...]:
-    return tuple((spec.name, spec.metadata.get("json") or _JsonKey()) for spec in dataclasses.fields(kind))
+def _keys(kind: Any) -> tuple[tuple[str, JsonKey], ...]:
+    return tuple((spec.name, spec.metadata.get("json") or JsonKey()) for spec in dataclasses.fields(kind))
 
 
 def from_json_value(kind: type[T], value: Any) -> T:
@@ -109,7 +94,7 @@ class _FromNothing:
 def _readers(kind: Any) -> tuple[tuple[str, str, Any, Callable[[Any], Any]], ...]:
     hints, readers = get_type_hints(kind), []
     for spec in dataclasses.fields(kind):
-        key: _JsonKey = spec.metadata.get("json") or _JsonKey()
+        key: JsonKey = spec.metadata.get("json") or JsonKey()
         if not key.is_read:
             continue
         fallback, hint = key.fallback, hints[spec.name]

@@ -8,28 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import filterfalse
 from typing import Any, Literal
 
-from milabench.analysis.json_codec import json_key
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.log_metrics import LogFold, LogSeries, metrics_of
 from milabench.analysis.sample_statistics import geometric_mean, lag1, variation, variation_and_lag1
 from milabench.analysis.series import Growing, Series
 from milabench.analysis.steady_state import Steadiness, agree, steadiness
 from milabench.analysis.windows import Part, latency, later_half, part_of
-from milabench.events.model import (
-    Config,
-    Data,
-    End,
-    Error,
-    Line,
-    Message,
-    Meta,
-    ObservationBatch,
-    Start,
-    StepEvent,
-    Verdict,
-    reported_error,
-)
+from milabench.events import model
+from milabench.events.model import Data, End, Error, Line, ObservationBatch, StepEvent, Verdict, reported_error
 from milabench.events.numbers import SMALLEST, finite_number, whole
 from milabench.events.readings import Readings, energy_of
 from milabench.events.reasons import Reason
@@ -104,13 +93,13 @@ class Throughput:
 
     value: float
     units: str = ""
-    direction: Direction = field(default="higher", metadata=json_key(fallback="none"))
-    basis: Basis = field(default="ratio-of-totals", metadata=json_key(fallback="ratio-of-totals"))
+    direction: Direction = field(default="higher", metadata={"json": JsonKey(fallback="none")})
+    basis: Basis = field(default="ratio-of-totals", metadata={"json": JsonKey(fallback="ratio-of-totals")})
     observations: int = 0
     totals: tuple[Totals, ...] = ()
     spread_within: float | None = None
     lag1: float | None = None
-    steady: Steadiness | None = field(default=None, metadata=json_key(is_read=False))
+    steady: Steadiness | None = field(default=None, metadata={"json": JsonKey(is_read=False)})
     latency: Mapping[str, float] = field(default_factory=dict)
     left_out: float = 0.0
     doubts: tuple[str, ...] = ()
@@ -213,37 +202,20 @@ def step_throughput(ranks: Sequence[Series], window: Window | None) -> Throughpu
         return _compat_rate(ranks)
     in_window = [part for series in ranks if len(part := part_of(series, window))]
     if not in_window:
-        return _warmup_throughput(ranks)
+        # It never left its warm-up: shown, as a number that is not steady.
+        halves = [part for series in ranks if len(part := later_half(series))]
+        return combined_throughput(halves, units=ranks[0].units, basis="warm-up", is_steady=False) if halves else None
     steady, parts, left_out = _steadiness(in_window), in_window, 0.0
     if steady is not None and steady.settled_at and steady.is_steady:
         parts = [part.after(steady.settled_at) for part in in_window]
         left_out = math.fsum([*(part.items() for part in in_window), *(-part.items() for part in parts)])
-    throughput = combined_throughput(parts, units=ranks[0].units)
-    if throughput is None:
-        return None
-    doubts: list[Reason] = []
-    if steady is not None and not steady.is_steady:
-        doubts.append("no-steady-state")
-    if not all(_clocks_agree(part) for part in parts):
-        doubts.append("clocks-disagree")
-    return replace(throughput, steady=steady, left_out=left_out, doubts=tuple(doubts))
-
-
-def _warmup_throughput(ranks: Sequence[Series]) -> Throughput | None:
-    """Return the throughput of a job that never left its warm-up: shown, as a number that is not steady."""
-    parts = [part for series in ranks if len(part := later_half(series))]
-    throughput = combined_throughput(parts, units=ranks[0].units, basis="warm-up") if parts else None
-    if throughput is None:
-        return None
-    doubts: list[Reason] = ["no-steady-state"]
-    if not all(_clocks_agree(part) for part in parts):
-        doubts.append("clocks-disagree")
-    return replace(throughput, doubts=tuple(doubts))
+    throughput = combined_throughput(parts, units=ranks[0].units, is_steady=steady is None or steady.is_steady)
+    return None if throughput is None else replace(throughput, steady=steady, left_out=left_out)
 
 
 def _steadiness(parts: Sequence[Part]) -> Steadiness | None:
     """Return how steady the slowest rank was in its window: seconds an item, so that a smaller last batch is not a faster one."""
-    durations = max(parts, key=lambda part: part.seconds()).durations()
+    durations = max(parts, key=Part.seconds).durations()
     return None if durations is None else steadiness(durations)
 
 
@@ -269,11 +241,10 @@ def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Through
     """
     if rate.basis != "ratio-of-totals":
         return
-    parts = [(series, part) for series in ranks if len(part := part_of(series, window))]
-    series, part = max(parts, key=lambda pair: pair[1].seconds())
+    part = max((part_of(series, window) for series in ranks), key=Part.seconds)
     if rate.left_out and rate.steady is not None:
         part = part.after(rate.steady.settled_at)
-    first_ns, begin_ns = series.t0_ns[0], part.begin_ns()
+    first_ns, begin_ns = part.series.t0_ns[0], part.begin_ns()
     if 0 <= first_ns < begin_ns:
         yield Metric(name="warm_up", value=(begin_ns - first_ns) / 1e9, units="s", direction="lower")
     busy_s, wall_s = part.wall_s(), part.wall_s(has_gaps=True)
@@ -281,14 +252,30 @@ def about_the_loop(ranks: Sequence[Series], window: Window | None, rate: Through
         yield Metric(name="between_epochs", value=1 - busy_s / wall_s, direction="lower")
 
 
-def combined_throughput(parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals") -> Throughput | None:
+def combined_throughput(
+    parts: Sequence[Part], units: str, basis: Basis = "ratio-of-totals", *, is_steady: bool
+) -> Throughput | None:
     """Return the throughput of ranks that worked on one job: the items of all over the seconds of the slowest."""
-    totals = [_totals(part) for part in parts]
+    totals = [
+        Totals(
+            rank=part.series.rank,
+            items=part.items(),
+            seconds=part.seconds(),
+            observations=len(part),
+            steps=part.steps(),
+        )
+        for part in parts
+    ]
     items = math.fsum(total.items for total in totals)
     if items <= 0:
         return None
     slowest = max(range(len(totals)), key=lambda index: totals[index].seconds)
     seconds = totals[slowest].seconds
+    doubts: list[Reason] = []
+    if not is_steady:
+        doubts.append("no-steady-state")
+    if not all(map(_clocks_agree, parts)):
+        doubts.append("clocks-disagree")
     spread, correlation = variation_and_lag1(parts[slowest].rates(), totals[slowest].items / seconds)
     return Throughput(
         value=items / seconds,
@@ -299,20 +286,13 @@ def combined_throughput(parts: Sequence[Part], units: str, basis: Basis = "ratio
         spread_within=spread,
         lag1=correlation,
         latency=latency(parts[slowest]),
+        doubts=tuple(doubts),
     )
 
 
 def _seconds(series: Series) -> float:
     """Return the seconds of all observations, warm-up included; none of those of milabench 1.3, which do not say."""
-    if series.compact is not None:
-        return sum(series.compact.ns) / 1e9
-    return math.fsum(seconds for seconds in series.elapsed if not math.isnan(seconds))
-
-
-def _totals(part: Part) -> Totals:
-    return Totals(
-        rank=part.rank, items=part.items(), seconds=part.seconds(), observations=len(part), steps=part.steps()
-    )
+    return math.fsum(filterfalse(math.isnan, series.lasted)) / series.lasted_per_s
 
 
 def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
@@ -333,12 +313,12 @@ def _compat_rate(ranks: Sequence[Series]) -> Throughput | None:
 
 
 def _compat_window(series: Series) -> list[float]:
-    kept = [index for index, is_warmup in enumerate(series.warmup) if not is_warmup and series.rate[index] > 0]
+    kept = [index for index, is_warmup in enumerate(series.warmup) if not is_warmup and series.rate(index) > 0]
     if len(kept) == len(series.warmup) and kept:
-        begin = series.end[kept[0]]
-        early = sum(1 for index in kept if series.end[index] - begin < _COMPAT_WARMUP_S)  # nan compares false
+        begin = series.end(kept[0])
+        early = sum(1 for index in kept if series.end(index) - begin < _COMPAT_WARMUP_S)  # nan compares false
         kept = kept[min(max(_COMPAT_WARMUP_RECORDS, early), len(kept) // 2) :]
-    return [series.rate[index] for index in kept]
+    return [series.rate(index) for index in kept]
 
 
 def _main_metric(metrics: Sequence[Metric]) -> Throughput | None:
@@ -364,12 +344,6 @@ def _reasons(data: Mapping[str, Any]) -> tuple[str, ...]:
         [one_line(reason)[:_REASON] for reason in given if isinstance(reason, str)] if isinstance(given, list) else []
     )
     return tuple(dict.fromkeys([*reasons, *(["unconverged"] if data.get("converged") is False else [])]))
-
-
-def _log_metric(log: LogSeries) -> Metric:
-    assert log.value is not None
-    asked_for = log.metric
-    return Metric(name=asked_for.name, value=log.value, units=asked_for.units, direction=asked_for.direction)
 
 
 def _main_log_metric(logs: Sequence[LogSeries]) -> Throughput | None:
@@ -425,19 +399,19 @@ class MeasurementFold:
                 self.end = event
             case Verdict():
                 self.verdicts.append(event)
-            case Message(text=text):
+            case model.Message(text=text):
                 self.messages[text] = None
             case Line(text=text, pipe=pipe):
                 if self.log is not None:
                     self.log.observe(text, pipe)
-            case Config(data=data):
+            case model.Config(data=data):
                 self.config = data
                 log_metrics = metrics_of(data)
                 if log_metrics and self.log is None:
                     self.log = LogFold(log_metrics)
-            case Meta(data=data):
+            case model.Meta(data=data):
                 self.meta.update(data)
-            case Start(data=data):
+            case model.Start(data=data):
                 self.start = data
             case _:
                 error = reported_error(event)
@@ -466,17 +440,16 @@ class MeasurementFold:
     def _growing(self, key: tuple[str, int]) -> Growing:
         growing = self.growing.get(key)
         if growing is None:
-            growing = self.growing[key] = Growing()
+            growing = self.growing[key] = Growing(*key)
         return growing
 
     def _waiting(self, task: str) -> Iterable[Metric]:
         """Return the share of the time after warm-up in which the ranks of a task waited for data, where they report it."""
-        waiting = [growing.waiting for (name, _), growing in self.growing.items() if name == task]
-        worked_s = math.fsum(seconds for _, seconds in waiting)
+        growing = [growing for (name, _), growing in self.growing.items() if name == task]
+        worked_s = math.fsum(rank.worked_s for rank in growing)
         if worked_s:
-            yield Metric(
-                name="data_wait", value=math.fsum(wait_s for wait_s, _ in waiting) / worked_s, direction="lower"
-            )
+            waited_s = math.fsum(rank.waited_s for rank in growing)
+            yield Metric(name="data_wait", value=waited_s / worked_s, direction="lower")
 
     def _loss(self, loss: float | None) -> None:
         seen = self.losses
@@ -550,8 +523,7 @@ class MeasurementFold:
 
     def series(self) -> tuple[Series, ...]:
         """Return the observations of each task and rank of which anything can be used."""
-        grown = (growing.series(task, rank) for (task, rank), growing in self.growing.items())
-        return tuple(series for series in grown if series is not None)
+        return tuple(series for growing in self.growing.values() if (series := growing.series) is not None)
 
     def window(self, task: str) -> Window | None:
         """Return the window of a task, or the one that was declared for no task."""
@@ -573,7 +545,11 @@ class MeasurementFold:
         window, ranks = self.window(task), [item for item in series if item.task == task]
         logs = self.log.series() if self.log is not None else ()
         metrics = [*self.metrics.values(), *self._derived_metrics(task)]
-        metrics += [_log_metric(item) for item in logs if item.value is not None]
+        metrics += [
+            Metric(name=log.metric.name, value=value, units=log.metric.units, direction=log.metric.direction)
+            for log in logs
+            if (value := log.value) is not None
+        ]
         if ranks:
             throughput = step_throughput(ranks, window)
             metrics += about_the_loop(ranks, window, throughput) if throughput is not None else ()

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from milabench.analysis import two_samples
 from milabench.analysis.intervals import Interval
 from milabench.analysis.sample_statistics import mean
-from milabench.analysis.two_samples import Estimate
-from milabench.analysis.verdict import MARGIN, Judgement, Verdict, judge_family
+from milabench.analysis.two_samples import Estimate, paired_difference
+from milabench.analysis.verdict import MARGIN, Verdict, judge_family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,13 +99,12 @@ def paired_ratio(
     if len(blocks) < 3:
         ratio = math.exp(mean(after) - mean(before))
         return Paired(bench=bench, pairs=len(blocks), ratio=ratio, ci95=None, verdict="INCONCLUSIVE")
-    estimate = two_samples.paired_difference(before, after)
-    low, high = estimate.interval()
+    estimate = paired_difference(before, after)
     alone = Paired(
         bench=bench,
         pairs=len(blocks),
         ratio=math.exp(estimate.d),
-        ci95=(math.exp(low), math.exp(high)),
+        ci95=estimate.ratio_interval(),
         verdict="INCONCLUSIVE",
         estimate=estimate,
     )
@@ -115,10 +113,8 @@ def paired_ratio(
 
 def paired_verdicts(family: Sequence[Paired]) -> list[Paired]:
     """Return pairs with verdicts, all benchmarks of a run being one family."""
-    estimates = [paired.estimate for paired in family if paired.estimate is not None]
-    judgements = iter(judge_family(estimates, [MARGIN] * len(estimates)))
-    return [paired if paired.estimate is None else _with_judgement(paired, next(judgements)) for paired in family]
-
-
-def _with_judgement(paired: Paired, judgement: Judgement) -> Paired:
-    return replace(paired, verdict=judgement.verdict, p_holm=judgement.p_holm, p_equal_holm=judgement.p_equal_holm)
+    judgements = judge_family([paired.estimate for paired in family], [MARGIN] * len(family))
+    return [
+        paired if by is None else replace(paired, verdict=by.verdict, p_holm=by.p_holm, p_equal_holm=by.p_equal_holm)
+        for paired, by in zip(family, judgements, strict=True)
+    ]

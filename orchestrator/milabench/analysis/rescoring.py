@@ -47,14 +47,9 @@ def relative_to(summary: Summary, reference: Summary) -> Summary:
 
 def reference_name(reference: Summary) -> str:
     """Return what a score is relative to: the run, when it was made, and by which version of the suite's program."""
-    about = ", ".join(
-        part
-        for part in (
-            f"milabench {reference.version}" if reference.version else "",
-            f"of {reference.created}" if reference.created else "",
-        )
-        if part
-    )
+    version = f"milabench {reference.version}" if reference.version else ""
+    created = f"of {reference.created}" if reference.created else ""
+    about = ", ".join(filter(None, (version, created)))
     return f"{reference.run} ({about})" if about else reference.run
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from milabench.analysis.intervals import Interval
-from milabench.analysis.json_codec import json_key
+from milabench.analysis.json_codec import JsonKey
 from milabench.analysis.sample_statistics import geometric_mean
 from milabench.analysis.two_samples import Estimate
 
@@ -32,15 +32,6 @@ class ScoreEntry:
     under_n: int | None = None
     is_suspect: bool = False
 
-    def variances(self) -> list[tuple[float, int]] | None:
-        """(variance of the mean, its degrees of freedom) of each side on logarithms; None below three values on one."""
-        sides = [(self.log_spread, self.n)]
-        if self.under_n is not None:
-            sides.append((self.under_spread, self.under_n))
-        if any(spread is None or n < 3 for spread, n in sides):
-            return None
-        return [((spread or 0.0) ** 2 / n, n - 1) for spread, n in sides]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
@@ -55,8 +46,8 @@ class Score:
     ci95: Interval | None = None
     reference: str | None = None
     complete: tuple[int, int] = (0, 0)
-    is_weighted: bool = field(default=False, metadata=json_key("weighted"))
-    is_compat: bool = field(default=False, metadata=json_key("compat"))
+    is_weighted: bool = field(default=False, metadata={"json": JsonKey("weighted")})
+    is_compat: bool = field(default=False, metadata={"json": JsonKey("compat")})
     suspects: int = 0
 
 
@@ -66,10 +57,10 @@ def score(entries: Sequence[ScoreEntry]) -> Score:
     A suite whose weights are all zero is scored unweighted. A benchmark of unknown weight is counted as wanted.
     """
     counted, wanted, is_weighted = counted_entries(entries)
-    value = geometric_mean([e.value or 0.0 for e, _ in counted], [w for _, w in counted]) if counted else None
+    estimate = log_index_estimate(counted)
     return Score(
-        value=value,
-        ci95=None if value is None else _interval(counted),
+        value=geometric_mean([e.value or 0.0 for e, _ in counted], [w for _, w in counted]) if counted else None,
+        ci95=None if estimate is None else estimate.ratio_interval(),
         complete=(len(counted), wanted),
         is_weighted=is_weighted,
         suspects=sum(entry.is_suspect for entry, _ in counted),
@@ -94,30 +85,19 @@ def log_index_estimate(counted: Sequence[tuple[ScoreEntry, float]]) -> Estimate 
     V = sum w^2 (s_A^2/n_A + s_B^2/n_B) / (sum w)^2. None unless there is a benchmark and all have three values a side.
     """
     total = math.fsum(weight for _, weight in counted)
-    parts: list[tuple[float, int]] = []
+    parts: list[tuple[float, float]] = []
     for entry, weight in counted:
-        variances = entry.variances()
-        if variances is None:
-            return None
-        parts += [((weight / total) ** 2 * variance, degrees) for variance, degrees in variances]
+        sides = [(entry.log_spread, entry.n)]
+        if entry.under_n is not None:
+            sides.append((entry.under_spread, entry.under_n))
+        for spread, n in sides:
+            if spread is None or n < 3:
+                return None
+            parts.append(((weight / total) ** 2 * (spread**2 / n), n - 1))
     if not parts:
         return None
-    variance = math.fsum(part for part, _ in parts)
-    freedom = (
-        variance**2 / math.fsum(part**2 / degrees for part, degrees in parts)
-        if variance
-        else math.fsum(degrees for _, degrees in parts)
-    )
     centre = math.fsum(weight * math.log(entry.value or 1.0) for entry, weight in counted) / total
-    return Estimate(d=centre, error=math.sqrt(variance), freedom=freedom)
-
-
-def _interval(counted: Sequence[tuple[ScoreEntry, float]]) -> Interval | None:
-    estimate = log_index_estimate(counted)
-    if estimate is None:
-        return None
-    low, high = estimate.interval()
-    return math.exp(low), math.exp(high)
+    return Estimate.of_variances(centre, parts)
 
 
 def weights_that_turn(logs: Sequence[float], weights: Sequence[float]) -> float | None:

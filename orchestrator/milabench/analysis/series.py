@@ -1,82 +1,132 @@
-"""The observations of a step, column by column, while they are read and after."""
+"""The observations of a step, column by column, while they are read and after (a run may have millions).
+
+They are compact as long as they come in batches and in order: what repeats is kept once, what follows from another column
+not at all. Anything else is kept as general as it is large.
+"""
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from operator import not_
-from typing import Any
+from typing import Any, ClassVar, overload
 
-from milabench.analysis.compact_columns import Derived, Runs
 from milabench.events.model import ObservationBatch
 from milabench.events.numbers import SMALLEST, finite_number, positive, whole
 
-_COLUMNS = ("t0_ns", "middle_ns", "elapsed", "n", "rate", "end", "steps", "warmup", "epoch_end")
+_FREE_RUNS = 64
+_RECORDS_A_RUN = 16  # below so many a run, runs cost more than they save
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """The observations of one task on one rank, in order, column by column (a run may have millions).
+class Runs(Sequence[float]):
+    """Numbers that mostly repeat: runs of equal ones, or one by one where they do not."""
 
-    `t0_ns` (begin) and `middle_ns` are monotonic on the host's clock, -1 where unknown; `elapsed` in seconds, on the
-    device where it has a clock; `n` items; `rate` items a second; `end` the unix time of the end, nan where unknown;
-    `steps` how many steps an entry stands for; `warmup` 1 for warm-up; `epoch_end` 1 for the last of a loop. In records of
-    milabench 1.3 `elapsed` and `n` are nan.
+    def __init__(self) -> None:
+        self._values: list[float] = []
+        self._ends = array("q")
+        self._single: array[float] | None = None
 
-    `compact` holds the same in few bytes where every observation was plain and in order, the columns then following from it.
+    def extend(self, values: Sequence[float]) -> None:
+        """Append numbers; any that are exact as floats."""
+        if self._single is not None:
+            self._single.extend(values)
+            return
+        if values and self._values and values.count(self._values[-1]) == len(values):
+            self._ends[-1] += len(values)
+            return
+        end = len(self)
+        for value in values:
+            end += 1
+            if self._values and value == self._values[-1]:
+                self._ends[-1] = end
+            else:
+                self._values.append(value)
+                self._ends.append(end)
+        if len(self._values) > _FREE_RUNS + end // _RECORDS_A_RUN:
+            self._single = array("d", self)
+            self._values.clear()
+            self._ends = array("q")
+
+    @property
+    def constant(self) -> float | None:
+        """The value that all of them have; None where they differ, or there is none."""
+        return self._values[0] if len(self._values) == 1 else None
+
+    def runs(self) -> Iterator[tuple[range, float]]:
+        """Yield the index range of each run with its number; single numbers are runs of length one."""
+        if self._single is not None:
+            yield from ((range(index, index + 1), value) for index, value in enumerate(self._single))
+            return
+        start = 0
+        for end, value in zip(self._ends, self._values, strict=True):
+            yield range(start, end), value
+            start = end
+
+    def __len__(self) -> int:
+        if self._single is not None:
+            return len(self._single)
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[float]:
+        if self._single is not None:
+            return iter(self._single)
+        return (value for indices, value in self.runs() for _ in indices)
+
+    @overload
+    def __getitem__(self, index: int) -> float: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[float]: ...
+    def __getitem__(self, index: int | slice) -> float | Sequence[float]:
+        if isinstance(index, slice):
+            return [self[position] for position in range(*index.indices(len(self)))]
+        if self._single is not None:
+            return self._single[index]
+        index = index + len(self) if index < 0 else index
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self._values[bisect_right(self._ends, index)]
+
+
+@dataclass(slots=True)
+class Compact:
+    """Plain observations of one task on one rank, each beginning no earlier than the one before it: 12 bytes each.
+
+    `t0_ns` (begin) is monotonic on the host's clock. `lasted` is the duration in nanoseconds, on the device where it has a
+    clock of its own; only there is `host_ns`, another 4 bytes, what it was on the host. `n` counts items, `steps` how many steps
+    an entry stands for; `warmup` is 1 for warm-up, `epoch_end` 1 for the last of a loop. `offset` is unix time less
+    monotonic time, in seconds.
     """
 
     task: str
     rank: int
     units: str
-    t0_ns: Sequence[int]
-    middle_ns: Sequence[int]
-    elapsed: Sequence[float]
-    n: Sequence[float]
-    rate: Sequence[float]
-    end: Sequence[float]
-    steps: Sequence[int]
-    warmup: Sequence[int]
-    epoch_end: Sequence[int]
-    compact: Compact | None = None
-
-    @property
-    def has_totals(self) -> bool:
-        """Whether every entry says its items and its seconds."""
-        return self.compact is not None or not math.isnan(math.fsum(self.elapsed))
-
-
-@dataclass(slots=True)
-class Compact:
-    """Plain observations in 12 bytes each, 16 where the device has a clock of its own; `host_ns` is None where it is `ns`.
-
-    `offset` is unix time less monotonic time, in seconds. `is_ordered`: each begins no earlier than the one before it.
-    """
-
-    units: str
     offset: float
     t0_ns: array[int] = field(default_factory=lambda: array("q"))
-    ns: array[int] = field(default_factory=lambda: array("I"))
+    lasted: array[int] = field(default_factory=lambda: array("I"))
     host_ns: array[int] | None = None
     n: Runs = field(default_factory=Runs)
     steps: Runs = field(default_factory=Runs)
     warmup: Runs = field(default_factory=Runs)
     epoch_end: Runs = field(default_factory=Runs)
-    is_ordered: bool = True
+
+    lasted_per_s: ClassVar = 1e9
+    has_totals: ClassVar = True
+
+    def is_continued_by(self, batch: ObservationBatch) -> bool:
+        """Return whether the batch keeps the order and the units; what is in order sorts at once."""
+        last = self.t0_ns[-1] if self.t0_ns else 0
+        return self.units == batch.units and batch.t0_ns[0] >= last and sorted(batch.t0_ns) == batch.t0_ns
 
     def extend(self, batch: ObservationBatch) -> None:
         """Append a batch."""
-        last = self.t0_ns[-1] if self.t0_ns else 0
-        self.is_ordered &= (
-            batch.t0_ns[0] >= last and sorted(batch.t0_ns) == batch.t0_ns
-        )  # what is in order sorts at once
         if self.host_ns is None and batch.host_ns is not batch.ns:
-            self.host_ns = array("I", self.ns)
+            self.host_ns = array("I", self.lasted)
         self.t0_ns.extend(batch.t0_ns)
-        self.ns.extend(batch.ns)
+        self.lasted.extend(batch.ns)
         if self.host_ns is not None:
             self.host_ns.extend(batch.host_ns)
         self.n.extend(batch.n)
@@ -86,7 +136,7 @@ class Compact:
 
     def host(self, index: int) -> int:
         """Return the duration of an entry on the host's clock, in nanoseconds."""
-        return (self.ns if self.host_ns is None else self.host_ns)[index]
+        return (self.lasted if self.host_ns is None else self.host_ns)[index]
 
     def middle(self, index: int) -> int:
         """Return the middle of an entry, monotonic nanoseconds."""
@@ -96,40 +146,33 @@ class Compact:
         """Return the end of an entry in unix seconds, on the host's clock."""
         return self.offset + (self.t0_ns[index] + self.host(index)) / 1e9
 
-    def series(self, task: str, rank: int) -> Series:
-        """Return the same as a series."""
-        length = len(self.ns)
-        return Series(
-            task=task,
-            rank=rank,
-            units=self.units,
-            t0_ns=self.t0_ns,
-            middle_ns=Derived(length, self.middle),
-            elapsed=Derived(length, lambda index: self.ns[index] / 1e9),
-            n=self.n,
-            rate=Derived(length, lambda index: self.n[index] / self.ns[index] * 1e9),
-            end=Derived(length, self.end),
-            steps=Derived(length, lambda index: int(self.steps[index])),
-            warmup=Derived(length, lambda index: int(self.warmup[index])),
-            epoch_end=Derived(length, lambda index: int(self.epoch_end[index])),
-            compact=self if self.is_ordered else None,
-        )
+    def rate(self, index: int) -> float:
+        """Return the items a second of an entry."""
+        return self.n[index] / self.lasted[index] * 1e9
 
 
 @dataclass(slots=True)
 class Columns:
-    """A series that is still growing, of observations that may lack anything."""
+    """The same of observations that may lack anything: `lasted` is in seconds.
 
+    `t0_ns` and `middles` are -1 where unknown, `ends` nan; in records of milabench 1.3 `lasted` and `n` are nan.
+    """
+
+    task: str
+    rank: int
     units: str = ""
     t0_ns: array[int] = field(default_factory=lambda: array("q"))
-    middle_ns: array[int] = field(default_factory=lambda: array("q"))
-    elapsed: array[float] = field(default_factory=lambda: array("d"))
+    lasted: array[float] = field(default_factory=lambda: array("d"))
     n: array[float] = field(default_factory=lambda: array("d"))
-    rate: array[float] = field(default_factory=lambda: array("d"))
-    end: array[float] = field(default_factory=lambda: array("d"))
     steps: array[int] = field(default_factory=lambda: array("q"))
-    warmup: array[int] = field(default_factory=lambda: array("b"))
-    epoch_end: array[int] = field(default_factory=lambda: array("b"))
+    warmup: Runs = field(default_factory=Runs)
+    epoch_end: Runs = field(default_factory=Runs)
+    middles: array[int] = field(default_factory=lambda: array("q"))
+    ends: array[float] = field(default_factory=lambda: array("d"))
+    rates: array[float] = field(default_factory=lambda: array("d"))
+    has_totals: bool = True
+
+    lasted_per_s: ClassVar = 1.0
 
     def add(self, data: Mapping[str, Any]) -> None:
         """Append one observation, unless nothing in it can be used."""
@@ -138,6 +181,7 @@ class Columns:
             if rate is None:
                 return  # nothing in it can be used; the check `rate` reports it
             elapsed = n = math.nan
+            self.has_totals = False
         end = finite_number(data.get("time"))
         self.units = self.units or str(data.get("units", ""))
         t0_ns, host_ns = whole(data.get("t0_ns"), -1), finite_number(data.get("host_ns"))
@@ -145,47 +189,78 @@ class Columns:
         half_ns = host_ns / 2 if host_ns is not None else elapsed * 5e8
         is_placed = t0_ns >= 0 and 0 <= half_ns < 2**62 and t0_ns < 2**62
         self.t0_ns.append(t0_ns)
-        self.middle_ns.append(t0_ns + int(half_ns) if is_placed else -1)
-        self.elapsed.append(elapsed)
+        self.middles.append(t0_ns + int(half_ns) if is_placed else -1)
+        self.lasted.append(elapsed)
         self.n.append(n)
-        self.rate.append(n / elapsed if rate is None else rate)
-        self.end.append(math.nan if end is None else end)
+        self.rates.append(n / elapsed if rate is None else rate)
+        self.ends.append(math.nan if end is None else end)
         self.steps.append(whole(data.get("steps"), 1))
-        self.warmup.append(1 if data.get("warmup") else 0)
-        self.epoch_end.append(1 if data.get("epoch_end") else 0)
+        self.warmup.extend((1 if data.get("warmup") else 0,))
+        self.epoch_end.extend((1 if data.get("epoch_end") else 0,))
 
-    def series(self, task: str, rank: int) -> Series:
-        return Series(task=task, rank=rank, units=self.units, **{name: getattr(self, name) for name in _COLUMNS})
-
-    def extend(self, series: Series) -> None:
+    def extend(self, compact: Compact) -> None:
         """Append what was compact so far."""
-        self.units = self.units or series.units
-        for name in _COLUMNS:
-            getattr(self, name).extend(getattr(series, name))
+        indices = range(len(compact.lasted))
+        self.units = self.units or compact.units
+        self.t0_ns.extend(compact.t0_ns)
+        self.lasted.extend(duration_ns / 1e9 for duration_ns in compact.lasted)
+        self.n.extend(compact.n)
+        self.steps.extend(map(int, compact.steps))
+        self.warmup.extend(compact.warmup)
+        self.epoch_end.extend(compact.epoch_end)
+        self.middles.extend(map(compact.middle, indices))
+        self.ends.extend(map(compact.end, indices))
+        self.rates.extend(map(compact.rate, indices))
+
+    def host(self, index: int) -> int:
+        """Return the duration of an entry on the host's clock, in nanoseconds."""
+        return 2 * (self.middles[index] - self.t0_ns[index])
+
+    def middle(self, index: int) -> int:
+        """Return the middle of an entry, monotonic nanoseconds; -1 where unknown."""
+        return self.middles[index]
+
+    def end(self, index: int) -> float:
+        """Return the end of an entry in unix seconds; nan where unknown."""
+        return self.ends[index]
+
+    def rate(self, index: int) -> float:
+        """Return the items a second of an entry, as it was recorded."""
+        return self.rates[index]
+
+
+Series = Compact | Columns
 
 
 class Growing:
-    """A series while it is read: compact as long as its observations come in batches, else column by column."""
+    """A series while it is read: compact as long as its observations come in batches, else column by column.
 
-    def __init__(self) -> None:
-        self._compact: Compact | None = None
-        self._columns: Columns | None = None
-        self._waited = 0.0
-        self._worked = 0.0
+    `waited_s` is the time spent waiting for data after warm-up, `worked_s` that of the steps that reported it.
+    """
+
+    def __init__(self, task: str, rank: int) -> None:
+        self._task, self._rank = task, rank
+        self._series: Series | None = None
+        self.waited_s = 0.0
+        self.worked_s = 0.0
 
     def add_all(self, batch: ObservationBatch) -> None:
         """Append a batch of plain observations."""
         if batch.wait is not None:
-            self._waited += batch.wait
-            self._worked += sum(compress(batch.ns, map(not_, batch.warmup))) / 1e9
-        if self._columns is None and (self._compact is None or self._compact.units == batch.units):
-            if self._compact is None:
-                self._compact = Compact(units=batch.units, offset=batch.end - (batch.t0_ns[0] + batch.host_ns[0]) / 1e9)
-            self._compact.extend(batch)
+            self.waited_s += batch.wait
+            self.worked_s += sum(compress(batch.ns, map(not_, batch.warmup))) / 1e9
+        series = self._compact(batch) if self._series is None else self._series
+        if isinstance(series, Compact) and series.is_continued_by(batch):
+            self._series = series
+            series.extend(batch)
             return
-        single = Compact(units=batch.units, offset=batch.end - (batch.t0_ns[0] + batch.host_ns[0]) / 1e9)
+        single = self._compact(batch)
         single.extend(batch)
-        self._expanded().extend(single.series("", 0))
+        self._expanded().extend(single)
+
+    def _compact(self, batch: ObservationBatch) -> Compact:
+        offset = batch.end - (batch.t0_ns[0] + batch.host_ns[0]) / 1e9
+        return Compact(task=self._task, rank=self._rank, units=batch.units, offset=offset)
 
     def add(self, data: Mapping[str, Any]) -> None:
         """Append one observation, whatever it lacks."""
@@ -193,25 +268,18 @@ class Growing:
         parts, elapsed = data.get("parts"), finite_number(data.get("elapsed"))
         wait = finite_number(parts.get("wait")) if isinstance(parts, Mapping) else None
         if wait is not None and elapsed is not None and not data.get("warmup"):
-            self._waited += wait
-            self._worked += elapsed
+            self.waited_s += wait
+            self.worked_s += elapsed
 
     def _expanded(self) -> Columns:
-        if self._columns is None:
-            self._columns = Columns()
-            if self._compact is not None:
-                self._columns.extend(self._compact.series("", 0))
-                self._compact = None
-        return self._columns
+        if not isinstance(self._series, Columns):
+            columns = Columns(task=self._task, rank=self._rank)
+            if self._series is not None:
+                columns.extend(self._series)
+            self._series = columns
+        return self._series
 
     @property
-    def waiting(self) -> tuple[float, float]:
-        """Return the seconds spent waiting for data after warm-up, and the seconds of the steps that reported it."""
-        return self._waited, self._worked
-
-    def series(self, task: str, rank: int) -> Series | None:
-        """Return what was read; None when nothing of it can be used."""
-        if self._compact is not None:
-            return self._compact.series(task, rank)
-        series = self._columns.series(task, rank) if self._columns is not None else None
-        return series if series is not None and series.rate else None
+    def series(self) -> Series | None:
+        """What was read; None when nothing of it can be used."""
+        return self._series if self._series is not None and self._series.lasted else None

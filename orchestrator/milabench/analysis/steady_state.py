@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from milabench.analysis.sample_statistics import effective_n, lag1, median, median_absolute_deviation
 
@@ -186,18 +185,3 @@ def _maximum_tail(z: float, edge: float) -> float:
 def agree(left: float, right: float, limit: float = 0.005) -> bool:
     """Return whether two rates of the same thing are within `limit` of each other."""
     return abs(left - right) <= limit * max(abs(left), abs(right))
-
-
-def busy_s(begin_ns: Sequence[int], host_ns: Sequence[int], is_epoch_end: Sequence[int]) -> float | None:
-    """Return seconds from the first step's begin to the last one's end on the host, without the gaps that follow epoch ends.
-
-    What lies between two other steps counts: it is part of the loop. None when a step has no place on the clock.
-    """
-    if not begin_ns or min(begin_ns) < 0 or min(host_ns) < 0:
-        return None
-    gaps = sum(
-        max(0, later - begin - lasted)
-        for (begin, later), lasted, ends in zip(pairwise(begin_ns), host_ns, is_epoch_end, strict=False)
-        if ends
-    )
-    return (begin_ns[-1] + host_ns[-1] - begin_ns[0] - gaps) / 1e9

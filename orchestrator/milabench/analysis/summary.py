@@ -1,4 +1,4 @@
-"""A run directory -> the summary of the run, benchmark by benchmark."""
+"""A run directory -> the summary of the run, benchmark by benchmark, and what it says of its machines and software."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from milabench.analysis.ab_run import ab_of
 from milabench.analysis.bench_summary import RunConditions, bench_summary, skipped_bench
-from milabench.analysis.recorded_system import described_system, recorded_accelerators, versions
+from milabench.analysis.measure import Measurement
 from milabench.analysis.score import Score, ScoreEntry, score
 from milabench.analysis.step_results import CourseOf, StepResult, planned_steps, step_result
 from milabench.analysis.summary_model import BenchSummary, Summary
@@ -46,7 +46,7 @@ def summarise(run: Run, checks: ChecksOf = unchecked, course: CourseOf | None = 
     return Summary(
         run=run.name,
         verdict=_verdict(
-            benches, was_interrupted=run.is_ended and ends[-1:] != [] and ends[-1].get("verdict") == "interrupted"
+            benches, was_interrupted=run.is_ended and bool(ends) and ends[-1].get("verdict") == "interrupted"
         ),
         benchmarks=tuple(benches),
         score=scored(benches if ab is None else []),
@@ -106,17 +106,17 @@ def _shared_clocks(journal: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str,
 
 def scored(benches: Iterable[BenchSummary]) -> Score:
     """Return the score of some benchmarks by their own rates and weights."""
-    return score([_entry(bench) for bench in benches])
-
-
-def _entry(bench: BenchSummary) -> ScoreEntry:
-    counts = bench.validity != "invalid"
-    return ScoreEntry(
-        value=bench.score if counts else None,
-        weight=bench.weight,
-        log_spread=bench.spread_replicates,
-        n=bench.replicates,
-        is_suspect=bench.validity == "suspect",
+    return score(
+        [
+            ScoreEntry(
+                value=bench.score if bench.validity != "invalid" else None,
+                weight=bench.weight,
+                log_spread=bench.spread_replicates,
+                n=bench.replicates,
+                is_suspect=bench.validity == "suspect",
+            )
+            for bench in benches
+        ]
     )
 
 
@@ -129,3 +129,57 @@ def _skipped_benches(run: Run) -> Iterable[tuple[str, str]]:
 def _weight_in_suite(run: Run, bench: str) -> float | None:
     """Return the weight of a benchmark that has no step, from the resolved suite in the manifest."""
     return finite_number(as_mapping(as_mapping(run.manifest.get("suite")).get(bench)).get("weight"))
+
+
+def described_system(manifest: Mapping[str, Any], measured: Iterable[Measurement]) -> Mapping[str, Any]:
+    """Return the system as the manifest holds it, or as milabench 1.3 described it in its records, in the same form."""
+    return as_mapping(manifest.get("system")) or _system_of_1_3(measured)
+
+
+def versions(measured: Iterable[Measurement]) -> dict[str, str]:
+    """Return versions by name, from the meta records: Python and the packages that decide speed; several versions are joined."""
+    versions_of: dict[str, dict[str, None]] = {}
+    for measurement in measured:
+        meta = measurement.meta
+        packages = as_mapping(meta.get("packages"))
+        recorded = {"python": meta.get("python"), **{name: packages.get(name) for name in ("torch", "jax", "numpy")}}
+        for name, version in recorded.items():
+            if isinstance(version, str) and version:
+                versions_of.setdefault(name, {})[version] = None
+    return {name: ", ".join(versions) for name, versions in versions_of.items()}
+
+
+def recorded_accelerators(measured: Iterable[Measurement]) -> tuple[Mapping[str, Any], ...]:
+    """Return what the meta records say of each accelerator (driver, firmware, clocks, power limit), by node and number."""
+    by_device: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for measurement in measured:
+        accelerators = measurement.meta.get("accelerators")
+        for device in accelerators if isinstance(accelerators, list) else ():
+            if isinstance(device, Mapping):
+                node = str(measurement.meta.get("hostname") or "")
+                by_device.setdefault((node, str(device.get("index"))), {"hostname": node, **device})
+    return tuple(device for _, device in sorted(by_device.items(), key=lambda item: item[0]))
+
+
+def _system_of_1_3(measured: Iterable[Measurement]) -> Mapping[str, Any]:
+    """Return the machine as milabench 1.3 described it in its meta records, in the form of our manifests."""
+    for measurement in measured:
+        meta = measurement.meta
+        cpu, accelerators = as_mapping(meta.get("cpu")), as_mapping(meta.get("accelerators"))
+        if not cpu and not accelerators:
+            continue
+        devices = []
+        for index, device in enumerate(as_mapping(accelerators.get("gpus")).values()):
+            memory = as_mapping(as_mapping(device).get("memory")).get("total")
+            devices.append({"index": index, "name": str(as_mapping(device).get("product", "")), "memory_MiB": memory})
+        system = as_mapping(meta.get("os"))
+        node = {
+            "name": "local",
+            "hostname": str(system.get("nodename", "")),
+            "cpu": {"model": str(cpu.get("brand", "")), "count": cpu.get("count")},
+            "os": str(system.get("sysname", "")),
+            "kernel": str(system.get("release", "")),
+            "devices": devices,
+        }
+        return {"arch": accelerators.get("arch"), "nodes": [node]}
+    return {}

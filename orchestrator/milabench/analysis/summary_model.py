@@ -1,6 +1,6 @@
 """What a run came to, as frozen values; the JSON form is docs/reference/protocol.md, section 6, and follows from the fields.
 
-Keys are written in the order of the fields: adding a field adds a key, and `json_key` says where the two differ.
+Keys are written in the order of the fields: adding a field adds a key, and `JsonKey` says where the two differ.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from milabench.analysis.intervals import Interval
-from milabench.analysis.json_codec import json_key, to_json_value
+from milabench.analysis.intervals import Interval, least_difference, share_of_processes
+from milabench.analysis.json_codec import JsonKey, to_json_value
 from milabench.analysis.measure import Direction, Throughput
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.score import Score
 from milabench.analysis.step_results import SupersededAttempt
-from milabench.analysis.variance import least_difference, share_of_processes
 from milabench.events.model import OutcomeName
 from milabench.events.numbers import strict
 
 SCHEMA = 1
 Validity = Literal["valid", "suspect", "invalid"]
+_WITH_RATIO = {"json": JsonKey(is_read=False, is_omitted=lambda bench: bench.ratio is None)}
+_WITH_AIM = {"json": JsonKey(is_omitted=lambda summary: not summary.aim)}
 COUNTED_OUTCOMES = ("passed", "failed", "skipped", "missing", "cancelled")
 
 
@@ -83,18 +84,18 @@ class BenchSummary:
     nodes: int = 0
     instances: int = 0
     replicates: int = 0
-    processes: tuple[ReplicateResult, ...] = field(default=(), metadata=json_key(write=len, is_read=False))
+    processes: tuple[ReplicateResult, ...] = field(default=(), metadata={"json": JsonKey(write=len, is_read=False)})
     perf: float | None = None
     units: str = ""
-    direction: Direction = field(default="higher", metadata=json_key(fallback="none"))
+    direction: Direction = field(default="higher", metadata={"json": JsonKey(fallback="none")})
     ci95: Interval | None = None
     spread: float | None = None
     spread_within: float | None = None
     spread_devices: float | None = None
     spread_processes: float | None = None
-    spread_replicates: float | None = field(default=None, metadata=json_key(followed_by=("mde", "icc")))
-    memory_peak_mib: float | None = field(default=None, metadata=json_key("memory_peak_MiB"))
-    energy_j: float | None = field(default=None, metadata=json_key("energy_J"))
+    spread_replicates: float | None = field(default=None, metadata={"json": JsonKey(followed_by=("mde", "icc"))})
+    memory_peak_mib: float | None = field(default=None, metadata={"json": JsonKey("memory_peak_MiB")})
+    energy_j: float | None = field(default=None, metadata={"json": JsonKey("energy_J")})
     first_step_s: float | None = None
     overlap: float | None = None
     weight: float | None = None
@@ -106,12 +107,8 @@ class BenchSummary:
     flaky: tuple[Flaky, ...] = ()
     validations: tuple[Mapping[str, Any], ...] = ()
     messages: tuple[str, ...] = ()
-    ratio: float | None = field(
-        default=None, metadata=json_key(is_read=False, is_omitted=lambda bench: bench.ratio is None)
-    )
-    ratio_ci95: Interval | None = field(
-        default=None, metadata=json_key(is_read=False, is_omitted=lambda bench: bench.ratio is None)
-    )
+    ratio: float | None = field(default=None, metadata=_WITH_RATIO)
+    ratio_ci95: Interval | None = field(default=None, metadata=_WITH_RATIO)
     metrics: tuple[Mapping[str, Any], ...] = ()
 
     @property
@@ -139,8 +136,12 @@ class BenchSummary:
 
     def to_json(self) -> dict[str, Any]:
         """Return the benchmark as docs/reference/protocol.md, section 6, spells it."""
-        encoded: dict[str, Any] = to_json_value(self)
-        return encoded
+        return dict(to_json_value(self))
+
+
+def mappings(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings of a list; nothing of any other value."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +158,8 @@ class Summary:
     run: str = ""
     system: Mapping[str, Any] = field(default_factory=dict)
     profile: str = ""
-    verdict: Literal["passed", "failed", "interrupted"] = field(metadata=json_key(fallback="failed"))
-    is_ended: bool = field(default=True, metadata=json_key("ended"))
+    verdict: Literal["passed", "failed", "interrupted"] = field(metadata={"json": JsonKey(fallback="failed")})
+    is_ended: bool = field(default=True, metadata={"json": JsonKey("ended")})
     created: str = ""
     version: str = ""
     argv: tuple[str, ...] = ()
@@ -168,13 +169,11 @@ class Summary:
     accelerators: tuple[Mapping[str, Any], ...] = ()
     benchmarks: tuple[BenchSummary, ...]
     score: Score
-    aim: Mapping[str, Any] = field(default_factory=dict, metadata=json_key(is_omitted=lambda summary: not summary.aim))
-    replicates: Mapping[str, Any] = field(
-        default_factory=dict, metadata=json_key(is_omitted=lambda summary: not summary.aim)
-    )
+    aim: Mapping[str, Any] = field(default_factory=dict, metadata=_WITH_AIM)
+    replicates: Mapping[str, Any] = field(default_factory=dict, metadata=_WITH_AIM)
     ab: AB | None = field(
         default=None,
-        metadata=json_key(write=AB.to_json, is_read=False, is_omitted=lambda summary: summary.ab is None),
+        metadata={"json": JsonKey(write=AB.to_json, is_read=False, is_omitted=lambda summary: summary.ab is None)},
     )
 
     @property
@@ -182,7 +181,16 @@ class Summary:
         """How many of the planned steps ended how."""
         return {outcome: sum(bench.counts[outcome] for bench in self.benchmarks) for outcome in COUNTED_OUTCOMES}
 
+    @property
+    def nodes(self) -> list[Mapping[str, Any]]:
+        """The nodes of its machine, as they were recorded."""
+        return mappings(self.system.get("nodes"))
+
+    @property
+    def devices(self) -> list[Mapping[str, Any]]:
+        """The devices of all nodes, as they were recorded."""
+        return [device for node in self.nodes for device in mappings(node.get("devices"))]
+
     def to_json(self) -> dict[str, Any]:
         """Return the summary as docs/reference/protocol.md, section 6, spells it; strict JSON, whatever the records hold."""
-        encoded: dict[str, Any] = to_json_value(self)
-        return {"schema": SCHEMA, **{key: strict(value) for key, value in encoded.items()}}
+        return {"schema": SCHEMA, **strict(to_json_value(self))}

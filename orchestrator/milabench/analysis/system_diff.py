@@ -5,36 +5,24 @@ Nearness: a benchmark's own arguments, then its environment and its devices, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from milabench.analysis.compare import Comparison, System
 from milabench.events.json_access import as_mapping
 
 Area = Literal["benchmark", "environment", "device", "machine", "run"]
-_DISTANCE: Mapping[Area, int] = {"benchmark": 0, "environment": 1, "device": 2, "machine": 3, "run": 4}
+_NEAREST_FIRST: tuple[Area, ...] = get_args(Area)
 _CHANGED = ("FASTER", "SLOWER", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE")
 _MOST_VALUE = 300  # characters of a value that are shown
 
 # Keys that name a location or a time rather than a property, or that are reported elsewhere.
 _NO_PROPERTY = frozenset(
-    (
-        *("name", "ip", "hostname", "index", "uuid", "pci", "time", "load", "disk", "absent", "shm_mib"),
-        *(
-            "memory_available_mib",
-            "temperature",
-            "processes",
-            "serial",
-            "definition",
-            "tags",
-            "url",
-            "inherits",
-            "pid",
-            "boot",
-        ),
-    )
+    ("name", "ip", "hostname", "index", "uuid", "pci", "time", "load", "disk", "absent", "shm_mib")
 )
+_NO_PROPERTY |= {"memory_available_mib", "temperature", "processes", "serial", "definition", "tags", "url", "inherits"}
+_NO_PROPERTY |= {"pid", "boot"}
 _OF_THE_RUN = ("version", "profile", "validations", "seed", "suite_file")
 
 
@@ -52,6 +40,10 @@ class Difference:
     is_near: bool = False
 
 
+Differences = Sequence[Difference] | None
+"""The differences between systems; None where they were not asked for."""
+
+
 def system_differences(systems: Sequence[System], comparison: Comparison) -> tuple[Difference, ...]:
     """Return everything known that differs, those first that concern a benchmark whose speed changed."""
     changed = {
@@ -62,43 +54,33 @@ def system_differences(systems: Sequence[System], comparison: Comparison) -> tup
         for row in comparison.rows
     }
     merged: dict[tuple[Area, str, tuple[str | None, ...]], list[str]] = {}
+    of_benchmarks: Mapping[Area, Callable[[System, str], Mapping[str, str]]]
+    of_benchmarks = {"benchmark": _arguments, "environment": _environment}
     for row in comparison.rows:
-        for area, tables in (
-            ("benchmark", [_arguments(system, row.bench) for system in systems]),
-            ("environment", [_environment(system, row.bench) for system in systems]),
-        ):
+        for area, of_bench in of_benchmarks.items():
+            tables = [of_bench(system, row.bench) for system in systems]
             if all(tables):  # a benchmark missing from a run is reported as excluded
                 for name, values in _unequal(tables):
-                    merged.setdefault((_area(area), name, values), []).append(row.bench)
+                    merged.setdefault((area, name, values), []).append(row.bench)
     differences = [
         Difference(
             area=area, name=name, values=values, benches=tuple(benches), is_near=any(changed.get(b) for b in benches)
         )
         for (area, name, values), benches in merged.items()
     ]
-    is_any_changed = any(changed.values())
-    for area, tables in (
-        ("device", [_devices(system) for system in systems]),
-        ("machine", [_machine(system) for system in systems]),
-        ("run", [_run(system) for system in systems]),
-    ):
-        differences += [
-            Difference(area=_area(area), name=name, values=values, is_near=is_any_changed)
-            for name, values in _unequal(tables)
-        ]
+    of_systems: Mapping[Area, Callable[[System], Mapping[str, str]]]
+    of_systems = {"device": _devices, "machine": _machine, "run": _run}
+    differences += [
+        Difference(area=area, name=name, values=values, is_near=any(changed.values()))
+        for area, of_system in of_systems.items()
+        for name, values in _unequal([of_system(system) for system in systems])
+    ]
 
     def nearness(difference: Difference) -> tuple[bool, int, float, str]:
         size = max((changed.get(bench, 0.0) for bench in difference.benches), default=0.0)
-        return not difference.is_near, _DISTANCE[difference.area], -size, difference.name
+        return not difference.is_near, _NEAREST_FIRST.index(difference.area), -size, difference.name
 
     return tuple(sorted(differences, key=nearness))
-
-
-def _area(name: str) -> Area:
-    for area in _DISTANCE:
-        if area == name:
-            return area
-    raise ValueError(name)
 
 
 def _unequal(tables: Sequence[Mapping[str, str]]) -> Iterable[tuple[str, tuple[str | None, ...]]]:
@@ -139,43 +121,39 @@ def _first_step(system: System, bench: str) -> Mapping[str, Any]:
 
 
 def _devices(system: System) -> dict[str, str]:
-    """Every property of the devices with all the values that it has."""
-    values_of: dict[str, dict[str, None]] = {}
-    for device in system.summary.accelerators:
-        for name, value in _flat(device).items():
-            values_of.setdefault(name, {})[value] = None
-    nodes = _nodes(system)
-    counted = [
-        device for node in nodes for device in _list(node.get("devices")) if as_mapping(device).get("arch") != "cpu"
-    ]
-    table = {name: ", ".join(values) for name, values in values_of.items()}
+    table = _joined(_flat(device) for device in system.summary.accelerators)
+    devices = (as_mapping(device) for node in _nodes(system) for device in _list(node.get("devices")))
+    counted = [device for device in devices if device.get("arch") != "cpu"]
     if counted:
         table["number of devices"] = str(len(counted))
-        table.setdefault("name", ", ".join(dict.fromkeys(str(as_mapping(device).get("name")) for device in counted)))
+        table.setdefault("name", ", ".join(dict.fromkeys(str(device.get("name")) for device in counted)))
     return table
 
 
 def _machine(system: System) -> dict[str, str]:
-    values_of: dict[str, dict[str, None]] = {}
     nodes = _nodes(system)
-    for node in nodes:
-        details = as_mapping(node.get("details"))
-        properties = {key: value for key, value in node.items() if key not in ("devices", "details")}
-        for name, value in {**_flat(details), **_flat(properties)}.items():
-            values_of.setdefault(name, {})[value] = None
-    table = {name: ", ".join(values) for name, values in values_of.items()}
+    table = _joined(
+        _flat(as_mapping(node.get("details")))
+        | _flat({key: value for key, value in node.items() if key not in ("devices", "details")})
+        for node in nodes
+    )
     if nodes:
         table["number of nodes"] = str(len(nodes))
     arch = system.summary.system.get("arch")
     return {
         **({"arch": str(arch)} if arch else {}),
         **table,
-        **{f"{k} version": v for k, v in _software(system).items()},
+        **{f"{k} version": v for k, v in system.summary.software.items()},
     }
 
 
-def _software(system: System) -> Mapping[str, str]:
-    return system.summary.software
+def _joined(tables: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return every property of several devices or nodes with all the values that it has."""
+    values_of: dict[str, dict[str, None]] = {}
+    for table in tables:
+        for name, value in table.items():
+            values_of.setdefault(name, {})[value] = None
+    return {name: ", ".join(values) for name, values in values_of.items()}
 
 
 def _run(system: System) -> dict[str, str]:

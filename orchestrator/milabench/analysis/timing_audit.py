@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -176,8 +176,8 @@ def _cell(key: CellKey, processes: Sequence[TimedProcess]) -> CellResult:
         processes=tuple(processes),
         wall=median(walls),
         wall_interval=median_interval(walls),
-        event=median(events) if events else None,
-        event_interval=median_interval(events) if events else None,
+        event=_median(events),
+        event_interval=median_interval(events),
         mean=median([process.mean for process in processes]),
         first_call=median([process.first_call for process in processes]),
         settled_at=round(median([process.settled_at for process in processes])),
@@ -188,15 +188,8 @@ def _cell(key: CellKey, processes: Sequence[TimedProcess]) -> CellResult:
 def _batch(
     batch: int, cells: Mapping[CellKey, Sequence[TimedProcess]], again: Mapping[CellKey, Sequence[TimedProcess]]
 ) -> BatchResult:
-    enqueued = [process.enqueue for processes in cells.values() for process in processes if process.enqueue is not None]
-    on_device = [
-        process.event
-        for key, processes in cells.items()
-        for process in processes
-        if process.event is not None and key.sync == "each"
-    ]
-    enqueue = median(enqueued) if enqueued else None
-    device = median(on_device) if on_device else None
+    enqueue = _median(process.enqueue for processes in cells.values() for process in processes)
+    device = _median(process.event for key, each in cells.items() if key.sync == "each" for process in each)
     floor = _floor(batch, cells, again)
     return BatchResult(
         batch=batch,
@@ -206,6 +199,11 @@ def _batch(
         floor=floor,
         effects=tuple(_effects(batch, cells, LEAST_FLOOR if floor is None else floor)),
     )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 def _bound(enqueue: float | None, device: float | None) -> Bound:
@@ -235,32 +233,25 @@ def _ratios(first_runs: Sequence[TimedProcess], second_runs: Sequence[TimedProce
     return [process.wall / first[process.block] for process in second_runs if first.get(process.block)]
 
 
-def _effects(batch: int, cells: Mapping[CellKey, Sequence[TimedProcess]], floor: float) -> Iterable[FactorEffect]:
-    """Yield main effects of warm-up, waiting and clock against their first level, then the interactions of each two."""
-    clocks: dict[str, Callable[[TimedProcess], float | None]] = {
-        "wall": lambda process: process.wall,
-        "event": lambda process: process.event,
-    }
+def _effects(batch: int, cells: Mapping[CellKey, Sequence[TimedProcess]], floor: float) -> list[FactorEffect]:
+    """Return main effects of warm-up, waiting and clock against their first level, then the interactions of each two."""
     table = {
         (key.warmup, key.sync, clock): values
         for key, processes in cells.items()
-        for clock, read in clocks.items()
-        if (values := {process.block: value for process in processes if (value := read(process))})
+        for clock in ("wall", "event")
+        if (values := {process.block: value for process in processes if (value := getattr(process, clock))})
     }
     levels = [list(dict.fromkeys(key[factor] for key in table)) for factor in range(3)]
     changes = [
         (factor, names[0], level) for factor, names in enumerate(levels) for level in names[1:] if len(names) > 1
     ]
-    for change in changes:
-        contrast = _contrast(table, change)
-        if contrast:
-            yield _effect(batch, _change_text(change), contrast, floor)
-    for first, second in itertools.combinations(changes, 2):
-        if first[0] == second[0]:
-            continue
-        contrast = _interaction(table, first, second)
-        if contrast:
-            yield _effect(batch, f"{_change_text(first)} x {_change_text(second)}", contrast, floor)
+    contrasts = [(_change_text(change), _contrast(table, change)) for change in changes]
+    contrasts += [
+        (f"{_change_text(first)} x {_change_text(second)}", _interaction(table, first, second))
+        for first, second in itertools.combinations(changes, 2)
+        if first[0] != second[0]
+    ]
+    return [_effect(batch, name, ratios, floor) for name, ratios in contrasts if ratios]
 
 
 Change = tuple[int, Any, Any]
@@ -302,8 +293,6 @@ def _effect(batch: int, name: str, ratios: Sequence[float], floor: float) -> Fac
         standing = "one process" if len(ratios) == 1 else "not told apart"
     elif math.log(interval[0]) > floor or math.log(interval[1]) < -floor:
         standing = "told apart"
-    elif -floor <= math.log(interval[0]) and math.log(interval[1]) <= floor:
-        standing = "below the noise floor"
-    else:
+    else:  # an interval within the floor has its ratio in it
         standing = "below the noise floor" if abs(math.log(ratio)) <= floor else "not told apart"
     return FactorEffect(batch=batch, name=name, ratio=ratio, interval=interval, standing=standing)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from milabench.analysis.measure import Measurement, MeasurementFold, Window, main_task
-from milabench.analysis.series import Series
+from milabench.analysis.series import Compact, Series
 from milabench.analysis.step_results import CourseOf, planned_steps
 from milabench.analysis.windows import part_of, quantiles
 from milabench.events.attempts import attempts, last_word
@@ -100,6 +100,10 @@ class Trace:
     window: tuple[float, float] | None = None
 
 
+RunTraces = Sequence[Sequence[Trace] | None] | None
+"""The traces of the steps of each of some runs: None for a run without records, or where no format draws them."""
+
+
 class Tracing:
     """What the steps of runs did over time: from those who read the records anyway, or read here where nobody did."""
 
@@ -109,57 +113,38 @@ class Tracing:
     def course(self, run: Run) -> CourseOf:
         """Return the recorder that observes the records of a run while they are read."""
         drawn = self._drawn[run.path] = {}
-        return lambda step: _Drawn(step, drawn)
+        return lambda step: _Fold(step, drawn)
 
     def of(self, run: Run) -> tuple[Trace, ...]:
         """Return each step's course in a run, of the counting attempt. Raises RecordError when its records cannot be read."""
         by_step, attempts_of = self._drawn.get(run.path, {}), attempts(run.journal)
         traced = []
         for step in planned_steps(run):
-            if step.id in by_step:
-                traced.append(replace(by_step[step.id], bench=step.bench))
-                continue
-            counts = last_word(attempts_of.get(step.id, ()))
-            events = run.batches(step.id, counts.number if counts is not None else 1)
-            traced.append(trace(step.id, step.bench, events))
+            drawn = by_step.get(step.id)
+            if drawn is None:
+                counts = last_word(attempts_of.get(step.id, ()))
+                drawn = trace(step.id, step.bench, run.batches(step.id, counts.number if counts is not None else 1))
+            traced.append(replace(drawn, bench=step.bench))
         return tuple(traced)
-
-
-def traces(run: Run) -> tuple[Trace, ...]:
-    """Return what each step of a run did over time; each step's records are read once. Raises RecordError when they cannot be."""
-    return Tracing().of(run)
 
 
 def trace(step: str, bench: str, events: Iterable[StepEvent]) -> Trace:
     """Return the trace of one step, in one pass over its events."""
-    fold, measurement = _Fold(), MeasurementFold()
+    fold, measurement = _Fold(step, {}), MeasurementFold()
     for event in events:
         if not isinstance(event, Line):
             fold.observe(event)
             measurement.observe(event)
     series = measurement.series()
-    return fold.result(step, bench, series, measurement.window(main_task(rank.task for rank in series)))
+    return fold.result(bench, series, measurement.window(main_task(rank.task for rank in series)))
 
 
-class _Drawn:
-    """The course of a step whose observations are gathered elsewhere."""
+class _Fold:
+    """What has been seen so far of a step beside the observations, which are gathered elsewhere, column by column."""
 
     def __init__(self, step: str, drawn: dict[str, Trace]) -> None:
         self._step = step
         self._drawn = drawn
-        self._fold = _Fold()
-
-    def observe(self, event: StepEvent) -> None:
-        self._fold.observe(event)
-
-    def end(self, measured: Measurement) -> None:
-        self._drawn[self._step] = self._fold.result(self._step, "", measured.series, measured.window)
-
-
-class _Fold:
-    """What has been seen so far beside the observations, column by column."""
-
-    def __init__(self) -> None:
         self._readings = Readings()
         self._host: dict[str, tuple[array[float], array[float]]] = {}
 
@@ -177,14 +162,17 @@ class _Fold:
                 times.append(time)
                 values.append(value)
 
-    def result(self, step: str, bench: str, gathered: Sequence[Series], bounds: Window | None) -> Trace:
+    def end(self, measured: Measurement) -> None:
+        self._drawn[self._step] = self.result("", measured.series, measured.window)
+
+    def result(self, bench: str, gathered: Sequence[Series], bounds: Window | None) -> Trace:
         task = main_task(series.task for series in gathered)
         ranks = sorted((series for series in gathered if series.task == task), key=lambda series: series.rank)
         window = self._readings.window
         devices = self._readings.devices
         begin = min(
             [
-                *(first for series in ranks if not math.isnan(first := _first_end(series))),
+                *(series.end(0) for series in ranks if series.lasted and not math.isnan(series.end(0))),
                 *(device.time[0] for device in devices.values() if device.time),
                 *(times[0] for times, _ in self._host.values()),
                 *((window[0],) if window is not None else ()),
@@ -192,7 +180,7 @@ class _Fold:
             default=math.nan,
         )
         return Trace(
-            step=step,
+            step=self._step,
             bench=bench,
             begin=begin,
             ranks=tuple(_rank(series, begin, bounds) for series in ranks),
@@ -221,16 +209,12 @@ def _buckets(length: int, buckets: int) -> Iterable[range]:
         yield range(length * bucket // count, length * (bucket + 1) // count)
 
 
-def _first_end(series: Series) -> float:
-    return float(series.end[0]) if len(series.end) else math.nan
-
-
 def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:
     length = len(series.warmup)
     ends, low, high = [], [], []
     for bucket in _buckets(length, BUCKETS):
         least, most = _least_and_most(series, bucket)
-        ends.append((float(series.end[bucket[-1]]) - begin, float(bucket[-1] + 1)))
+        ends.append((series.end(bucket[-1]) - begin, float(bucket[-1] + 1)))
         low.append(least)
         high.append(most)
     is_timed = not any(math.isnan(time) for time, _ in ends)
@@ -245,44 +229,37 @@ def _rank(series: Series, begin: float, window: Window | None) -> RankTrace:
             count=length,
             is_timed=is_timed,
         ),
-        warmup=None if warm is None else (series.end[warm] - begin if is_timed else float(warm + 1)),
+        warmup=None if warm is None else (series.end(warm) - begin if is_timed else float(warm + 1)),
         quantiles=_rate_quantiles(series, window),
     )
 
 
 def _least_and_most(series: Series, indices: range) -> tuple[float, float]:
     """Return the least and the most rate of some entries; of plain observations without looking at each of them."""
-    compact = series.compact
-    constant = compact.n.constant if compact is not None else None
-    if compact is not None and constant is not None:
-        part = memoryview(compact.ns)[indices.start : indices.stop]
-        longest, shortest = max(part), min(part)
-        return constant * 1e9 / max(1, longest), constant * 1e9 / max(1, shortest)
-    rates = [series.rate[index] for index in indices]
+    if isinstance(series, Compact) and series.n.constant is not None:
+        lasted, scaled = series.lasted[indices.start : indices.stop], series.n.constant * 1e9
+        return scaled / max(lasted), scaled / min(lasted)
+    rates = [series.rate(index) for index in indices]
     return min(rates), max(rates)
 
 
 def _warmup(series: Series) -> int | None:
     """Return the index of the last entry of the warm-up at the beginning; None where there is none."""
-    if series.compact is not None:
-        run, is_warmup = next(iter(series.compact.warmup.runs()))
-        return run.stop - 1 if is_warmup else None
     first = next((index for index, is_warmup in enumerate(series.warmup) if not is_warmup), len(series.warmup))
     return first - 1 if first else None
 
 
 def _rate_quantiles(series: Series, window: Window | None) -> tuple[float, ...]:
     if not series.has_totals:
-        rates = sorted(rate for rate, is_warmup in zip(series.rate, series.warmup, strict=True) if not is_warmup)
+        rates = [series.rate(index) for index, is_warmup in enumerate(series.warmup) if not is_warmup]
         return tuple(quantiles(rates, QUANTILES)) if rates else ()
     part = part_of(series, window)
     if not len(part):
         return ()
-    constant = series.compact.n.constant if series.compact is not None else None
-    if constant is not None and constant > 0:
+    if part.items_each:
         # Nanoseconds as they were recorded: the slow ones are the low rates.
         lasted = part.durations() or ()
-        return tuple(constant * 1e9 / max(1.0, ns) for ns in quantiles(lasted, [1 - q for q in QUANTILES]))
+        return tuple(part.items_each * 1e9 / max(1.0, ns) for ns in quantiles(lasted, [1 - q for q in QUANTILES]))
     return tuple(quantiles(array("d", part.rates()), QUANTILES))
 
 

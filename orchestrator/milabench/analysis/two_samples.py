@@ -19,10 +19,26 @@ class Estimate:
     error: float
     freedom: float
 
+    @classmethod
+    def of_variances(cls, d: float, parts: Sequence[tuple[float, float]]) -> Estimate:
+        """Return a difference whose variance is the sum of these, each with its degrees of freedom; after Satterthwaite."""
+        variance = math.fsum(part for part, _ in parts)
+        freedom = (
+            variance**2 / math.fsum(part**2 / degrees for part, degrees in parts)
+            if variance
+            else math.fsum(degrees for _, degrees in parts)
+        )
+        return cls(d=d, error=math.sqrt(variance), freedom=freedom)
+
     def interval(self, level: float = 0.95) -> Interval:
         """Return d -+ t error."""
         half = t_quantile((1 + level) / 2, self.freedom) * self.error if self.error else 0.0
         return self.d - half, self.d + half
+
+    def ratio_interval(self, level: float = 0.95) -> Interval:
+        """Return the interval of exp d: that of the ratio whose logarithm this is."""
+        low, high = self.interval(level)
+        return math.exp(low), math.exp(high)
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> Estimate:
@@ -31,13 +47,7 @@ def welch(a: Sequence[float], b: Sequence[float]) -> Estimate:
     Raises ValueError when a side has fewer than two values.
     """
     parts = [(stdev(side) ** 2 / len(side), len(side) - 1) for side in (a, b)]
-    variance = math.fsum(part for part, _ in parts)
-    freedom = (
-        variance**2 / math.fsum(part**2 / degrees for part, degrees in parts)
-        if variance
-        else float(len(a) + len(b) - 2)
-    )
-    return Estimate(d=mean(b) - mean(a), error=math.sqrt(variance), freedom=freedom)
+    return Estimate.of_variances(mean(b) - mean(a), parts)
 
 
 def paired_difference(a: Sequence[float], b: Sequence[float]) -> Estimate:

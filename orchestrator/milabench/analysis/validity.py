@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from milabench.analysis.measure import Window
@@ -61,11 +61,4 @@ def overlap(windows: Sequence[Window | None]) -> float | None:
 
 def validation_json(verdict: Verdict) -> dict[str, Any]:
     """`{"step", "check", "verdict", "numbers", "message"}`."""
-    numbers: Mapping[str, Any] = verdict.numbers
-    return {
-        "step": verdict.step,
-        "check": verdict.check,
-        "verdict": verdict.verdict,
-        "numbers": dict(numbers),
-        "message": verdict.message,
-    }
+    return {name: getattr(verdict, name) for name in ("step", "check", "verdict", "numbers", "message")}

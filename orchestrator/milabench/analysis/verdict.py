@@ -30,22 +30,24 @@ class Judgement:
     p_equal_holm: float
 
 
-def judge_family(estimates: Sequence[Estimate], margins: Sequence[float]) -> list[Judgement]:
-    """Return the verdict on each logarithm of a ratio, all of them being one family of claims (Holm's correction)."""
-    pairs = list(zip(estimates, margins, strict=True))
-    p_difference = [difference_p(e.d, e.error, e.freedom, margin) for e, margin in pairs]
-    p_equal = holm([equivalence_p(e.d, e.error, e.freedom, margin) for e, margin in pairs])
-    corrected = zip(estimates, p_difference, holm(p_difference), benjamini_hochberg(p_difference), p_equal, strict=True)
-    return [
-        Judgement(
-            verdict=verdict_of(e.d, e.error, e.freedom, p_difference=p_holm, p_equivalence=p_equal_holm),
-            p=p,
-            p_holm=p_holm,
-            p_bh=p_bh,
-            p_equal_holm=p_equal_holm,
-        )
-        for e, p, p_holm, p_bh, p_equal_holm in corrected
-    ]
+def judge_family(estimates: Sequence[Estimate | None], margins: Sequence[float]) -> list[Judgement | None]:
+    """Return the verdict on each logarithm of a ratio, all of them being one family of claims (Holm's correction).
+
+    Where there is no estimate there is no claim: it has no verdict, and makes the others' no stricter.
+    """
+    claims = [(e, margin) for e, margin in zip(estimates, margins, strict=True) if e is not None]
+    p_difference = [difference_p(e.d, e.error, e.freedom, margin) for e, margin in claims]
+    p_equal = holm([equivalence_p(e.d, e.error, e.freedom, margin) for e, margin in claims])
+    corrected = zip(p_difference, holm(p_difference), benjamini_hochberg(p_difference), p_equal, strict=True)
+    judged: list[Judgement | None] = []
+    for e in estimates:
+        if e is None:
+            judged.append(None)
+            continue
+        p, p_holm, p_bh, p_equal_holm = next(corrected)
+        verdict = verdict_of(e.d, e.error, e.freedom, p_difference=p_holm, p_equivalence=p_equal_holm)
+        judged.append(Judgement(verdict=verdict, p=p, p_holm=p_holm, p_bh=p_bh, p_equal_holm=p_equal_holm))
+    return judged
 
 
 def verdict_of(d: float, error: float, freedom: float, *, p_difference: float, p_equivalence: float) -> Verdict:

@@ -1,7 +1,6 @@
 """The part of a series that counts, after warm-up and inside the window, and what it adds up to.
 
-A `Part` of a compact series reads millions of observations without copying them; one of any other series is as general as
-it is slow. Both give the same numbers.
+A part reads millions of observations without copying them.
 """
 
 from __future__ import annotations
@@ -10,15 +9,14 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from itertools import pairwise, repeat
-from operator import rshift
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise, repeat
+from operator import rshift, truediv
 from typing import Protocol
 
+from milabench.analysis.intervals import most_bounds
 from milabench.analysis.sample_statistics import quantile
-from milabench.analysis.series import Compact, Series
-from milabench.analysis.steady_state import busy_s
-from milabench.analysis.variance import most_bounds
+from milabench.analysis.series import Columns, Runs, Series
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 _SORTED = 50_000  # up to so many values are sorted for a quantile; more are counted in buckets first
@@ -34,206 +32,99 @@ class Bounds(Protocol):
     def stop_ns(self) -> int: ...
 
 
-class Part(Protocol):
-    """Some observations of one rank, in order."""
-
-    @property
-    def rank(self) -> int: ...
-    def __len__(self) -> int: ...
-    def items(self) -> float:
-        """Return the number of items in all of them."""
-
-    def seconds(self) -> float:
-        """Return the sum of their durations, in seconds."""
-
-    def steps(self) -> int:
-        """Return the number of steps that they stand for."""
-
-    def durations(self) -> Sequence[float] | None:
-        """Return the time per item of each entry, in any one unit; None where an entry has no items."""
-
-    def rates(self) -> Iterable[float]:
-        """Return the rate of each entry, items a second."""
-
-    def step_seconds(self) -> tuple[Sequence[float], float]:
-        """Return the time per step of each entry, and the factor that converts it to seconds."""
-
-    def wall_s(self, *, has_gaps: bool = False) -> float | None:
-        """Return seconds on the host's clock from the first to the last, with or without what follows epochs; see `busy_s`."""
-
-    def begin_ns(self) -> int:
-        """Return when the first began, in monotonic nanoseconds; -1 where that is not known."""
-
-    def after(self, count: int) -> Part:
-        """Return all but the first so many; all of them where nothing would be left."""
-
-
 def part_of(series: Series, window: Bounds | None) -> Part:
     """Return the observations after warm-up and, where a window was declared, inside it.
 
     One belongs to the window that holds its middle, so that a bound which is off by a clock reading cuts nothing.
     """
-    if series.compact is not None:
-        return CompactPart(series.rank, series.compact, _kept(series.compact, window))
-    return GeneralPart(series, in_window(series, window))
-
-
-def later_half(series: Series) -> Part:
-    """Return the later half of a series that never left its warm-up: shown, as a number that is not steady."""
-    length = len(series.warmup)
-    half = range((length + 1) // 2, length)
-    return CompactPart(series.rank, series.compact, [half]) if series.compact is not None else GeneralPart(series, half)
-
-
-def in_window(series: Series, window: Bounds | None) -> list[int]:
-    """Return the indices that `part_of` keeps."""
-    kept = [index for index, is_warmup in enumerate(series.warmup) if not is_warmup]
-    if window is None:
-        return kept
-    middles = ((index, series.middle_ns[index]) for index in kept)
-    return [index for index, middle in middles if middle < 0 or window.start_ns <= middle <= window.stop_ns]
-
-
-def _kept(series: Compact, window: Bounds | None) -> list[range]:
-    kept = []
+    kept: list[range] = []
     for indices, is_warmup in series.warmup.runs():
         if is_warmup:
             continue
         if window is None:
             kept.append(indices)
-            continue
-        first = bisect_left(indices, window.start_ns, key=series.middle)
-        last = bisect_right(indices, window.stop_ns, key=series.middle)
-        if first < last:
-            kept.append(indices[first:last])
-    return kept
+        elif isinstance(series, Columns):  # in no order; what has no place on the clock stays
+            middles = ((index, series.middles[index]) for index in indices)
+            outside = (i for i, middle in middles if middle >= 0 and not window.start_ns <= middle <= window.stop_ns)
+            cuts = [indices.start - 1, *outside, indices.stop]
+            kept += [range(before + 1, after) for before, after in pairwise(cuts)]
+        else:
+            first = bisect_left(indices, window.start_ns, key=series.middle)
+            kept.append(indices[first : bisect_right(indices, window.stop_ns, key=series.middle)])
+    return Part(series, kept)
 
 
-class GeneralPart:
-    """A part of any series, by indices."""
-
-    def __init__(self, series: Series, indices: Sequence[int]) -> None:
-        self._series = series
-        self._places = indices
-        self.rank = series.rank
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def items(self) -> float:
-        return math.fsum(self._series.n[index] for index in self._places)
-
-    def seconds(self) -> float:
-        return math.fsum(self._series.elapsed[index] for index in self._places)
-
-    def steps(self) -> int:
-        return sum(self._series.steps[index] for index in self._places)
-
-    def durations(self) -> Sequence[float] | None:
-        series = self._series
-        if any(series.n[index] <= 0 for index in self._places):
-            return None
-        return [series.elapsed[index] / series.n[index] for index in self._places]
-
-    def rates(self) -> Iterable[float]:
-        series = self._series
-        return (series.n[index] / series.elapsed[index] for index in self._places)
-
-    def step_seconds(self) -> tuple[Sequence[float], float]:
-        series = self._series
-        return [series.elapsed[index] / max(1, series.steps[index]) for index in self._places], 1.0
-
-    def wall_s(self, *, has_gaps: bool = False) -> float | None:
-        series = self._series
-        begins = [series.t0_ns[index] for index in self._places]
-        lasted = [2 * (series.middle_ns[index] - series.t0_ns[index]) for index in self._places]
-        return busy_s(begins, lasted, [not has_gaps and series.epoch_end[index] for index in self._places])
-
-    def begin_ns(self) -> int:
-        return self._series.t0_ns[self._places[0]] if self._places else -1
-
-    def after(self, count: int) -> Part:
-        return GeneralPart(self._series, self._places[count:] or self._places)
+def later_half(series: Series) -> Part:
+    """Return the later half of a series that never left its warm-up: shown, as a number that is not steady."""
+    length = len(series.lasted)
+    return Part(series, [range((length + 1) // 2, length)])
 
 
-class CompactPart:
-    """A part of a compact series, by ranges of indices."""
+class Part:
+    """Some observations of one rank, in order: ranges of the indices of its series."""
 
-    def __init__(self, rank: int, series: Compact, ranges: Sequence[range]) -> None:
-        self._series = series
+    def __init__(self, series: Series, ranges: Sequence[range]) -> None:
+        self.series = series
         self._ranges = [indices for indices in ranges if indices]
-        self.rank = rank
-        self._constant = series.n.constant
 
     def __len__(self) -> int:
         return sum(map(len, self._ranges))
 
-    def _ns(self) -> Sequence[int]:
-        """Return the nanoseconds: a view where they lie together, as they nearly always do."""
-        whole = memoryview(self._series.ns)
-        if len(self._ranges) == 1:
-            return whole[self._ranges[0].start : self._ranges[0].stop]
-        joined = array("I")
-        for indices in self._ranges:
-            joined.extend(whole[indices.start : indices.stop])
-        return joined
-
-    def _places(self) -> Iterable[int]:
-        return (index for indices in self._ranges for index in indices)
+    @property
+    def items_each(self) -> float | None:
+        """The number of items of every entry of the series; None where they differ."""
+        return _constant(self.series.n)
 
     def items(self) -> float:
-        if self._constant is not None:
-            return self._constant * len(self)
-        return math.fsum(self._series.n[index] for index in self._places())
-
-    def seconds(self) -> float:
-        return sum(self._ns()) / 1e9
+        """Return the number of items in all of them."""
+        return self._total(self.series.n)
 
     def steps(self) -> int:
-        constant = self._series.steps.constant
-        if constant is not None:
-            return int(constant) * len(self)
-        return int(math.fsum(self._series.steps[index] for index in self._places()))
+        """Return the number of steps that they stand for."""
+        return int(self._total(self.series.steps))
+
+    def seconds(self) -> float:
+        """Return the sum of their durations, in seconds."""
+        return math.fsum(self._lasted()) / self.series.lasted_per_s
 
     def durations(self) -> Sequence[float] | None:
-        if self._constant is not None:
-            return self._ns() if self._constant > 0 else None
-        n, ns = self._series.n, self._series.ns
-        durations = array("d")
-        for index in self._places():
-            if n[index] <= 0:
-                return None
-            durations.append(ns[index] / n[index])
-        return durations
+        """Return the time per item of each entry, in any one unit; None where an entry has no items."""
+        if self.items_each is not None:
+            return self._lasted() if self.items_each > 0 else None
+        n = array("d", self._entries(self.series.n))
+        return None if n and min(n) <= 0 else array("d", map(truediv, self._lasted(), n))
 
     def rates(self) -> Iterable[float]:
-        n, ns = self._series.n, self._series.ns
-        if self._constant is not None:
-            constant, view = self._constant * 1e9, self._ns()
-            return (constant / duration_ns for duration_ns in view)
-        return (n[index] / ns[index] * 1e9 for index in self._places())
+        """Return the rate of each entry, items a second."""
+        per_s = self.series.lasted_per_s
+        if self.items_each is not None:
+            scaled = self.items_each * per_s
+            return (scaled / lasted for lasted in self._lasted())
+        return (n / lasted * per_s for n, lasted in zip(self._entries(self.series.n), self._lasted(), strict=True))
 
     def step_seconds(self) -> tuple[Sequence[float], float]:
-        constant = self._series.steps.constant
-        if constant is not None:
-            return self._ns(), 1e-9 / max(1.0, constant)
-        steps, ns = self._series.steps, self._series.ns
-        return array("d", (ns[index] / max(1.0, steps[index]) for index in self._places())), 1e-9
+        """Return the time per step of each entry, and the factor that converts it to seconds."""
+        steps, scale = _constant(self.series.steps), 1 / self.series.lasted_per_s
+        if steps is not None:
+            return self._lasted(), scale / max(1.0, steps)
+        each = (max(1.0, steps) for steps in self._entries(self.series.steps))
+        return array("d", map(truediv, self._lasted(), each)), scale
 
     def wall_s(self, *, has_gaps: bool = False) -> float | None:
-        series = self._series
-        if not self._ranges:
+        """Return seconds on the host from the first step's begin to the last one's end, with or without what follows epochs.
+
+        What lies between two other steps counts: it is part of the loop. None when a step has no place on the clock.
+        """
+        series = self.series
+        if not self._ranges or (isinstance(series, Columns) and min(self._entries(series.middles)) < 0):
             return None
-        first, last = self._ranges[0].start, self._ranges[-1].stop - 1
+        last = self._ranges[-1].stop - 1
         gaps = 0 if has_gaps else sum(self._gaps(last))
-        return (series.t0_ns[last] + series.host(last) - series.t0_ns[first] - gaps) / 1e9
+        return (series.t0_ns[last] + series.host(last) - self.begin_ns() - gaps) / 1e9
 
-    def begin_ns(self) -> int:
-        return self._series.t0_ns[self._ranges[0].start] if self._ranges else -1
-
-    def _gaps(self, last: int) -> Iterable[int]:
+    def _gaps(self, last: int) -> Iterator[int]:
         """Yield nanoseconds between each end of an epoch and what counts next."""
-        series = self._series
+        series = self.series
         after = {earlier.stop - 1: later.start for earlier, later in pairwise(self._ranges)}
         for run, is_end in series.epoch_end.runs():
             for index in run if is_end else ():
@@ -241,13 +132,39 @@ class CompactPart:
                     follower = after.get(index, index + 1)
                     yield max(0, series.t0_ns[follower] - series.t0_ns[index] - series.host(index))
 
+    def begin_ns(self) -> int:
+        """Return when the first began, in monotonic nanoseconds; -1 where that is not known."""
+        return self.series.t0_ns[self._ranges[0].start] if self._ranges else -1
+
     def after(self, count: int) -> Part:
+        """Return all but the first so many; all of them where nothing would be left."""
         left, ranges = count, []
         for indices in self._ranges:
             ranges.append(indices[min(left, len(indices)) :])
             left -= min(left, len(indices))
-        rest = CompactPart(self.rank, self._series, ranges)
+        rest = Part(self.series, ranges)
         return rest if len(rest) else self
+
+    def _lasted(self) -> Sequence[float]:
+        """Return the durations in the series' unit: a view where they lie together, as they nearly always do."""
+        whole = memoryview(self.series.lasted)
+        if len(self._ranges) == 1:
+            return whole[self._ranges[0].start : self._ranges[0].stop]
+        joined = array(self.series.lasted.typecode)
+        for indices in self._ranges:
+            joined.extend(whole[indices.start : indices.stop])
+        return joined
+
+    def _entries(self, column: Sequence[float]) -> Iterator[float]:
+        return chain.from_iterable(column[indices.start : indices.stop] for indices in self._ranges)
+
+    def _total(self, column: Sequence[float]) -> float:
+        constant = _constant(column)
+        return math.fsum(self._entries(column)) if constant is None else constant * len(self)
+
+
+def _constant(column: Sequence[float]) -> float | None:
+    return column.constant if isinstance(column, Runs) else None
 
 
 def latency(part: Part) -> dict[str, float]:

@@ -25,14 +25,13 @@ def load_benchfile(folder: Path) -> Benchmark:
     """
     benchfile = folder / BENCHFILE
     if not folder.is_dir():
-        raise _wrong(
-            folder, "no such folder", "check the benchmark's `definition`, or create one with `milabench new NAME`"
-        )
+        hint = "check the benchmark's `definition`, or create one with `milabench new NAME`"
+        raise _wrong(folder, "no such folder", hint)
     if not benchfile.is_file():
-        raise _wrong(
-            benchfile, "no such file", f"a benchmark's folder holds a {BENCHFILE}; `milabench new NAME` shows one"
-        )
+        hint = f"a benchmark's folder holds a {BENCHFILE}; `milabench new NAME` shows one"
+        raise _wrong(benchfile, "no such file", hint)
     try:
+        # Our own output may be JSON that a program reads.
         with contextlib.redirect_stdout(io.StringIO()):
             names = runpy.run_path(str(benchfile))
     except SyntaxError as error:
@@ -43,14 +42,12 @@ def load_benchfile(folder: Path) -> Benchmark:
         raise _wrong(benchfile, "defines no `benchmark`", "write `benchmark = Benchmark(...)` at module level")
     benchmark = names["benchmark"]
     if not isinstance(benchmark, Benchmark):
-        raise _wrong(
-            benchfile,
-            f"`benchmark` is a {type(benchmark).__name__}, not a milabench.Benchmark",
-            "write `benchmark = Benchmark(...)`",
-        )
+        what = f"`benchmark` is a {type(benchmark).__name__}, not a milabench.Benchmark"
+        raise _wrong(benchfile, what, "write `benchmark = Benchmark(...)`")
+    # In this order: paths and patterns of what is no text cannot be looked at.
     problems = [*_wrong_types(benchmark)] or [*_contradictions(benchmark)]
     if problems:
-        raise ConfigError([Problem(where=str(benchfile), path=path, what=what) for path, what in problems])
+        raise ConfigError([Problem(str(benchfile), path, what) for path, what in problems])
     return benchmark
 
 
@@ -122,4 +119,4 @@ def _first_line(error: BaseException) -> str:
 
 
 def _wrong(where: object, what: str, hint: str = "") -> ConfigError:
-    return ConfigError(Problem(where=str(where), path="", what=what, hint=hint))
+    return ConfigError(Problem(str(where), "", what, hint))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from milabench.errors import RecordError
 
@@ -57,17 +58,14 @@ def add_file(archive: zipfile.ZipFile, name: str, content: bytes | Path) -> Arch
     """Put one file in; nothing of the file's date, owner or mode goes with it."""
     info = zipfile.ZipInfo(name, _STAMP)
     info.compress_type = zipfile.ZIP_STORED if _looks_like_a_bomb(content) else zipfile.ZIP_DEFLATED
+    # Unix: elsewhere zip files carry no mode, and the mode tells a link from a file.
     info.create_system = 3
     info.external_attr = (stat.S_IFREG | 0o644) << 16
-    digest, size = hashlib.sha256(), 0
     # The size decides on the form of the entry's header, which must not depend on when it became known.
     info.file_size = len(content) if isinstance(content, bytes) else content.stat().st_size
     with archive.open(info, "w") as target:
-        for piece in _pieces(content):
-            digest.update(piece)
-            size += len(piece)
-            target.write(piece)
-    return ArchiveMember(path=name, size=size, sha256=digest.hexdigest())
+        size, sha256 = _copied(_pieces(content), target)
+    return ArchiveMember(path=name, size=size, sha256=sha256)
 
 
 def open_checked(path: Path) -> zipfile.ZipFile:
@@ -98,10 +96,17 @@ def files(archive: zipfile.ZipFile) -> list[str]:
 
 def archived_digest(archive: zipfile.ZipFile, name: str) -> tuple[int, str]:
     """Return (bytes, SHA-256) of a file as unpacked. Raises RecordError when its packed bytes are damaged."""
+    return _copied(contents(archive, name))
+
+
+def _copied(pieces: Iterator[bytes], target: IO[bytes] | None = None) -> tuple[int, str]:
+    """Write the pieces, where there is a target, and return (bytes, SHA-256) of them."""
     digest, size = hashlib.sha256(), 0
-    for piece in contents(archive, name):
+    for piece in pieces:
         digest.update(piece)
         size += len(piece)
+        if target is not None:
+            target.write(piece)
     return size, digest.hexdigest()
 
 
@@ -126,9 +131,9 @@ def unpack_archive(archive: zipfile.ZipFile, names: list[str], below: str, targe
     for name in names:
         path = target / PurePosixPath(name).relative_to(below or ".")
         path.parent.mkdir(parents=True, exist_ok=True)
+        # x: whatever slipped through, no file is written over.
         with path.open("xb") as file:
-            for piece in contents(archive, name):
-                file.write(piece)
+            file.writelines(contents(archive, name))
 
 
 def _look_at(archive: zipfile.ZipFile, path: Path) -> None:
@@ -140,6 +145,7 @@ def _look_at(archive: zipfile.ZipFile, path: Path) -> None:
         name = info.orig_filename
         if (what := _wrong_name(name)) or (what := _wrong_kind(info)):
             raise RecordError(f"{path}: the entry {name[:200]!r} {what}: refused, nothing was unpacked")
+        # Two names that differ by case only are one file on macOS and Windows: the second would replace the first.
         folded = name.rstrip("/").casefold()
         if folded in seen:
             raise RecordError(f"{path}: duplicate entry {name[:200]!r}: refused, nothing was unpacked")

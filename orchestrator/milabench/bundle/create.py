@@ -38,6 +38,7 @@ def create_bundle(target: Path, parts: Iterable[RunParts], *, version: str, key:
     if len(set(names)) < len(names):
         again = next(name for name in names if names.count(name) > 1)
         raise RecordError(f"{again}: two runs have this name; rename one of the directories")
+    # Sorted: the order in which a file system lists files must not show in the bytes.
     contents = dict(sorted(item for part in parts for item in _entries(part)))
     with archive.create_archive(target) as file:
         packed = tuple(archive.add_file(file, name, content) for name, content in contents.items())

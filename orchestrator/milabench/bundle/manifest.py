@@ -52,6 +52,7 @@ def chain_links(files: Iterable[ArchiveMember]) -> list[str]:
     """Return each file's link: the SHA-256 of the previous link, its own hash, its size and its path."""
     chain, last = [], _SEED
     for file in files:
+        # With the link before in it, a file cannot be taken out, put in or moved without changing all that follow.
         last = hashlib.sha256(f"{last}\n{file.sha256} {file.size} {file.path}".encode()).hexdigest()
         chain.append(last)
     return chain

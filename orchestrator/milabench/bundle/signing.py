@@ -43,9 +43,9 @@ def signer_of(content: bytes, signature: bytes, allowed: Path | None) -> tuple[b
         if allowed is None:
             process = _run([program, "-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(path)], content)
             output = _last_output_line(process)
-            return process.returncode == 0, output.partition(" signature with ")[
-                2
-            ] or output if process.returncode == 0 else output
+            signer = output.partition(" signature with ")[2] or output
+            return (False, output) if process.returncode else (True, signer)
+        # ssh-keygen verifies only for a signer that it is told, so the file is asked first who that may be.
         principals = _run([program, "-Y", "find-principals", "-f", str(allowed), "-s", str(path)], b"")
         names = principals.stdout.decode("utf-8", "replace").split("\n")
         if principals.returncode or not names[0]:

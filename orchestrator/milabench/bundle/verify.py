@@ -62,9 +62,7 @@ def verify_bundle(path: Path, summarised: Summarised, allowed: Path | None = Non
         manifest, wrong = from_bytes(listed, str(path))
         wrong += compare_files(manifest, dict(_present(file, names, wrong)))
         signer, is_trusted = _signer(file, names, listed, allowed, wrong)
-        numbers = 0
-        for run in manifest.runs:
-            numbers += _recompute(file, run, names, summarised, wrong)
+        numbers = sum(_recompute(file, run, names, summarised, wrong) for run in manifest.runs)
     return Verification(
         manifest=manifest,
         wrong=tuple(wrong),
@@ -110,6 +108,7 @@ def _recompute(file: zipfile.ZipFile, run: str, names: list[str], summarised: Su
         with tempfile.TemporaryDirectory(prefix="milabench-verify-") as scratch:
             target = Path(scratch, run)
             archive.unpack_archive(file, records, folder.rstrip("/"), target)
+            # Through JSON, as the stored one went: tuples are lists and keys are text on both sides.
             recomputed = relative_logs(json.loads(json.dumps(summarised(open_run(target)))), str(target))
     except (RecordError, ValueError) as error:
         wrong.append(f"{run}: cannot be recomputed: {error}")

@@ -70,14 +70,14 @@ class RateCheck(Check):
     name = "rate"
     doc = "usable observations; the second half of the window against the first, `validation.rate.drift` (0.05)"
     severities = ("fail", "warn")
+    _count = 0
+    _unusable = 0
+    _metrics = 0
+    _is_from_log = False
 
     def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
         super().__init__(context, settings)
         self._totals = _Totals()
-        self._count = 0
-        self._unusable = 0
-        self._metrics = 0
-        self._is_from_log = False
 
     def observe(self, event: StepEvent) -> None:
         """Count observations or a metric."""

@@ -1,4 +1,4 @@
-"""The checks there are: adding one is a module of this package and a line in `CHECKS`."""
+"""The checks there are: adding one is a class in a module of this package and a line in `CHECKS`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from milabench.checks.check import Check, StepContext
-from milabench.checks.energy import EnergyCheck
-from milabench.checks.error import ErrorCheck
-from milabench.checks.foreign import ForeignCheck
-from milabench.checks.loss import LossCheck
-from milabench.checks.placement import PlacementCheck
-from milabench.checks.power import PowerCheck
+from milabench.checks.devices import EnergyCheck, ForeignCheck, PowerCheck, SensorCheck, ThrottleCheck, UsageCheck
+from milabench.checks.program import ErrorCheck, LossCheck, PlacementCheck, VersionsCheck
 from milabench.checks.rate import RateCheck
-from milabench.checks.sensor import SensorCheck
-from milabench.checks.throttle import ThrottleCheck
-from milabench.checks.usage import UsageCheck
-from milabench.checks.versions import VersionsCheck
 from milabench.errors import UsageError
 
 # In the order in which their verdicts are shown.

@@ -38,7 +38,7 @@ def trend_text(trend: Trend) -> str:
     from milabench.analysis.changepoints import LEAST_HISTORY
     from milabench.report.text import text_table
 
-    changes = {change.point.run: change for change in trend.changes}
+    changes = {change.run: change for change in trend.changes}
     rows = []
     for point in trend.points:
         interval = "" if point.interval is None else f"[{point.interval[0]:.5g}, {point.interval[1]:.5g}]"

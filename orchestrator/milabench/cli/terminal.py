@@ -12,7 +12,7 @@ import click
 from milabench.workflow.session import Level, Session
 
 if TYPE_CHECKING:
-    from milabench.display.selection import Display
+    from milabench.display.base import Display
 
 
 class TerminalReporter:

@@ -45,11 +45,10 @@ class PyPIDefinition:
 Definition: TypeAlias = Path | GitDefinition | PyPIDefinition
 
 
-@dataclass(frozen=True, kw_only=True)
 class DefinitionKind(Kind):
     """A definition as suites write it."""
 
-    expected: str = "a folder, {git, rev | branch} or {pypi, version}"
+    expected = "a folder, {git, rev | branch} or {pypi, version}"
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         value = node.value
@@ -57,6 +56,7 @@ class DefinitionKind(Kind):
             return Path(parser.home + value[1:]) if value.startswith("~/") and parser.home else path_at(node)
         if type(value) is not dict:
             return parser.expected(self.expected, node, path)
+        # A revision such as 1234567 or 12345e7 reads as a number in YAML; as text it is what was written.
         source: dict[str, str] = {}
         for name, child in value.items():
             if name not in _KEYS:
@@ -64,15 +64,11 @@ class DefinitionKind(Kind):
             source[name] = parser.parse(Text(), child, f"{path}.{name}")
             if source[name] is INVALID:
                 return INVALID
-        match source:
-            case {"git": url, "rev": rev, **more} if not more:
-                return GitDefinition(url=url, rev=rev)
-            case {"git": url, "branch": branch, **more} if not more:
-                return GitDefinition(url=url, branch=branch)
-            case {"pypi": project, "version": version, **more} if not more:
-                return PyPIDefinition(project=project, version=version)
-            case _:
-                return parser.expected(self.expected, node, path, f"it has {', '.join(source) or 'no key'}")
+        if set(source) == {"pypi", "version"}:
+            return PyPIDefinition(project=source["pypi"], version=source["version"])
+        if set(source) in ({"git", "rev"}, {"git", "branch"}):
+            return GitDefinition(url=source.pop("git"), **source)
+        return parser.expected(self.expected, node, path, f"it has {', '.join(source) or 'no key'}")
 
     def json_schema(self) -> dict[str, Any]:
         text = {"type": ["string", "number"]}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from milabench.config.kinds import INVALID, Text, ValueParser, path_at
-from milabench.config.source_map import BUILT_IN, Located, MergeError, mapping_at, merge_documents, scalar
+from milabench.config.source_map import BUILT_IN, Located, MergeError, built_in, mapping_at, merge_documents
 from milabench.config.tasks import WORKERS, ConfiguredTask, TaskFile, as_nodes, workers_of
 from milabench.errors import ConfigError
 
@@ -48,7 +48,7 @@ def with_task(
         parser.reject(driver, f"{name}.driver", what, "give a command beside the driver")
         return None
     if "plan" not in given:
-        keys["plan"] = mapping_at({"method": scalar("njobs", BUILT_IN), "n": scalar(1, BUILT_IN)}, BUILT_IN)
+        keys["plan"] = mapping_at({"method": built_in("njobs"), "n": built_in(1)}, BUILT_IN)
     try:
         return merge_documents(Located(keys, driver.mark), Located(children, node.mark, node.replaced)), task
     except MergeError as error:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
-from milabench.config.problems import did_you_mean
+from milabench.config.problems import UnplacedProblem, did_you_mean
 from milabench.errors import ConfigError, Problem
 
 MAX_LENGTH: Final = 1_000
@@ -43,15 +43,8 @@ _COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
     ast.NotIn: lambda item, container: item not in container,
 }
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {"len": len, "min": min, "max": max}
+_ALLOWED: Final = "allowed: names, [index], + - * / // % **, comparisons, and or not, len, min, max"
 _CONSTANTS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": None}
-
-
-class _ExpressionError(Exception):
-    """What is wrong with the expression, and a hint."""
-
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(what)
-        self.hint = hint
 
 
 def evaluate(text: str, names: Mapping[str, Any], *, where: str = "", path: str = "") -> Any:
@@ -70,9 +63,8 @@ def check_expression(text: str, *, where: str = "", path: str = "") -> None:
 def _located(text: str, where: str, path: str) -> Iterator[None]:
     try:
         yield
-    except _ExpressionError as error:
-        what = f"in the expression {_short(text)!r}: {error}"
-        raise ConfigError(Problem(where=where, path=path, what=what, hint=error.hint)) from None
+    except UnplacedProblem as error:
+        raise ConfigError(Problem(where, path, f"in the expression {_short(text)!r}: {error}", error.hint)) from None
 
 
 def _short(text: str) -> str:
@@ -80,62 +72,52 @@ def _short(text: str) -> str:
 
 
 @lru_cache(maxsize=1_024)
-def _tree(text: str) -> ast.expr | str:
-    """Return the syntax tree, or what is wrong with the text."""
+def _parsed(text: str) -> ast.expr:
+    """Return the syntax tree of an expression of this language."""
     if len(text) > MAX_LENGTH:
-        return f"longer than {MAX_LENGTH} characters"
+        raise UnplacedProblem(f"longer than {MAX_LENGTH} characters", _ALLOWED)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore")  # Python warns about `1 is 1` and `"a"[1.5]` on stderr
             body = ast.parse(text.strip(), mode="eval").body
+        _check(body, 0)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else "too deep"
-        return f"not an expression ({reason})"
-    try:
-        _check(body, 0)
-    except _ExpressionError as wrong:
-        return str(wrong)
+        raise UnplacedProblem(f"not an expression ({reason})", _ALLOWED) from None
+    except UnplacedProblem as error:
+        raise UnplacedProblem(str(error), _ALLOWED) from None
     return body
-
-
-def _parsed(text: str) -> ast.expr:
-    tree = _tree(text)
-    if isinstance(tree, str):
-        raise _ExpressionError(tree, "allowed: names, [index], + - * / // % **, comparisons, and or not, len, min, max")
-    return tree
 
 
 def _check(node: ast.AST, depth: int) -> None:
     if depth > MAX_DEPTH:
-        raise _ExpressionError("nested too deep")
+        raise UnplacedProblem("nested too deep")
     match node:
         case ast.Constant(value=value):
             if not isinstance(value, int | float | str | bool | None):
-                raise _ExpressionError(f"{type(value).__name__} values are not part of the language")
-        case ast.Name() | ast.expr_context() | ast.boolop() | ast.unaryop():
-            pass
+                raise UnplacedProblem(f"{type(value).__name__} values are not part of the language")
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
             for argument in args:
                 _check(argument, depth + 1)
             return
         case ast.Call():
-            raise _ExpressionError("only len, min and max can be called")
+            raise UnplacedProblem("only len, min and max can be called")
         case ast.Attribute():
-            raise _ExpressionError("attributes are not part of the language")
+            raise UnplacedProblem("attributes are not part of the language")
         case ast.Subscript(slice=ast.Slice()):
-            raise _ExpressionError("slices are not part of the language")
+            raise UnplacedProblem("slices are not part of the language")
         case ast.UnaryOp(op=ast.Invert()):
-            raise _ExpressionError("~ is not part of the language")
+            raise UnplacedProblem("~ is not part of the language")
         case ast.BinOp(op=op) if type(op) not in _ARITHMETIC:
-            raise _ExpressionError("bit operations are not part of the language")
+            raise UnplacedProblem("bit operations are not part of the language")
         case ast.Compare(ops=ops) if any(type(op) not in _COMPARISONS for op in ops):
-            raise _ExpressionError("`is` is not part of the language")
+            raise UnplacedProblem("`is` is not part of the language")
         case ast.BinOp() | ast.Compare() | ast.BoolOp() | ast.UnaryOp() | ast.Subscript() | ast.List() | ast.Tuple():
             pass
-        case ast.operator() | ast.cmpop():
+        case ast.Name() | ast.expr_context() | ast.boolop() | ast.unaryop() | ast.operator() | ast.cmpop():
             pass
         case _:
-            raise _ExpressionError(f"{type(node).__name__} is not part of the language")
+            raise UnplacedProblem(f"{type(node).__name__} is not part of the language")
     for child in ast.iter_child_nodes(node):
         _check(child, depth + 1)
 
@@ -144,7 +126,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
     try:
         return _bounded(_evaluated(node, names))
     except (TypeError, KeyError, IndexError, ValueError, ArithmeticError) as error:
-        raise _ExpressionError(_reason(error)) from None
+        raise UnplacedProblem(_reason(error)) from None
 
 
 def _reason(error: Exception) -> str:
@@ -195,7 +177,7 @@ def _evaluated(node: ast.expr, names: Mapping[str, Any]) -> Any:
         case ast.List(elts=items) | ast.Tuple(elts=items):
             return [_value(item, names) for item in items]
         case _:
-            raise _ExpressionError(f"{type(node).__name__} is not part of the language")
+            raise UnplacedProblem(f"{type(node).__name__} is not part of the language")
 
 
 def _named(name: str, names: Mapping[str, Any]) -> Any:
@@ -203,14 +185,15 @@ def _named(name: str, names: Mapping[str, Any]) -> Any:
         return names[name]
     if name in _CONSTANTS:
         return _CONSTANTS[name]
+    # Names with an underscore are values of ours that stand for lists, see plan/render.py.
     known = [other for other in names if not other.startswith("_")]
-    raise _ExpressionError(f"there is no name {name!r}", did_you_mean(name, known))
+    raise UnplacedProblem(f"there is no name {name!r}", did_you_mean(name, known))
 
 
 def _number(value: Any) -> Any:
     if isinstance(value, int | float):
         return value
-    raise _ExpressionError(f"arithmetic needs numbers, got {type(value).__name__}")
+    raise UnplacedProblem(f"arithmetic needs numbers, got {type(value).__name__}")
 
 
 def _arithmetic(op: ast.operator, left: Any, right: Any) -> Any:
@@ -218,18 +201,19 @@ def _arithmetic(op: ast.operator, left: Any, right: Any) -> Any:
         return left + right
     _number(left), _number(right)
     if isinstance(op, ast.Pow):
+        # Before it is computed: 9**9**9 would not come back.
         size = max(abs(left), 1)
         if abs(right) > MAX_BITS or abs(right) * math.log2(size) > MAX_BITS:
-            raise _ExpressionError(f"a power beyond 2**{MAX_BITS}")
+            raise UnplacedProblem(f"a power beyond 2**{MAX_BITS}")
     result = _ARITHMETIC[type(op)](left, right)
     if isinstance(result, complex):
-        raise _ExpressionError("a root of a negative number")
+        raise UnplacedProblem("a root of a negative number")
     return result
 
 
 def _bounded(value: Any) -> Any:
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
-        raise _ExpressionError(f"a number beyond 2**{MAX_BITS}")
+        raise UnplacedProblem(f"a number beyond 2**{MAX_BITS}")
     if isinstance(value, str) and len(value) > MAX_TEXT:
-        raise _ExpressionError(f"text longer than {MAX_TEXT} characters")
+        raise UnplacedProblem(f"text longer than {MAX_TEXT} characters")
     return value

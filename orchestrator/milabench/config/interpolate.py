@@ -10,13 +10,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from milabench.config.problems import did_you_mean
+from milabench.config.problems import UnplacedProblem, did_you_mean
 from milabench.config.source_map import DYNAMIC, Located, located, mapping_at, plain
 from milabench.errors import Problem
 
+# Twenty keys that each hold the one before twice would come to a million values: all of this is bounded.
 MAX_LENGTH: Final = 4_096
 MAX_RESULT: Final = 65_536
 MAX_NODES: Final = 100_000
@@ -30,17 +31,9 @@ _REFERENCE: Final = re.compile(rf"\$\{{\s*(\.*)((?:{_SEGMENT}|\[{_SEGMENT}\])(?:
 _KEYS: Final = re.compile(_SEGMENT)
 _RESOLVER: Final = re.compile(r"\$\{\s*([A-Za-z_][\w.]*)\s*:")
 _OPENING: Final = re.compile(r"(\\*)\$\{")
+# Private-use characters, refused in texts with an interpolation: OmegaConf passes them on as they are.
 _MARKS: Final = re.compile("\ue000([0-9]+)\ue001")
 _ENV: Final = "milabench.env"
-
-
-class InterpolationError(Exception):
-    """An interpolation that has no value: what is wrong, and a hint."""
-
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +46,9 @@ class _Compiled:
     """
 
     references: tuple[tuple[int, Path], ...]
-    pieces: tuple[str | int, ...] | None
-    constant: Any
     text: str
+    pieces: tuple[str | int, ...] | None = None
+    constant: Any = None
 
 
 def escaped(text: str) -> str:
@@ -68,7 +61,7 @@ class Interpolator:
 
     def __init__(self, system: Located, env: Mapping[str, str]) -> None:
         self.env = env
-        self.compiled: dict[str, _Compiled | InterpolationError] = {}
+        self.compiled: dict[str, _Compiled | UnplacedProblem] = {}
         self.asked: dict[tuple[str, tuple[Any, ...]], Any] = {}
         self.sizes: dict[int, tuple[Located, int]] = {}
         self.system, self.system_problems = self._system(system)
@@ -93,44 +86,42 @@ class Interpolator:
         whole = resolution.whole(own)
         if not resolution.problems and resolution.has_containers and self.size(whole) > MAX_NODES:
             what = f"its interpolations stand for more than {MAX_NODES} values"
-            return Located({}, node.mark), [Problem(where=str(node.mark), path=name, what=what)]
+            return Located({}, node.mark), [Problem(str(node.mark), name, what)]
         return Located(whole.value, node.mark, node.replaced, node.flags & ~DYNAMIC), resolution.problems
 
     def compile(self, text: str) -> _Compiled:
-        """Return the meaning of a text. Raises InterpolationError."""
+        """Return the meaning of a text. Raises UnplacedProblem."""
         compiled = self.compiled.get(text)
         if compiled is None:
             try:
                 compiled = self._compile(text)
-            except InterpolationError as error:
+            except UnplacedProblem as error:
                 compiled = error
             self.compiled[text] = compiled
-        if isinstance(compiled, InterpolationError):
+        if isinstance(compiled, UnplacedProblem):
             raise compiled
         return compiled
 
     def _compile(self, text: str) -> _Compiled:
         if len(text) > MAX_LENGTH:
-            raise InterpolationError(f"an interpolated value is longer than {MAX_LENGTH} characters")
+            raise UnplacedProblem(f"an interpolated value is longer than {MAX_LENGTH} characters")
         if "\ue000" in text or "\ue001" in text:
-            raise InterpolationError("the characters U+E000 and U+E001 are not allowed beside an interpolation")
+            raise UnplacedProblem("the characters U+E000 and U+E001 are not allowed beside an interpolation")
         references: list[tuple[int, Path]] = []
         numbered = self._numbered(text, references)
         for call in _RESOLVER.finditer(numbered):
             if call[1] not in RESOLVERS and not _is_escaped(numbered, call.start()):
-                raise InterpolationError(f"unknown resolver {call[1]!r}", f"known: {', '.join(RESOLVERS)}")
-        takes_values = bool(references) and self._has_resolver_over_values(numbered)
-        if takes_values:
-            return _Compiled(references=tuple(references), pieces=None, constant=None, text=numbered)
+                raise UnplacedProblem(f"unknown resolver {call[1]!r}", f"known: {', '.join(RESOLVERS)}")
+        meaning = _Compiled(references=tuple(references), text=numbered)
+        if references and self._has_resolver_over_values(numbered):
+            return meaning
         answer = self._ask(numbered, [f"\ue000{number}\ue001" for number in range(len(references))])
         if not references:
-            return _Compiled(references=(), pieces=(), constant=answer, text=numbered)
+            return replace(meaning, constant=answer)
         if not isinstance(answer, str):
-            return _Compiled(references=tuple(references), pieces=None, constant=None, text=numbered)
-        split = _MARKS.split(answer)
-        pieces = [int(piece) if index % 2 else piece for index, piece in enumerate(split)]
-        kept = tuple(piece for piece in pieces if piece != "")
-        return _Compiled(references=tuple(references), pieces=kept, constant=None, text=numbered)
+            return meaning
+        pieces = [int(piece) if index % 2 else piece for index, piece in enumerate(_MARKS.split(answer))]
+        return replace(meaning, pieces=tuple(piece for piece in pieces if piece != ""))
 
     def _numbered(self, text: str, references: list[tuple[int, Path]]) -> str:
         """Return the text with `${r0}`, `${r1}`, ... instead of what refers to a key."""
@@ -161,7 +152,7 @@ class Interpolator:
         return False
 
     def ask(self, text: str, values: list[Any]) -> Any:
-        """Return what OmegaConf makes of a numbered text with these values; asked once for each. Raises InterpolationError."""
+        """Return what OmegaConf makes of a numbered text with these values; asked once for each. Raises UnplacedProblem."""
         key = (text, tuple(repr(value) for value in values))
         if key not in self.asked:
             self.asked[key] = self._ask(text, [escaped(v) if isinstance(v, str) and "${" in v else v for v in values])
@@ -183,6 +174,7 @@ class Interpolator:
         # OmegaConf 2.4 gave `register_resolver` the meaning that `register_new_resolver` has in 2.3.
         renamed = "replace" in inspect.signature(OmegaConf.register_resolver).parameters
         register = OmegaConf.register_resolver if renamed else OmegaConf.register_new_resolver
+        # Resolvers are global: ours has a name of its own, so that the program that imports us keeps its `oc.env`.
         register(_ENV, variable, replace=True)
         ours = re.sub(r"(\$\{\s*)oc\.env(\s*:)", rf"\g<1>{_ENV}\g<2>", text)
         try:
@@ -195,10 +187,10 @@ class Interpolator:
             if missing:
                 name = missing[1].rstrip("'\"")
                 hint = f"set it, or give a default: ${{oc.env:{name},default}}"
-                raise InterpolationError(f"the environment variable {name} is not set", hint) from None
-            raise InterpolationError(f"cannot be resolved: {reason}") from None
+                raise UnplacedProblem(f"the environment variable {name} is not set", hint) from None
+            raise UnplacedProblem(f"cannot be resolved: {reason}") from None
         except (RecursionError, ValueError, TypeError, AttributeError) as error:
-            raise InterpolationError(f"cannot be resolved: {str(error).split(chr(10), 1)[0]}") from None
+            raise UnplacedProblem(f"cannot be resolved: {str(error).split(chr(10), 1)[0]}") from None
 
     def size(self, node: Located) -> int:
         """Return how many values a tree stands for, counting a shared part each time it occurs."""
@@ -248,11 +240,11 @@ class _Resolution:
             return known
         try:
             resolved = self._resolved(node, path)
-        except InterpolationError as error:
+        except UnplacedProblem as error:
             if not self.active:
                 dotted = ".".join(([self.name] if self.name else []) + list(path))
-                what = f"{node.value!r}: {error.what}" if len(node.value) <= 80 else error.what
-                self.problems.append(Problem(where=str(node.mark), path=dotted, what=what, hint=error.hint))
+                what = f"{node.value!r}: {error}" if len(node.value) <= 80 else str(error)
+                self.problems.append(Problem(str(node.mark), dotted, what, error.hint))
                 resolved = Located(None, node.mark, node.replaced, raw=node.value, key=node.key)
             else:
                 raise
@@ -260,11 +252,12 @@ class _Resolution:
         return resolved
 
     def _resolved(self, node: Located, path: Path) -> Located:
+        # The path and not the node: one node may stand under several keys, by aliases and inheritance.
         if path in self.active:
             cycle = " -> ".join(".".join(step) for step in [*self.active[self.active.index(path) :], path])
-            raise InterpolationError(f"it refers to itself: {cycle}")
+            raise UnplacedProblem(f"it refers to itself: {cycle}")
         if len(self.active) >= MAX_DEPTH:
-            raise InterpolationError(f"more than {MAX_DEPTH} interpolations lead to one another")
+            raise UnplacedProblem(f"more than {MAX_DEPTH} interpolations lead to one another")
         self.active.append(path)
         try:
             return self._evaluated(node, path, node.value)
@@ -286,7 +279,7 @@ class _Resolution:
             return self._made(targets[compiled.pieces[0]], node)
         texts = [piece if isinstance(piece, str) else str(plain(targets[piece])) for piece in compiled.pieces]
         if sum(len(part) for part in texts) > MAX_RESULT:
-            raise InterpolationError(f"the value is longer than {MAX_RESULT} characters")
+            raise UnplacedProblem(f"the value is longer than {MAX_RESULT} characters")
         return self._made(Located("".join(texts), node.mark), node)
 
     def _with_inner_keys(self, compiled: _Compiled, targets: list[Located]) -> str | None:
@@ -303,17 +296,17 @@ class _Resolution:
 
     def _made(self, value: Located, node: Located) -> Located:
         if isinstance(value.value, str) and len(value.value) > MAX_RESULT:
-            raise InterpolationError(f"the value is longer than {MAX_RESULT} characters")
+            raise UnplacedProblem(f"the value is longer than {MAX_RESULT} characters")
         self.has_containers = self.has_containers or type(value.value) in (dict, list)
         if self.interpolator.size(value) > MAX_NODES:
-            raise InterpolationError(f"the value stands for more than {MAX_NODES} values")
+            raise UnplacedProblem(f"the value stands for more than {MAX_NODES} values")
         return Located(
             value.value, node.mark, node.replaced, value.flags & ~DYNAMIC, False, node.value, node.formatted, node.key
         )
 
     def _target(self, dots: int, keys: Path, path: Path) -> Located:
         if dots > len(path):
-            raise InterpolationError("its dots lead above the benchmark")
+            raise UnplacedProblem("its dots lead above the benchmark")
         # One dot is the container that holds the value, as in OmegaConf.
         start = path[: len(path) - dots] if dots else ()
         written = "." * dots + ".".join(keys)
@@ -328,11 +321,11 @@ class _Resolution:
             elif type(value) is list and step.isdigit() and int(step[:9]) < len(value):
                 child = value[int(step[:9])]
             if child is None:
-                raise InterpolationError(f"there is no key {written!r}", _nearest(step, value))
+                raise UnplacedProblem(f"there is no key {written!r}", _nearest(step, value))
             here = child
             walked = (*walked, step)
         if any(walked == active[: len(walked)] and type(here.value) is not str for active in self.active):
-            raise InterpolationError("it refers to what it is part of")
+            raise UnplacedProblem("it refers to what it is part of")
         return self._node(here, walked)
 
 

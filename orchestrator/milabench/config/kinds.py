@@ -7,19 +7,20 @@ annotation its kind. Everything else that knows the keys is derived from that by
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from milabench.config import expr
 from milabench.config.problems import Problems, did_you_mean
 from milabench.config.scalars import resolve_scalar
 from milabench.config.source_map import Located, Mark, display_value, plain
-from milabench.errors import ConfigError, Problem
+from milabench.errors import ConfigError
 
 Argument: TypeAlias = str | tuple[str, Any]
 """One verbatim argument, or an option and its value; placeholders are not resolved yet."""
@@ -60,9 +61,10 @@ class ValueParser:
         """Note a problem with a value, at `mark` or at the value; return INVALID."""
         if str(node.mark) in self.unresolved:
             return INVALID
+        # Of a mapping or a list nothing short can be said.
         old = next((before for before in node.replaced if type(before.value) not in (dict, list)), None)
         replaces = f"it replaces {display_value(old)}, set at {old.mark}" if old is not None else ""
-        self.problems.add(Problem(where=str(mark or node.mark), path=path, what=what, hint=hint, replaces=replaces))
+        self.problems.note(str(mark or node.mark), path, what, hint, replaces)
         return INVALID
 
     def expected(self, expected: str, node: Located, path: str, hint: str = "") -> Any:
@@ -70,11 +72,12 @@ class ValueParser:
         return self.reject(node, path, f"expected {expected}, got {display_value(node)}", hint)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Kind:
     """Any plain value, and the base of all other kinds."""
 
+    # No kind is a dataclass: thirteen of them would cost 4 ms of each start, and nobody compares or prints kinds.
     expected: str = "a value"
+    schema: Mapping[str, Any] = {}
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         """Return the value as this kind has it, or INVALID after noting the problem."""
@@ -82,14 +85,14 @@ class Kind:
 
     def json_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of such a value."""
-        return {}
+        return dict(self.schema)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Text(Kind):
     """Text; a number or a boolean is taken as the text that it was written with."""
 
-    expected: str = "text"
+    expected = "text"
+    schema: Mapping[str, Any] = {"type": list(_SCALAR_TYPES)}
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         value = node.value
@@ -98,14 +101,11 @@ class Text(Kind):
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, int | float):
+            # Python refuses to print an integer of more than 4,300 digits.
             return str(value) if not isinstance(value, int) or value.bit_length() < 4096 else INVALID
         return parser.expected(self.expected, node, path)
 
-    def json_schema(self) -> dict[str, Any]:
-        return {"type": list(_SCALAR_TYPES)}
 
-
-@dataclass(frozen=True, kw_only=True)
 class FilePath(Text):
     """A path, relative to the file in which it is written."""
 
@@ -113,11 +113,10 @@ class FilePath(Text):
         return INVALID if Text.parse(self, node, path, parser) is INVALID else path_at(node)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Expression(Text):
     """A condition in the language of expr.py."""
 
-    expected: str = "an expression"
+    expected = "an expression"
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         text = Text.parse(self, node, path, parser)
@@ -130,11 +129,10 @@ class Expression(Text):
         return text
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pattern(Text):
     """A regular expression."""
 
-    expected: str = "a regular expression"
+    expected = "a regular expression"
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         text = Text.parse(self, node, path, parser)
@@ -146,89 +144,82 @@ class Pattern(Text):
         return text
 
 
-@dataclass(frozen=True, kw_only=True)
 class Number(Kind):
     """A number; `above` excludes the bound itself."""
 
-    expected: str = "a number"
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
+    expected = "a number"
+    json_type = "number"
+    # Past this no time limit or weight is meant, and products of two such numbers are infinite.
+    limit: tuple[float, str, str] = (1e300, "below 1e300", "leave the key out for no limit")
+
+    def __init__(
+        self,
+        *,
+        expected: str = "",
+        at_least: float | None = None,
+        above: float | None = None,
+        at_most: float | None = None,
+    ) -> None:
+        self.expected = expected or self.expected
+        self.at_least, self.above, self.at_most = at_least, above, at_most
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         node = _unformatted(node)
-        value = node.value
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124  not a number
+        value = self._number(node.value)
+        if value is None:
             return parser.expected(self.expected, node, path)
-        return self._bounded(value, node, path, parser)
+        for bound, breaks, words in (
+            (self.at_least, operator.lt, "that is at least"),
+            (self.at_most, operator.gt, "that is at most"),
+            (self.above, operator.le, "above"),
+        ):
+            if bound is not None and breaks(value, bound):
+                return parser.expected(f"{self.expected} {words} {bound}", node, path)
+        most, words, hint = self.limit
+        return value if value <= most else parser.expected(f"{self.expected} {words}", node, path, hint)
 
-    def _bounded(self, value: float, node: Located, path: str, parser: ValueParser) -> Any:
-        if self.at_least is not None and value < self.at_least:
-            return parser.expected(f"{self.expected} that is at least {self.at_least:g}", node, path)
-        if self.at_most is not None and value > self.at_most:
-            return parser.expected(f"{self.expected} that is at most {self.at_most:g}", node, path)
-        if self.above is not None and value <= self.above:
-            return parser.expected(f"{self.expected} above {self.above:g}", node, path)
-        if value > 1e300:
-            return parser.expected(f"{self.expected} below 1e300", node, path, "leave the key out for no limit")
-        return value
+    def _number(self, value: Any) -> float | None:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return value if is_number and value == value else None  # noqa: PLR0124  nan is no number
 
     def json_schema(self) -> dict[str, Any]:
         bounds = {"minimum": self.at_least, "exclusiveMinimum": self.above, "maximum": self.at_most}
-        number = {"type": "number", **{name: bound for name, bound in bounds.items() if bound is not None}}
+        number = {"type": self.json_type, **{name: bound for name, bound in bounds.items() if bound is not None}}
         return {"anyOf": [number, _INTERPOLATED]}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Whole(Kind):
-    """A whole number."""
+class Whole(Number):
+    """A whole number, also where it is written as 1e3."""
 
-    expected: str = "a whole number"
-    at_least: int | None = None
-    at_most: int | None = None
+    expected = "a whole number"
+    json_type = "integer"
+    # Larger ones are not exact in JSON and in floats.
+    limit = (2**53, f"that is at most {2**53}", "")
 
-    def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
-        node = _unformatted(node)
-        value = node.value
+    def _number(self, value: Any) -> int | None:
         if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int):
-            return parser.expected(self.expected, node, path)
-        if self.at_least is not None and value < self.at_least:
-            return parser.expected(f"{self.expected} that is at least {self.at_least}", node, path)
-        most = 2**53 if self.at_most is None else self.at_most
-        if value > most:
-            return parser.expected(f"{self.expected} that is at most {most}", node, path)
-        return value
-
-    def json_schema(self) -> dict[str, Any]:
-        bounds = {"minimum": self.at_least, "maximum": self.at_most}
-        whole = {"type": "integer", **{name: bound for name, bound in bounds.items() if bound is not None}}
-        return {"anyOf": [whole, _INTERPOLATED]}
+            return int(value)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-@dataclass(frozen=True, kw_only=True)
 class Flag(Kind):
     """True or false."""
 
-    expected: str = "true or false"
+    expected = "true or false"
+    schema: Mapping[str, Any] = {"anyOf": [{"type": "boolean"}, _INTERPOLATED]}
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         node = _unformatted(node)
         return node.value if isinstance(node.value, bool) else parser.expected(self.expected, node, path)
 
-    def json_schema(self) -> dict[str, Any]:
-        return {"anyOf": [{"type": "boolean"}, _INTERPOLATED]}
 
-
-@dataclass(frozen=True, kw_only=True)
 class Choice(Kind):
     """One of a few words."""
 
-    words: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "expected", "one of " + ", ".join(self.words))
+    def __init__(self, *, words: Sequence[str]) -> None:
+        self.words = words
+        self.expected = "one of " + ", ".join(words)
+        self.schema = {"anyOf": [{"enum": list(words)}, _INTERPOLATED]}
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         value = node.value
@@ -240,32 +231,23 @@ class Choice(Kind):
             return word
         return parser.expected(self.expected, node, path, did_you_mean(value, self.words))
 
-    def json_schema(self) -> dict[str, Any]:
-        return {"anyOf": [{"enum": list(self.words)}, _INTERPOLATED]}
 
-
-@dataclass(frozen=True, kw_only=True)
 class Capacity(Kind):
     """An amount of memory in MiB: `80 GiB`, or a number of MiB."""
 
-    expected: str = "an amount of memory such as 80 GiB"
+    expected = "an amount of memory such as 80 GiB"
+    schema: Mapping[str, Any] = {"type": ["string", "number"]}
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         amount = capacity_mib(str(node.value)) if isinstance(node.value, str | int | float) else None
         return amount if amount is not None else parser.expected(self.expected, node, path)
 
-    def json_schema(self) -> dict[str, Any]:
-        return {"type": ["string", "number"]}
 
-
-@dataclass(frozen=True, kw_only=True)
 class ListOf(Kind):
     """A list; with `lone`, a value that is no list stands for a list of one. A `unique` list has each item once."""
 
-    item: Kind
-    expected: str = "a list"
-    lone: bool = False
-    unique: bool = False
+    def __init__(self, *, item: Kind, expected: str = "a list", lone: bool = False, unique: bool = False) -> None:
+        self.item, self.expected, self.lone, self.unique = item, expected, lone, unique
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         value = node.value
@@ -284,12 +266,13 @@ class ListOf(Kind):
         return {"anyOf": [several, item]} if self.lone else several
 
 
-@dataclass(frozen=True, kw_only=True)
 class MapOf(Kind):
     """A mapping with keys of the user's choice."""
 
-    item: Kind
-    expected: str = "a mapping"
+    expected = "a mapping"
+
+    def __init__(self, *, item: Kind) -> None:
+        self.item = item
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         if type(node.value) is not dict:
@@ -301,17 +284,26 @@ class MapOf(Kind):
         return {"type": "object", "additionalProperties": {"anyOf": [self.item.json_schema(), {"type": "null"}]}}
 
 
-@dataclass(frozen=True, kw_only=True)
 class Arguments(Kind):
     """Command line arguments: a mapping from option to value, or a list taken verbatim."""
 
-    expected: str = "a mapping of options or a list of arguments"
+    expected = "a mapping of options or a list of arguments"
+    schema: Mapping[str, Any] = {
+        "anyOf": [
+            {"type": "object", "additionalProperties": {"type": [*_SCALAR_TYPES, "null", "array"]}},
+            {"type": "array", "items": {"type": list(_SCALAR_TYPES)}},
+        ]
+    }
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         if type(node.value) is list:
-            return self._verbatim(node.value, path, parser)
+            for index, item in enumerate(node.value):
+                if _is_no_scalar(item):
+                    return parser.expected("an argument", item, f"{path}.{index}")
+            return tuple(str(item.value) for item in node.value)
         if type(node.value) is not dict:
             return parser.expected(self.expected, node, path)
+        # Pairs and not a mapping: after a merge, the order is what the program gets.
         pairs: list[Argument] = []
         for option, child in node.value.items():
             value = child.value
@@ -326,17 +318,6 @@ class Arguments(Kind):
                 value = (value,)
             pairs.append((option, value))
         return tuple(pairs)
-
-    def _verbatim(self, items: list[Located], path: str, parser: ValueParser) -> Any:
-        for index, item in enumerate(items):
-            if _is_no_scalar(item):
-                return parser.expected("an argument", item, f"{path}.{index}")
-        return tuple(str(item.value) for item in items)
-
-    def json_schema(self) -> dict[str, Any]:
-        option = {"type": [*_SCALAR_TYPES, "null", "array"]}
-        verbatim = {"type": "array", "items": {"type": list(_SCALAR_TYPES)}}
-        return {"anyOf": [{"type": "object", "additionalProperties": option}, verbatim]}
 
 
 def _is_no_scalar(node: Located) -> bool:
@@ -373,8 +354,7 @@ def extra_keys() -> Any:
     return dataclasses.field(default_factory=dict, metadata={_METADATA: _EXTRA})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Key:
+class Key(NamedTuple):
     """One key of a record, as its declaration has it; `default` is MISSING for a key that has to be given."""
 
     name: str
@@ -385,7 +365,6 @@ class Key:
     same_as: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Record(Kind):
     """A mapping with known keys, parsed into a `cls`, or kept as a mapping where there is no class.
 
@@ -393,16 +372,11 @@ class Record(Kind):
     with nothing but that key.
     """
 
-    keys: Mapping[str, Key]
-    cls: type | None = None
-    extra: str = ""
-    shorthand: str = ""
-    expected: str = "a mapping"
+    expected = "a mapping"
 
-    @cached_property
-    def required(self) -> tuple[str, ...]:
-        """The keys that have to be given."""
-        return tuple(name for name, entry in self.keys.items() if entry.default is MISSING)
+    def __init__(self, keys: Mapping[str, Key], cls: type | None, *, extra: str = "", shorthand: str = "") -> None:
+        self.keys, self.cls, self.extra, self.shorthand = keys, cls, extra, shorthand
+        self.required = [name for name, entry in keys.items() if entry.default is MISSING]
 
     def parse(self, node: Located, path: str, parser: ValueParser) -> Any:
         if self.shorthand and type(node.value) not in (dict, list):
@@ -419,6 +393,7 @@ class Record(Kind):
         for name, child in node.value.items():
             known = self.keys.get(name)
             if known is not None:
+                # null is as if the key were not there: so a benchmark takes back what its parent gives.
                 if child.value is not None:
                     values[name] = parser.parse(known.kind, child, f"{path}.{name}")
             elif not self.extra or is_slip(name, self.keys, node.value):
@@ -458,7 +433,7 @@ class Record(Kind):
                 schema = {"anyOf": [schema, _APPEND_SCHEMA]}
             properties[name] = {"description": entry.doc, "anyOf": [schema, {"type": "null"}]}
         record = {"type": "object", "properties": properties, "additionalProperties": bool(self.extra)}
-        return {**record, "required": list(self.required)} if self.required else record
+        return {**record, "required": self.required} if self.required else record
 
 
 _APPEND_SCHEMA: Final = {
@@ -469,14 +444,6 @@ _APPEND_SCHEMA: Final = {
 }
 
 
-class KeysOf:
-    """Annotates a mapping that stays one, `Annotated[Mapping[str, Any], KeysOf(cls)]`, with the keys it may have."""
-
-    def __init__(self, cls: type) -> None:
-        self.cls = cls
-
-
-_RECORDS: Final[dict[type, Record]] = {}
 _SIMPLE: Final[Mapping[Any, Kind]] = {
     str: Text(),
     int: Whole(),
@@ -487,48 +454,44 @@ _SIMPLE: Final[Mapping[Any, Kind]] = {
 }
 
 
+@cache
 def record_of(cls: type, *, is_mapping: bool = False) -> Record:
-    """Return the record that a class declares; with `is_mapping` its values stay mappings."""
-    if not is_mapping and cls in _RECORDS:
-        return _RECORDS[cls]
+    """Return the record that a class declares; with `is_mapping` its values stay mappings, and it is no dataclass."""
     hints = get_type_hints(cls, include_extras=True)
     keys: dict[str, Key] = {}
     extra = ""
-    for declared in dataclasses.fields(cls):
-        metadata = declared.metadata.get(_METADATA)
-        if metadata is None:
-            continue
+    for name, declared in getattr(cls, "__dataclass_fields__", vars(cls)).items():
+        metadata = declared.metadata.get(_METADATA) if isinstance(declared, dataclasses.Field) else None
         if metadata == _EXTRA:
-            extra = declared.name
-            continue
-        default = declared.default
-        if declared.default_factory is not MISSING:
-            default = declared.default_factory()
-        name = metadata["name"] or declared.name
-        entry = Key(
-            name=name,
-            field=declared.name,
-            kind=kind_of(hints[declared.name]),
-            doc=metadata["doc"],
-            default=default,
-            same_as=metadata["same_as"],
-        )
-        if alias := metadata["alias"]:
-            # Before the key itself, so that the key wins where both are given.
-            keys[alias] = dataclasses.replace(entry, name=alias, doc=f"Another name for {name}.")
-        keys[name] = entry
-    record = Record(keys=keys, cls=None if is_mapping else cls, extra=extra, shorthand=getattr(cls, "SHORTHAND", ""))
-    if not is_mapping:
-        _RECORDS[cls] = record
-    return record
+            extra = name
+        elif metadata is not None:
+            default = declared.default if declared.default_factory is MISSING else declared.default_factory()
+            entry = Key(
+                name=metadata["name"] or name,
+                field=name,
+                kind=kind_of(hints[name]),
+                doc=metadata["doc"],
+                default=default,
+                same_as=metadata["same_as"],
+            )
+            if alias := metadata["alias"]:
+                # Before the key itself, so that the key wins where both are given.
+                keys[alias] = entry._replace(name=alias, doc=f"Another name for {entry.name}.")
+            keys[entry.name] = entry
+    return Record(keys, None if is_mapping else cls, extra=extra, shorthand=getattr(cls, "SHORTHAND", ""))
+
+
+def keys_of(cls: type) -> Record:
+    """Return the keys of a mapping that stays one, for `Annotated[Mapping[str, Any], keys_of(cls)]`."""
+    return record_of(cls, is_mapping=True)
 
 
 def kind_of(annotation: Any) -> Kind:
     """Return the kind of value that a type annotation stands for."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        (kind,) = annotation.__metadata__
-        return record_of(kind.cls, is_mapping=True) if isinstance(kind, KeysOf) else kind
+        annotated: Kind = annotation.__metadata__[0]
+        return annotated
     if origin is Literal:
         return Choice(words=arguments)
     if origin in (Union, UnionType):
@@ -550,6 +513,7 @@ def capacity_mib(text: str) -> int | None:
 
     None where the text is no amount.
     """
+    # A number of a thousand digits would be infinite as a float.
     match = _CAPACITY.match(text[:64])
     if match is None:
         return None

@@ -27,13 +27,15 @@ from milabench.errors import ConfigError, Problem
 
 EVERY: Final = "*"
 _KEY: Final = re.compile(r'"((?:[^"\\]|\\.)*)"|([^."]+)')
+_KEYS: Final = re.compile(rf"(?:{_KEY.pattern})(?:\.(?:{_KEY.pattern}))*\Z")
+# The first = that is in no quotes; a key may hold one (`"a=b".c=1`).
+_SIDES: Final = re.compile(r'((?:"[^"]*"|[^="])*)=(.*)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
     """One `--override`: the keys that lead to a value, the value, and its place."""
 
-    text: str
     keys: tuple[str, ...]
     value: Located
     warnings: tuple[Problem, ...] = ()
@@ -60,7 +62,6 @@ class Folded:
     profile: Located | None
     benchmarks: Mapping[str, Located]
     templates: Mapping[str, Located]
-    warnings: tuple[Problem, ...] = ()
 
 
 def parse_override(text: str, folder: str, label: str | None = None) -> Override:
@@ -71,25 +72,19 @@ def parse_override(text: str, folder: str, label: str | None = None) -> Override
     shown_text = f"--override {text!r}" if len(text) <= 200 else f"--override {text[:197]!r}..."
     source = SourceLocation(label or shown_text, folder)
     mark = Mark(source, 0, 0)
-    left, value = _split_at_equals(text)
     hint = "write it as benchmark.key=value"
-    if value is None:
-        raise ConfigError(Problem(where=str(mark), path="", what="missing '='", hint=hint))
-    keys: list[str] = []
-    position = 0
-    while position < len(left):
-        match = _KEY.match(left, position)
-        after = match.end() if match else position
-        if match is None or (after < len(left) and left[after] != "."):
-            raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", hint=hint))
-        keys.append(match[2] if match[1] is None else re.sub(r"\\(.)", r"\1", match[1]))
-        position = after + 1
-    if not keys or left.endswith(".") or len(keys) > 60:
-        raise ConfigError(Problem(where=str(mark), path="", what="its keys cannot be read", hint=hint))
+    sides = _SIDES.match(text)
+    if sides is None:
+        raise ConfigError(Problem(str(mark), "", "missing '='", hint))
+    left, value = sides[1].strip(), sides[2].strip()
+    # A quoted key may have dots of its own, with \" and \\ inside.
+    keys = tuple(key[2] if key[1] is None else re.sub(r"\\(.)", r"\1", key[1]) for key in _KEY.finditer(left))
+    if not _KEYS.match(left) or len(keys) > 60:
+        raise ConfigError(Problem(str(mark), "", "its keys cannot be read", hint))
     document = parse_document(value, source, whole=False)
     value_node = _placed(document.root, mark)
     warnings = tuple(replace(warning, where=str(mark)) for warning in document.warnings)
-    return Override(text=text, keys=tuple(keys), value=value_node, warnings=warnings)
+    return Override(keys=keys, value=value_node, warnings=warnings)
 
 
 def _placed(node: Located, mark: Mark) -> Located:
@@ -101,16 +96,6 @@ def _placed(node: Located, mark: Mark) -> Located:
     return scalar(value, mark)
 
 
-def _split_at_equals(text: str) -> tuple[str, str | None]:
-    quoted = False
-    for position, char in enumerate(text):
-        if char == '"':
-            quoted = not quoted
-        elif char == "=" and not quoted:
-            return text[:position].strip(), text[position + 1 :].strip()
-    return text, None
-
-
 def fold(
     roots: Sequence[Located], overrides: Sequence[Override], problems: Problems, max_jobs: int = MAX_JOBS
 ) -> Folded:
@@ -118,13 +103,13 @@ def fold(
     total: Located | None = None
     for root in roots:
         total = problems.merge(total, root)
-    entries = {} if total is None else _present(total)
+    # What lies below the names is settled later, when it has met all that it changes.
+    entries = {} if total is None else {key: node for key, node in total.value.items() if node.value is not DELETED}
     file_keys = {key: entries.pop(key, None) for key in FILE_KEYS}
     for key, node in list(entries.items()):
         if type(node.value) is not dict:
-            what = f"expected a mapping, got {display_value(node)}"
             hint = "a benchmark is a name with keys below it"
-            problems.add(Problem(where=str(node.mark), path=key, what=what, hint=hint))
+            problems.note(node.mark, key, f"expected a mapping, got {display_value(node)}", hint)
             del entries[key]
     named = _file_keys_overridden(file_keys, overrides, problems)
     benchmarks, templates = _Inheritance(entries, named, problems, max_jobs).resolved()
@@ -135,11 +120,6 @@ def fold(
         benchmarks=benchmarks,
         templates=templates,
     )
-
-
-def _present(root: Located) -> dict[str, Located]:
-    """Return the keys of a file root, without those that were deleted; what lies below is left as it is."""
-    return {key: node for key, node in root.value.items() if node.value is not DELETED}
 
 
 def _settled_or_none(node: Located | None) -> Located | None:
@@ -157,7 +137,7 @@ def _file_keys_overridden(
     for override in overrides:
         first = override.keys[0]
         if first == "include":
-            problems.add(Problem(where=str(override.mark), path=first, what="include cannot be overridden"))
+            problems.note(override.mark, first, "include cannot be overridden")
         elif first in FILE_KEYS:
             file_keys[first] = problems.merge(file_keys[first], override.tree(1))
         else:
@@ -169,11 +149,7 @@ class _Inheritance:
     """Resolves names to full descriptions; a parent is resolved once, whatever the number of its children."""
 
     def __init__(
-        self,
-        entries: dict[str, Located],
-        overrides: list[Override],
-        problems: Problems,
-        max_jobs: int,
+        self, entries: dict[str, Located], overrides: list[Override], problems: Problems, max_jobs: int
     ) -> None:
         self.problems = problems
         self.overrides = overrides
@@ -181,21 +157,22 @@ class _Inheritance:
         """What the overrides of each name say, merged; reaches the children of that name."""
         self.used: set[int] = set()
         self.every = entries.pop(EVERY, None)
+        # Twice: before the expansion a name may be that of a matrix, after it that of one of its jobs.
         self._override_known(entries)
         self.entries = self._expanded(entries, max_jobs)
         self._override_known(self.entries)
         self.as_parent: dict[str, Located | None] = {}
         for position, override in enumerate(self.overrides):
             if position not in self.used:
-                what = f"no benchmark or template named {override.keys[0]!r}"
                 hint = did_you_mean(override.keys[0], [*self.entries, EVERY, *FILE_KEYS[1:]])
-                self.problems.add(Problem(where=str(override.mark), path="", what=what, hint=hint))
+                self.problems.note(override.mark, "", f"no benchmark or template named {override.keys[0]!r}", hint)
 
     def _override_known(self, entries: dict[str, Located]) -> None:
         """Find the benchmark, template or `*` that each override names, the longest name first."""
         for position, override in enumerate(self.overrides):
             if position in self.used:
                 continue
+            # Names may have dots: in `a.b.c=1` the benchmark is `a.b` where there is one, else `a`.
             for length in range(len(override.keys), 0, -1):
                 name = ".".join(override.keys[:length])
                 if name in entries or name == EVERY:
@@ -206,8 +183,7 @@ class _Inheritance:
     def _note(self, name: str, override: Override, length: int) -> None:
         if length == len(override.keys) and type(override.value.value) is not dict:
             what = f"expected a mapping for {name}, got {display_value(override.value)}"
-            hint = f"name a key: {name}.key=value"
-            self.problems.add(Problem(where=str(override.mark), path=name, what=what, hint=hint))
+            self.problems.note(override.mark, name, what, f"name a key: {name}.key=value")
             return
         tree = override.tree(length)
         if name == EVERY:
@@ -217,48 +193,39 @@ class _Inheritance:
 
     def _expanded(self, entries: dict[str, Located], max_jobs: int) -> dict[str, Located]:
         expanded: dict[str, Located] = {}
-        first: dict[str, Mark] = {}
         for name, node in entries.items():
             own = self.pre.get(name)
             described = node if own is None else self.problems.merge(node, own)
             if not is_matrix(described) or name.startswith("_"):
-                self._add(expanded, first, name, node)
+                self._add(expanded, name, node)
                 continue
             # The overrides of a matrix are part of it from here on: its name is gone once its jobs have theirs.
             self.pre.pop(name, None)
-            try:
+            with self.problems.taking():
                 for job_name, job in expand(name, described, max_jobs):
-                    self._add(expanded, first, job_name, job)
-            except ConfigError as error:
-                self.problems.take(error)
+                    self._add(expanded, job_name, job)
         return expanded
 
-    def _add(self, expanded: dict[str, Located], first: dict[str, Mark], name: str, node: Located) -> None:
+    def _add(self, expanded: dict[str, Located], name: str, node: Located) -> None:
         if name in expanded:
             what = f"two benchmarks are named {name!r}"
-            replaces = f"the other is at {first[name]}"
             hint = "put every key of the matrix that tells jobs apart into job.name"
-            self.problems.add(Problem(where=str(node.mark), path=name, what=what, hint=hint, replaces=replaces))
+            self.problems.note(node.mark, name, what, hint, f"the other is at {expanded[name].mark}")
             return
         if name in (*FILE_KEYS, EVERY, ""):
-            self.problems.add(Problem(where=str(node.mark), path=name, what=f"a job cannot be named {name!r}"))
+            self.problems.note(node.mark, name, f"a job cannot be named {name!r}")
             return
         expanded[name] = node
-        first[name] = node.mark
 
     def resolved(self) -> tuple[dict[str, Located], dict[str, Located]]:
         """Return every benchmark, and every template, in the order of the files."""
         benchmarks: dict[str, Located] = {}
         templates: dict[str, Located] = {}
         for name in self.entries:
-            if name.startswith("_"):
-                node = self._parent(name)
-                if node is not None:
-                    templates[name] = node
-            else:
-                node = self._benchmark(name)
-                if node is not None:
-                    benchmarks[name] = node
+            is_template = name.startswith("_")
+            node = self._parent(name) if is_template else self._benchmark(name)
+            if node is not None:
+                (templates if is_template else benchmarks)[name] = node
         return benchmarks, templates
 
     def _benchmark(self, name: str) -> Located | None:
@@ -271,10 +238,10 @@ class _Inheritance:
             if parent is None:
                 return None
             merged = self._inherited(parent, own)
-        if self.every is not None:
-            merged = self.problems.merge(merged, self.every)
-        if override is not None:
-            merged = self.problems.merge(merged, override)
+        # After inheritance: `*` wins over what a benchmark says, and only an override that names it wins over `*`.
+        for higher in (self.every, override):
+            if higher is not None:
+                merged = self.problems.merge(merged, higher)
         return settled(merged)
 
     def _parent_of(self, name: str, parent_node: Located) -> Located | None:
@@ -282,12 +249,11 @@ class _Inheritance:
         path = f"{name}.inherits"
         if not isinstance(parent, str):
             what = f"expected the name of a benchmark or template, got {display_value(parent_node)}"
-            self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what))
+            self.problems.note(parent_node.mark, path, what)
             return None
         if parent not in self.entries:
             hint = did_you_mean(parent, self.entries) or "define it, or include the file that does"
-            what = f"no benchmark or template named {parent!r}"
-            self.problems.add(Problem(where=str(parent_node.mark), path=path, what=what, hint=hint))
+            self.problems.note(parent_node.mark, path, f"no benchmark or template named {parent!r}", hint)
             return None
         return self._parent(parent)
 
@@ -296,6 +262,7 @@ class _Inheritance:
         chain: list[tuple[str, Located, Located | None]] = []
         visited: set[str] = set()
         current: str | None = name
+        # A loop, since a chain of a thousand parents would be deeper than Python may recurse.
         while current is not None and current not in self.as_parent:
             own = self.entries[current]
             override = self.pre.get(current)
@@ -309,13 +276,13 @@ class _Inheritance:
             above = parent_node.value
             if isinstance(above, str) and above in visited:
                 self._cycle([link[0] for link in chain], above, parent_node)
-                self.as_parent.update(dict.fromkeys(visited))
-                return None
-            if not isinstance(above, str) or above not in self.entries:
+            elif isinstance(above, str) and above in self.entries:
+                current = above
+                continue
+            else:
                 self._parent_of(current, parent_node)
-                self.as_parent.update(dict.fromkeys(visited))
-                return None
-            current = above
+            self.as_parent.update(dict.fromkeys(visited))
+            return None
         for link, own, parent_node in reversed(chain):
             if parent_node is None or parent_node.value is None:
                 self.as_parent[link] = settled(own)
@@ -326,8 +293,7 @@ class _Inheritance:
 
     def _cycle(self, chain: list[str], again: str, node: Located) -> None:
         links = [*chain[chain.index(again) :], again]
-        what = f"the inheritance forms a cycle: {' -> '.join(links)}"
-        self.problems.add(Problem(where=str(node.mark), path=f"{chain[-1]}.inherits", what=what))
+        self.problems.note(node.mark, f"{chain[-1]}.inherits", f"the inheritance forms a cycle: {' -> '.join(links)}")
 
     def _inherited(self, parent: Located, own: Located) -> Located:
         """Return the child over its parent; tags are united."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from milabench.config.problems import did_you_mean
@@ -14,8 +14,6 @@ from milabench.config.template import Field, FieldError, parts, text_of, value_o
 from milabench.errors import ConfigError, Problem
 
 MAX_JOBS: Final = 100_000
-
-Build = Callable[[Mapping[str, Any]], Located]
 
 
 def is_matrix(node: Located) -> bool:
@@ -30,34 +28,33 @@ def expand(name: str, node: Located, max_jobs: int = MAX_JOBS) -> Iterator[tuple
     The strings below `job` have the values put in for their fields; other fields are left for planning. Keys beside
     `matrix` and `job` hold for every job that does not say otherwise. Raises ConfigError.
     """
-    description = settled(node).value
-    matrix, job = description["matrix"], description["job"]
+    own = settled(node).value
+    matrix, job = own["matrix"], own["job"]
     axes = _axes(name, matrix, max_jobs)
     if type(job.value) is not dict:
-        raise ConfigError(
-            _problem(job.mark, f"{name}.job", "expected a mapping", "write the keys of a benchmark below it")
-        )
-    shared = {key: child for key, child in description.items() if key not in ("matrix", "job")}
-    template = {**shared, **job.value}
+        raise _wrong(job.mark, f"{name}.job", "expected a mapping", "write the keys of a benchmark below it")
+    template = {key: child for key, child in own.items() if key not in ("matrix", "job")} | job.value
     naming = template.pop("name", None)
     if naming is None or not isinstance(naming.value, str):
         what = "a job needs a name that is text"
-        raise ConfigError(_problem((naming or job).mark, f"{name}.job.name", what, "such as '" + name + "-{key}'"))
+        raise _wrong((naming or job).mark, f"{name}.job.name", what, "such as '" + name + "-{key}'")
     known = tuple(axes)
-    build_name = _builder(naming, known)
-    build_job = _builder(mapping_at(template, job.mark), known)
+    description = mapping_at(template, job.mark)
+    # What is the same in all jobs is one node for all of them, and is parsed once; the top differs, for it holds the choice.
+    changing = {id(description)}
+    _find_fields(description, known, changing)
     has_lists = any(type(value.value) is list for values in axes.values() for value in values)
     for combination in itertools.product(*axes.values()):
         nodes = dict(zip(known, combination, strict=True))
         values = {key: plain(value) for key, value in nodes.items()}
         try:
-            job_name = str((build_name or _same(naming))(values).value)
-            job_node = build_job(values) if build_job else mapping_at(template.copy(), job.mark)
+            job_name = _filled(naming.value, values)
+            job_node = _put_in(description, values, changing)
         except FieldError as error:
             hint = did_you_mean(error.name, error.known) or f"the matrix has {', '.join(known)}"
-            raise ConfigError(_problem(job.mark, f"{name}.job", f"{error.field.text} is not there", hint)) from None
+            raise _wrong(job.mark, f"{name}.job", f"{error.field.text} is not there", hint) from None
         except ValueError as error:
-            raise ConfigError(_problem(job.mark, f"{name}.job", f"a value cannot be formatted: {error}")) from None
+            raise _wrong(job.mark, f"{name}.job", f"a value cannot be formatted: {error}") from None
         job_node.value["matrix"] = mapping_at(nodes, matrix.mark)
         if has_lists:
             # Tells this choice, in which there is a list, from a matrix that lacks its job.
@@ -87,8 +84,7 @@ def runs(multirun: Sequence[Multirun], extra: Mapping[str, Any]) -> Iterator[tup
                     for part in parts(run_set.name)
                 )
             except (FieldError, ValueError) as error:
-                problem = Problem(where="", path="multirun.runs", what=f"the name {run_set.name!r}: {error}")
-                raise ConfigError(problem) from None
+                raise ConfigError(Problem("", "multirun.runs", f"the name {run_set.name!r}: {error}")) from None
             yield name, options
 
 
@@ -109,105 +105,65 @@ def _nested(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _axes(name: str, matrix: Located, max_jobs: int) -> dict[str, list[Located]]:
     if type(matrix.value) is not dict or not matrix.value:
-        raise ConfigError(_problem(matrix.mark, f"{name}.matrix", "expected a mapping from name to values"))
+        raise _wrong(matrix.mark, f"{name}.matrix", "expected a mapping from name to values")
     axes: dict[str, list[Located]] = {}
     for key, values in matrix.value.items():
         axes[key] = values.value if type(values.value) is list else [values]
         if not axes[key]:
-            raise ConfigError(
-                _problem(values.mark, f"{name}.matrix.{key}", "an empty list gives no job", "give a value")
-            )
+            raise _wrong(values.mark, f"{name}.matrix.{key}", "an empty list gives no job", "give a value")
     jobs = math.prod(len(values) for values in axes.values())
     if jobs > max_jobs:
         what = f"{jobs} jobs are more than the limit of {max_jobs}"
-        raise ConfigError(_problem(matrix.mark, f"{name}.matrix", what, f"allow them with --max-jobs {jobs}"))
+        raise _wrong(matrix.mark, f"{name}.matrix", what, f"allow them with --max-jobs {jobs}")
     return axes
 
 
-def _problem(mark: Mark, path: str, what: str, hint: str = "") -> Problem:
-    return Problem(where=str(mark), path=path, what=what, hint=hint)
+def _wrong(mark: Mark, path: str, what: str, hint: str = "") -> ConfigError:
+    return ConfigError(Problem(str(mark), path, what, hint))
 
 
-def _same(node: Located) -> Build:
-    return lambda values: node
+def _find_fields(node: Located, known: Collection[str], changing: set[int]) -> bool:
+    """Note the ids of the nodes that are another one in each job, and return whether this is one."""
+    value = node.value
+    children = value.values() if type(value) is dict else value if type(value) is list else ()
+    # A list, not a generator: every child is looked at, also behind the first that changes.
+    below = [_find_fields(child, known, changing) for child in children]
+    texts = value if type(value) is dict else [value] if type(value) is str else ()
+    is_changing = any(below) or any(_has_field(text, known) for text in texts)
+    if is_changing:
+        changing.add(id(node))
+    return is_changing
 
 
-def _builder(node: Located, known: tuple[str, ...]) -> Build | None:
-    """Return what makes a job's version of this node; None where all jobs share the node itself."""
+def _has_field(text: str, known: Collection[str]) -> bool:
+    return any(isinstance(part, Field) and part.name in known for part in parts(text))
+
+
+def _put_in(node: Located, values: Mapping[str, Any], changing: Collection[int]) -> Located:
+    """Return a job's version of a node: the values put in for their fields, in keys too."""
+    if id(node) not in changing:
+        return node
     value = node.value
     if type(value) is str:
-        return _text_builder(node, known)
-    if type(value) is list:
-        builders = [_builder(item, known) for item in value]
-        if not any(builders):
-            return None
-        pairs = list(zip(value, builders, strict=True))
-
-        def build_list(values: Mapping[str, Any]) -> Located:
-            items = [build(values) if build else item for item, build in pairs]
-            return node.holding(items, node.flags)
-
-        return build_list
-    if type(value) is dict:
-        return _mapping_builder(node, known)
-    return None
-
-
-def _mapping_builder(node: Located, known: tuple[str, ...]) -> Build | None:
-    keys = {key: _key_builder(key, known) for key in node.value}
-    changing = {key: build for key, child in node.value.items() if (build := _builder(child, known)) is not None}
-    fixed_keys = not any(keys.values())
-    if fixed_keys and not changing:
-        return None
-    children: dict[str, Located] = node.value
-
-    def build_values(values: Mapping[str, Any]) -> Located:
-        built = children.copy()
-        for key, build in changing.items():
-            built[key] = build(values)
-        return node.holding(built, node.flags)
-
-    def build_keys_too(values: Mapping[str, Any]) -> Located:
-        built: dict[str, Located] = {}
-        for key, child in build_values(values).value.items():
-            build = keys[key]
-            text = build(values) if build else key
-            if text in built:
-                raise ValueError(f"two keys become {text!r}")
-            built[text] = child
-        return node.holding(built, node.flags)
-
-    return build_values if fixed_keys else build_keys_too
-
-
-def _split(text: str, known: tuple[str, ...]) -> list[str | Field]:
-    """Return the text and the fields that the matrix knows; any other field stays text, for planning."""
-    pieces: list[str | Field] = []
-    for part in parts(text):
-        piece = part if isinstance(part, str) or part.name in known else part.text
-        if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
-            pieces[-1] += piece
-        else:
-            pieces.append(piece)
-    return pieces
-
-
-def _key_builder(text: str, known: tuple[str, ...]) -> Callable[[Mapping[str, Any]], str] | None:
-    pieces = _split(text, known)
-    if all(isinstance(piece, str) for piece in pieces):
-        return None
-    return lambda values: "".join(
-        piece if isinstance(piece, str) else text_of(piece, value_of(piece, values)) for piece in pieces
-    )
-
-
-def _text_builder(node: Located, known: tuple[str, ...]) -> Build | None:
-    build = _key_builder(node.value, known)
-    if build is None:
-        return None
-
-    def build_text(values: Mapping[str, Any]) -> Located:
-        text = build(values)
+        text = _filled(value, values)
         return Located(text, node.mark, (), DYNAMIC if "${" in text else 0, False, None, True, node.key)
+    if type(value) is list:
+        return node.holding([_put_in(item, values, changing) for item in value], node.flags)
+    children: dict[str, Located] = {}
+    for key, child in value.items():
+        text = _filled(key, values) if "{" in key else key
+        if text in children:
+            raise ValueError(f"two keys become {text!r}")
+        children[text] = _put_in(child, values, changing)
+    return node.holding(children, node.flags)
 
-    return build_text
+
+def _filled(text: str, values: Mapping[str, Any]) -> str:
+    """Return the text with the matrix's values; any other field stays text, for planning."""
+    pieces: list[str] = []
+    for part in parts(text):
+        if isinstance(part, str):
+            pieces.append(part)
+        else:
+            pieces.append(text_of(part, value_of(part, values)) if part.name in values else part.text)
+    return "".join(pieces)

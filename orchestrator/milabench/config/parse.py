@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from milabench.config.interpolate import Interpolator
 from milabench.config.kinds import INVALID, ValueParser, is_slip
 from milabench.config.layers import Folded
-from milabench.config.origin import Origins
 from milabench.config.problems import Problems, did_you_mean
-from milabench.config.schema import BENCHMARK, MULTIRUN, PROFILE, BenchmarkConfig, Profile, Suite
-from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Mark, SourceLocation, mapping_at, plain, scalar
-from milabench.config.system import parse_system
+from milabench.config.schema import (
+    BENCHMARK,
+    MULTIRUN,
+    PROFILE,
+    SYSTEM,
+    BenchmarkConfig,
+    NodeConfig,
+    Profile,
+    Suite,
+    SystemConfig,
+)
+from milabench.config.source_map import BUILT_IN, DYNAMIC, Located, Origins, built_in, mapping_at, plain
 from milabench.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -29,6 +40,12 @@ _DEFAULT_DIRS: Final = {
     "runs": "{milabench_runs}",
     "extra": "{milabench_extra}",
     "cache": "{milabench_cache}",
+}
+_ALLOWED: Final = {
+    "name": ("name of a node", re.compile(r"\w[\w.@:-]*")),
+    "ip": ("address", re.compile(r"[\w:\[][\w.:%\[\]-]*")),
+    "user": ("user", re.compile(r"(\w[\w.@+\\-]*\$?)?")),
+    "proxy_jump": ("jump host", re.compile(r"([\w\[][\w.@:%,\[\]-]*)?")),
 }
 
 
@@ -49,7 +66,7 @@ def parse_suite(
     benchmark. Raises ConfigError with every problem, those noted before included.
     """
     parser = ValueParser(problems, env.get("HOME", ""))
-    system_node = folded.system or mapping_at({}, Mark(SourceLocation("", ""), 0, 0))
+    system_node = folded.system or mapping_at({}, BUILT_IN)
     arch_node = system_node.value.get("arch") if type(system_node.value) is dict else None
     interpolator = Interpolator(_with_arch(system_node, arch_node, arch), env)
     problems.extend(interpolator.system_problems)
@@ -59,9 +76,10 @@ def parse_suite(
     benchmark_parser.check_templates(folded.templates)
     profile: Profile = parser.parse(PROFILE, folded.profile, "profile") if folded.profile is not None else "default"
     multirun = parser.parse(MULTIRUN, folded.multirun, "multirun") if folded.multirun is not None else None
+    # Only here, so that one wrong key does not hide the problems of all other benchmarks.
     problems.raise_any()
     all_warnings = Problems()
-    all_warnings.extend((*warnings, *folded.warnings, *benchmark_parser.warnings.all()))
+    all_warnings.extend((*warnings, *benchmark_parser.warnings.all()))
     return Suite(
         benchmarks={name: benchmark for name, benchmark in parsed.items() if benchmark is not None},
         system=system,
@@ -75,7 +93,7 @@ def parse_suite(
 def _with_arch(system: Located, given: Located | None, arch: str) -> Located:
     if type(system.value) is not dict or (given is not None and given.value is not None):
         return system
-    return Located({**system.value, "arch": scalar(arch, BUILT_IN)}, system.mark, system.replaced, system.flags)
+    return Located({**system.value, "arch": built_in(arch)}, system.mark, system.replaced, system.flags)
 
 
 class _BenchmarkParser:
@@ -96,9 +114,9 @@ class _BenchmarkParser:
         self._interpolator = interpolator
         self._declared = declared
         self._declared_in: dict[Path, frozenset[str] | None] = {}
-        self._variant = scalar(arch, BUILT_IN)
-        self._dirs = {key: scalar(text, BUILT_IN) for key, text in _DEFAULT_DIRS.items()}
-        self._run_name = scalar("{run_name}", BUILT_IN)
+        self._variant = built_in(arch)
+        self._dirs = {key: built_in(text) for key, text in _DEFAULT_DIRS.items()}
+        self._run_name = built_in("{run_name}")
         self._tasks = tasks
         self._env = env
 
@@ -113,7 +131,7 @@ class _BenchmarkParser:
             return None
         if "definition" not in values and "command" not in values:
             what = "it has neither a definition nor a command, and is left out"
-            self.warnings.add(Problem(where=str(node.mark), path=name, what=what, hint="is its name right?"))
+            self.warnings.note(node.mark, name, what, "is its name right?")
             return None
         group = values.setdefault("group", name)
         values.setdefault("install_group", group)
@@ -151,8 +169,7 @@ class _BenchmarkParser:
             return False
         if job is None and any(isinstance(value, list) for value in values.get("matrix", {}).values()):
             what = "a matrix needs a job, whose keys its values are put into"
-            hint = "write job: {name: ..., ...} beside it"
-            self._parser.reject(node.value["matrix"], f"{name}.matrix", what, hint)
+            self._parser.reject(node.value["matrix"], f"{name}.matrix", what, "write job: {name: ..., ...} beside it")
             return False
         return True
 
@@ -179,7 +196,7 @@ class _BenchmarkParser:
         own: dict[str, Located] = node.value
         if not node.flags & DYNAMIC:
             return node
-        name_node = scalar(name, BUILT_IN)
+        name_node = built_in(name)
         group = own.get("group")
         group_node = group if group is not None and group.value is not None else name_node
         defaults = {
@@ -188,7 +205,7 @@ class _BenchmarkParser:
             "group": group_node,
             "install_group": group_node,
             "install_variant": self._variant,
-            "num_machines": scalar(1, BUILT_IN),
+            "num_machines": built_in(1),
         }
         dirs = own.get("dirs")
         own_dirs = dirs.value if dirs is not None and type(dirs.value) is dict else {}
@@ -246,7 +263,7 @@ class _BenchmarkParser:
             return True
         if declared is None and not is_slip(key, BENCHMARK.keys, node.value):
             what = f"unknown key {key!r}; its definition is not available to tell whether it declares it"
-            self.warnings.add(Problem(where=str(child.key or child.mark), path=name, what=what))
+            self.warnings.note(str(child.key or child.mark), name, what)
             return True
         known = [*BENCHMARK.keys, *(declared or ())]
         hint = did_you_mean(key, known) or "`milabench config schema` lists the keys"
@@ -257,11 +274,9 @@ class _BenchmarkParser:
         if not isinstance(folder, Path) or self._declared is None:
             return None
         if folder not in self._declared_in:
-            try:
+            self._declared_in[folder] = None
+            with suppress(ConfigError):  # a benchfile's own problems are reported by whoever loads it
                 self._declared_in[folder] = self._declared(folder)
-            except ConfigError:
-                # The benchfile's own problems are reported by whoever loads it.
-                self._declared_in[folder] = None
         return self._declared_in[folder]
 
 
@@ -272,3 +287,60 @@ def _has(node: Located, key: str) -> bool:
 def _is_name(text: str) -> bool:
     """Return whether files and folders can be named so, and a terminal can show it."""
     return bool(text) and text.isprintable() and "/" not in text and not text.startswith(".")
+
+
+# --- the system: names and addresses that can stand in paths and commands -----------------------------------------------
+
+
+def parse_system(node: Located, parser: ValueParser, *, arch_is_given: bool) -> SystemConfig:
+    """Return the system that `system:` describes, its main node first; problems are noted."""
+    values = SYSTEM.values(node, "system", parser)
+    if values is INVALID:
+        return SystemConfig(origin=Origins(mapping_at({}, node.mark)))
+    system: SystemConfig = SYSTEM.build(values, raw=plain(node), origin=Origins(node))
+    nodes: tuple[NodeConfig, ...] = system.nodes
+    if nodes:
+        _check_nodes(nodes, node.value["nodes"], parser)
+        if not any(entry.main for entry in nodes):
+            nodes = (replace(nodes[0], main=True), *nodes[1:])
+    return replace(
+        system,
+        arch=system.arch if arch_is_given else None,
+        nodes=tuple(sorted(nodes, key=lambda entry: not entry.main)),
+    )
+
+
+def _check_nodes(nodes: Sequence[NodeConfig], located: Located, parser: ValueParser) -> None:
+    items: list[Located] = located.value
+    mains = [index for index, node in enumerate(nodes) if node.main]
+    if len(mains) > 1:
+        parser.reject(items[mains[1]], f"system.nodes.{mains[1]}.main", f"{len(mains)} nodes are main", "leave one")
+    if not mains and len(nodes) > 1 and any("main" in item.value for item in items):
+        hint = "set `main: true` on one; without any `main` it is the first"
+        parser.reject(located, "system.nodes", f"none of {', '.join(node.name for node in nodes)} is main", hint)
+    by_name: dict[str, int] = {}
+    by_address: dict[tuple[str, int], int] = {}
+    for index, (node, item) in enumerate(zip(nodes, items, strict=True)):
+        path = f"system.nodes.{index}"
+        _check_node(node, item, path, parser)
+        other = by_name.setdefault(node.name, index)
+        if other != index:
+            what = f"two nodes are named {node.name!r}"
+            parser.reject(item, f"{path}.name", what, f"the other is at {items[other].mark}")
+        other = by_address.setdefault((node.ip, node.port), index)
+        if other != index and nodes[other].name != node.name:
+            what = f"{node.name!r} and {nodes[other].name!r} are one machine, {node.ip} port {node.port}"
+            parser.reject(item, f"{path}.ip", what, f"the other is at {items[other].mark}")
+
+
+def _check_node(node: NodeConfig, item: Located, path: str, parser: ValueParser) -> None:
+    """Check that what becomes part of paths, markers and command lines holds nothing that means something else there."""
+    prefix = f"{node.name}: " if node.name else ""
+    for name, (noun, allowed) in _ALLOWED.items():
+        text = getattr(node, name)
+        if name in item.value and not allowed.fullmatch(text):
+            hint = "use letters, digits and . _ - : @, and no - at its start"
+            parser.reject(item.value[name], f"{path}.{name}", f"{prefix}{text!r} is not a valid {noun}", hint)
+    if node.base and not node.base.startswith("/"):
+        what = f"{prefix}{node.base!r} is not an absolute path"
+        parser.reject(item.value.get("base") or item, f"{path}.base", what, "begin it with /")

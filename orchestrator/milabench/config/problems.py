@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from milabench.config.source_map import Located, MergeError, merge_documents
 from milabench.errors import ConfigError, Problem
+
+
+class UnplacedProblem(Exception):
+    """What is wrong with a text, and a hint, raised where nobody knows the place of the text."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.hint = hint
 
 
 @dataclass(slots=True)
@@ -15,6 +24,10 @@ class Problems:
     """The problems so far; the same fact about one place is noted once, however many benchmarks share that place."""
 
     by_fact: dict[tuple[str, str], Problem] = field(default_factory=dict)
+
+    def note(self, where: object, path: str, what: str, hint: str = "", replaces: str = "") -> None:
+        """Note a problem at a mark, or at a place by its name."""
+        self.add(Problem(str(where), path, what, hint, replaces))
 
     def add(self, problem: Problem) -> None:
         """Note one problem."""
@@ -27,7 +40,15 @@ class Problems:
 
     def take(self, error: ConfigError) -> None:
         """Note what an error carries."""
-        self.extend(error.problems or (Problem(where="", path="", what=str(error)),))
+        self.extend(error.problems or (Problem("", "", str(error)),))
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """Note what a ConfigError carries that ends the block."""
+        try:
+            yield
+        except ConfigError as error:
+            self.take(error)
 
     def all(self) -> tuple[Problem, ...]:
         """Return the problems in the order in which they were met."""

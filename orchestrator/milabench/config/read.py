@@ -54,10 +54,8 @@ def read_suite(
     here = str(Path.cwd())
     labelled = [*(settings or {}).items(), *((None, text) for text in overrides)]
     for name, text in labelled:
-        try:
+        with problems.taking():
             parsed.append(parse_override(text, here, name))
-        except ConfigError as error:
-            problems.take(error)
     # A file that cannot be read would make everything that refers to it look wrong: say only what is.
     problems.raise_any()
     folded = fold(roots, parsed, problems, max_jobs)
@@ -82,7 +80,7 @@ def read_tasks(file: Path) -> TaskFile:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         what = f"cannot be read: {(error.strerror or str(error)).lower()}"
-        raise ConfigError(Problem(where=str(file), path="", what=what, hint="is the path right?")) from None
+        raise ConfigError(Problem(str(file), "", what, "is the path right?")) from None
     return parse_tasks(decode_text(content, str(file)), str(file))
 
 
@@ -91,9 +89,8 @@ def _system_layers(loader: _Loader, system: Path, problems: Problems) -> list[Lo
     for layer in layers:
         for key, node in layer.value.items():
             if key not in SYSTEM_KEYS:
-                what = f"unknown key {key!r} in a system file"
                 hint = "it has 'system' and 'multirun'; benchmarks belong in a suite file"
-                problems.add(Problem(where=str(node.key or node.mark), path=key, what=what, hint=hint))
+                problems.note(str(node.key or node.mark), key, f"unknown key {key!r} in a system file", hint)
     return layers
 
 
@@ -114,10 +111,12 @@ class _Loader:
         files that led here.
         """
         path = Path(name).expanduser()
+        # Two names of one file would hide a cycle; messages keep the name that the user wrote.
         real = os.path.realpath(path)
         if real in [link for _, link in chain]:
             self._include_problem(asked_at, chain, "the includes form a cycle", name)
             return []
+        # There need be no cycle: files that each include the next one twice come to 2**n layers.
         self.count += 1
         if self.count > MAX_FILES:
             if self.count == MAX_FILES + 1:
@@ -147,8 +146,7 @@ class _Loader:
         except OSError as error:
             reason = error.strerror or str(error)
             if asked_at is None:
-                what = f"cannot be read: {reason[:1].lower()}{reason[1:]}"
-                self.problems.add(Problem(where=name, path="", what=what, hint="is the path right?"))
+                self.problems.note(name, "", f"cannot be read: {reason[:1].lower()}{reason[1:]}", "is the path right?")
             else:
                 self._include_problem(asked_at, chain, f"the included file cannot be read ({reason.lower()})", name)
         except ConfigError as error:
@@ -161,7 +159,7 @@ class _Loader:
 
     def _read(self, path: Path, name: str) -> Document:
         if path.exists() and not path.is_file():
-            raise ConfigError(Problem(where=name, path="", what="is not a file"))
+            raise ConfigError(Problem(name, "", "is not a file"))
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
         source = SourceLocation(name, os.path.dirname(os.path.abspath(path)))  # noqa: PTH100, PTH120  links stay as they are
@@ -171,7 +169,7 @@ class _Loader:
             return Document(root=mapping_at({}, root.mark))
         if type(root.value) is not dict:
             what = f"expected a mapping from name to benchmark, got {display_value(root)}"
-            raise ConfigError(Problem(where=str(root.mark), path="", what=what))
+            raise ConfigError(Problem(str(root.mark), "", what))
         return document
 
     def _includes(self, root: Located) -> list[Located]:
@@ -184,11 +182,9 @@ class _Loader:
             if isinstance(item.value, str) and item.value:
                 good.append(item)
             else:
-                what = f"expected the path of a file, got {display_value(item)}"
-                self.problems.add(Problem(where=str(item.mark), path="include", what=what))
+                self.problems.note(item.mark, "include", f"expected the path of a file, got {display_value(item)}")
         return good
 
     def _include_problem(self, asked_at: Mark | None, chain: tuple[tuple[str, str], ...], what: str, name: str) -> None:
         links = " -> ".join([link for link, _ in chain] + [name])
-        where = str(asked_at) if asked_at is not None else name
-        self.problems.add(Problem(where=where, path="include", what=f"{what}: {links}"))
+        self.problems.note(str(asked_at) if asked_at is not None else name, "include", f"{what}: {links}")

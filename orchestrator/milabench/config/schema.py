@@ -7,7 +7,7 @@ are derived from these declarations; kinds.py says how.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
@@ -18,7 +18,6 @@ from milabench.config.kinds import (
     Capacity,
     Choice,
     Expression,
-    KeysOf,
     ListOf,
     Number,
     Pattern,
@@ -27,9 +26,10 @@ from milabench.config.kinds import (
     Whole,
     extra_keys,
     key,
+    keys_of,
     record_of,
 )
-from milabench.config.origin import Origins
+from milabench.config.source_map import Origins
 from milabench.devices.registry import ARCHS
 from milabench.errors import Problem
 
@@ -136,7 +136,6 @@ class MetricConfig:
     direction: Literal["higher", "lower", "none"] = key("Which direction is better.", default="none")
 
 
-@dataclass(init=False, repr=False, eq=False)
 class VoirOptions:
     """The keys of `voir.options`; benchmarks read the mapping."""
 
@@ -148,15 +147,13 @@ class VoirOptions:
     extra: Mapping[str, Any] = extra_keys()
 
 
-@dataclass(init=False, repr=False, eq=False)
 class VoirKeys:
     """The keys of `voir`; benchmarks read the mapping."""
 
-    options: Annotated[Mapping[str, Any], KeysOf(VoirOptions)] = key("Options of the voirfile.", default=None)
+    options: Annotated[Mapping[str, Any], keys_of(VoirOptions)] = key("Options of the voirfile.", default=None)
     extra: Mapping[str, Any] = extra_keys()
 
 
-@dataclass(init=False, repr=False, eq=False)
 class UsageKeys:
     """The keys of `validation.usage`; the check reads the mapping."""
 
@@ -165,11 +162,10 @@ class UsageKeys:
     extra: Mapping[str, Any] = extra_keys()
 
 
-@dataclass(init=False, repr=False, eq=False)
 class ValidationKeys:
     """The keys of `validation`; each check reads its own."""
 
-    usage: Annotated[Mapping[str, Any], KeysOf(UsageKeys)] = key("Use of the devices.", default=None)
+    usage: Annotated[Mapping[str, Any], keys_of(UsageKeys)] = key("Use of the devices.", default=None)
     extra: Mapping[str, Any] = extra_keys()
 
 
@@ -201,8 +197,8 @@ class BenchmarkConfig:
     url: str = key("Where to ask for access to gated data.", default="")
     max_duration: Seconds = key("Time limit of a step in seconds.", default=600)
     max_silence: Seconds | None = key("Seconds without record or output after which a step has failed.", default=None)
-    voir: Annotated[Mapping[str, Any], KeysOf(VoirKeys)] = key("Options of the instruments.", default={})
-    validation: Annotated[Mapping[str, Any], KeysOf(ValidationKeys)] = key(
+    voir: Annotated[Mapping[str, Any], keys_of(VoirKeys)] = key("Options of the instruments.", default={})
+    validation: Annotated[Mapping[str, Any], keys_of(ValidationKeys)] = key(
         "Checks of the results; off unless given.", default={}
     )
     plan: PlanConfig = key("Placement and launcher.", default=PlanConfig())
@@ -238,7 +234,6 @@ class BenchmarkConfig:
     origin: Origins = field(compare=False, repr=False)
 
 
-@dataclass(init=False, repr=False, eq=False)
 class DriverKeys:
     """Keys of a benchmark that are replaced by those of a task file before it is parsed."""
 
@@ -280,7 +275,6 @@ class NodeConfig:
     extra: Mapping[str, Any] = extra_keys()
 
 
-@dataclass(init=False, repr=False, eq=False)
 class CostKeys:
     """The keys of `system.costs`; reports read the mapping."""
 
@@ -311,7 +305,7 @@ class SystemConfig:
     dirs: Mapping[str, str] = key("Folders: venv, data, cache and others.", default={})
     options: Mapping[str, Any] = key("Options of the sizer, of cpu, of torchrun and others.", default={})
     reference: str = key("Run, or file of a JSON report, that scores are relative to.", default="")
-    costs: Annotated[Mapping[str, Any], KeysOf(CostKeys)] = key(
+    costs: Annotated[Mapping[str, Any], keys_of(CostKeys)] = key(
         "What the system costs; reports derive cost, energy and value from it.", default={}
     )
     extra: Mapping[str, Any] = extra_keys()
@@ -349,5 +343,4 @@ class Suite:
 SYSTEM: Final = record_of(SystemConfig)
 MULTIRUN: Final = record_of(MultirunConfig)
 PROFILE: Final = Choice(words=PROFILES)
-_BENCHMARK: Final = record_of(BenchmarkConfig)
-BENCHMARK: Final[Record] = replace(_BENCHMARK, keys={**_BENCHMARK.keys, **record_of(DriverKeys).keys})
+BENCHMARK: Final = Record({**record_of(BenchmarkConfig).keys, **record_of(DriverKeys).keys}, BenchmarkConfig)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import MISSING
 from typing import Any, Final
 
-from milabench.config.kinds import Choice, Flag, Key, Kind, ListOf, MapOf, Number, Record, Whole
+from milabench.config.kinds import Flag, Key, Kind, ListOf, MapOf, Number, Record
 from milabench.config.schema import BENCHMARK, MULTIRUN, PROFILE, SYSTEM
 
 _FILE_DOCS: Final = {
@@ -32,10 +32,7 @@ def json_schema(declared: Iterable[str] = ()) -> dict[str, Any]:
         "title": "milabench suite or system file",
         "type": "object",
         "properties": {
-            "include": {
-                "description": _FILE_DOCS["include"],
-                "anyOf": [text, {"type": "array", "items": text}],
-            },
+            "include": {"description": _FILE_DOCS["include"], "anyOf": [text, {"type": "array", "items": text}]},
             "system": {"$ref": "#/$defs/system"},
             "multirun": MULTIRUN.json_schema(),
             "profile": {**PROFILE.json_schema(), "description": _FILE_DOCS["profile"]},
@@ -82,20 +79,15 @@ def _rows(prefix: str, record: Record) -> Iterable[tuple[str, ...]]:
 
 def _kind_text(kind: Kind) -> str:
     match kind:
-        case Choice():
-            return kind.expected
         case Number(at_least=low, at_most=high, above=above):
-            bounds = ((low, ">= {:g}"), (above, "> {:g}"), (high, "<= {:g}"))
-        case Whole(at_least=low, at_most=high):
-            bounds = ((low, ">= {:g}"), (None, ""), (high, "<= {:g}"))
+            bounds = ((low, ">="), (above, ">"), (high, "<="))
+            return ", ".join([kind.expected, *(f"{sign} {bound}" for bound, sign in bounds if bound is not None)])
         case ListOf(item=item):
             return f"list of: {_kind_text(item)}"
         case MapOf(item=item):
             return f"mapping to: {_kind_text(item)}"
         case _:
             return kind.expected
-    limits = [text.format(bound) for bound, text in bounds if bound is not None]
-    return ", ".join([kind.expected, *limits])
 
 
 def _default_text(entry: Key) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -22,14 +21,6 @@ _WORDS: Final = frozenset(["and", "or", "not"])
 Test = Callable[[BenchmarkConfig], bool]
 
 
-@dataclass(slots=True)
-class _Selector:
-    """A parsed selection: the test, and the words that have to match something."""
-
-    test: Test
-    positive: list[str]
-
-
 def select(suite: Suite, select: str | None = None, exclude: str | None = None) -> tuple[BenchmarkConfig, ...]:
     """Return the benchmarks meant, in the order of the suite.
 
@@ -42,23 +33,17 @@ def select(suite: Suite, select: str | None = None, exclude: str | None = None) 
     if select is not None and select in suite.benchmarks:  # whatever characters it has, a name alone is that name
         selected = (suite.benchmarks[select],)
     elif select is not None and select.strip():
-        selector = _parse(select, "--select")
-        _check_words(selector.positive, everything)
-        matched = [bench for bench in everything if selector.test(bench)]
-        named = set(selector.positive)
+        test, named = _parse(select, "--select")
+        _check_words(named, everything)
+        matched = [bench for bench in everything if test(bench)]
         selected = tuple(bench for bench in matched if bench.enabled or bench.name in named)
         disabled = [bench.name for bench in matched if not (bench.enabled or bench.name in named)]
     if exclude is not None and exclude.strip():
-        excluder = _parse(exclude, "--exclude")
-        selected = tuple(bench for bench in selected if not excluder.test(bench))
+        is_excluded, _ = _parse(exclude, "--exclude")
+        selected = tuple(bench for bench in selected if not is_excluded(bench))
     if not selected:
         raise NothingSelected(_nothing(everything, select, exclude, disabled))
     return selected
-
-
-def words(suite: Suite) -> tuple[str, ...]:
-    """Return every name, group and tag that a selection may use, for completion."""
-    return tuple(dict.fromkeys(word for bench in suite.benchmarks.values() for word in _words_of(bench)))
 
 
 def _words_of(bench: BenchmarkConfig) -> tuple[str, ...]:
@@ -107,14 +92,15 @@ def _matches(word: str, candidate: str) -> bool:
     return word == candidate or (_is_glob(word) and fnmatchcase(candidate, word))
 
 
-def _parse(text: str, option: str) -> _Selector:
+def _parse(text: str, option: str) -> tuple[Test, list[str]]:
+    """Return the test that a selection is, and the words that have to match something."""
     if len(text) > MAX_LENGTH:
         raise UsageError(f"{option}: longer than {MAX_LENGTH} characters")
     parser = _Parser(list(_tokens(text)), option, text)
     test = parser.any_of(0, True)
     if parser.position < len(parser.tokens):
         raise parser.error(f"{parser.tokens[parser.position]!r} is not expected here")
-    return _Selector(test, parser.positive)
+    return test, parser.positive
 
 
 def _tokens(text: str) -> Iterator[str]:
@@ -150,13 +136,13 @@ class _Parser:
         tests = [self._all_of(depth, positive)]
         while self._next(",", "or"):
             tests.append(self._all_of(depth, positive))
-        return tests[0] if len(tests) == 1 else lambda bench: any(test(bench) for test in tests)
+        return lambda bench: any(test(bench) for test in tests)
 
     def _all_of(self, depth: int, positive: bool) -> Test:
         tests = [self._one(depth, positive)]
         while self._next("and"):
             tests.append(self._one(depth, positive))
-        return tests[0] if len(tests) == 1 else lambda bench: all(test(bench) for test in tests)
+        return lambda bench: all(test(bench) for test in tests)
 
     def _one(self, depth: int, positive: bool) -> Test:
         if depth > MAX_DEPTH:
@@ -173,6 +159,7 @@ class _Parser:
             raise self.error("a name is missing")
         word = self.tokens[self.position]
         self.position += 1
+        # Below a `not` a word may match nothing: `not retired` is true where nobody is.
         if positive:
             self.positive.append(word)
         return lambda bench: any(_matches(word, candidate) for candidate in _words_of(bench))

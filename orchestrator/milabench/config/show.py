@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -10,15 +11,17 @@ from typing import Any, Final
 from milabench.config.definition import plain_definition
 from milabench.config.interpolate import escaped
 from milabench.config.kinds import Argument
-from milabench.config.origin import Origin
 from milabench.config.problems import did_you_mean
 from milabench.config.scalars import resolve_scalar
-from milabench.config.schema import BENCHMARK, BenchmarkConfig, PlanConfig, Suite
-from milabench.config.source_map import shown_scalar
+from milabench.config.schema import BENCHMARK, BenchmarkConfig, Suite
+from milabench.config.source_map import Origin, shown_scalar
 from milabench.errors import ConfigError
 
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+-]*(?: [A-Za-z0-9_./+-]+)*\Z")
 _PLAIN_KEY: Final = re.compile(r"(?:[A-Za-z_]|-{1,2}[A-Za-z_])[A-Za-z0-9_./+=-]*\Z")
+# What a double-quoted text cannot hold, or a terminal cannot show.
+_NOT_AS_IT_IS: Final = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\U00010000-\U0010ffff]')
+_SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 _REFERENCE: Final = re.compile(r"\$\{[^{}]*\}")
 
 # --- plain data and YAML --------------------------------------------------------------------------------------------
@@ -86,7 +89,8 @@ def _plain_field(name: str, value: Any) -> Any:
         case "container":
             return {key: _data(item) for key, item in _fields_of(value).items() if item is not None}
         case "plan":
-            return _plain_plan(value)
+            given = {key: item for key, item in _fields_of(value).items() if key != "extra" and item not in (None, ())}
+            return _data({**given, **value.extra})
         case "cwd":
             return None if value is None else str(value)
         case "metrics":
@@ -97,12 +101,6 @@ def _plain_field(name: str, value: Any) -> Any:
 
 def _fields_of(value: Any) -> dict[str, Any]:
     return {declared.name: getattr(value, declared.name) for declared in fields(value)}
-
-
-def _plain_plan(plan: PlanConfig) -> dict[str, Any]:
-    launcher = {} if plan.launcher is None else {"launcher": plan.launcher}
-    nodes = {} if not plan.nodes else {"nodes": list(plan.nodes)}
-    return {"method": plan.method, "n": plan.n, **launcher, **nodes, **_data(plan.extra)}
 
 
 def _plain_arguments(arguments: tuple[Argument, ...]) -> Any:
@@ -152,11 +150,7 @@ def _flow(value: Any) -> str:
 
 
 def _float(value: float) -> str:
-    if value != value:  # noqa: PLR0124  not a number
-        return ".nan"
-    if value in (float("inf"), float("-inf")):
-        return ".inf" if value > 0 else "-.inf"
-    return str(value)
+    return str(value) if math.isfinite(value) else str(value).replace("inf", ".inf").replace("nan", ".nan")
 
 
 def _key(text: str) -> str:
@@ -170,20 +164,7 @@ def _text(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    quoted = []
-    for char in text:
-        code = ord(char)
-        if char in '"\\':
-            quoted.append("\\" + char)
-        elif char == "\n":
-            quoted.append("\\n")
-        elif char == "\t":
-            quoted.append("\\t")
-        elif code < 0x20 or 0x7F <= code < 0xA0 or code in (0x2028, 0x2029, 0xFEFF) or code > 0xFFFF:
-            quoted.append(f"\\U{code:08x}")
-        else:
-            quoted.append(char)
-    return '"' + "".join(quoted) + '"'
+    return '"' + _NOT_AS_IT_IS.sub(lambda char: _SHORT.get(char[0], f"\\U{ord(char[0]):08x}"), text) + '"'
 
 
 # --- where a value comes from ---------------------------------------------------------------------------------------

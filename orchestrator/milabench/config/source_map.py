@@ -4,7 +4,7 @@ two such trees.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -110,11 +110,11 @@ class MergeError(Exception):
     def problem(self) -> Problem:
         """Return what to tell the user."""
         return Problem(
-            where=str(self.high.mark),
-            path=".".join(reversed(self.keys)),
-            what=f"append needs a list to append to, got {display_value(self.low)}",
-            hint="give the whole list",
-            replaces=f"it would extend {display_value(self.low)}, set at {self.low.mark}",
+            str(self.high.mark),
+            ".".join(reversed(self.keys)),
+            f"append needs a list to append to, got {display_value(self.low)}",
+            "give the whole list",
+            f"it would extend {display_value(self.low)}, set at {self.low.mark}",
         )
 
 
@@ -141,6 +141,11 @@ def scalar(value: Data, mark: Mark) -> Located:
     if type(value) is str:
         return Located(value, mark, flags=DYNAMIC if "${" in value else 0)
     return Located(value, mark, flags=PENDING if value is DELETED else 0)
+
+
+def built_in(value: Data) -> Located:
+    """Return the leaf of a value that no file gives."""
+    return scalar(value, BUILT_IN)
 
 
 def located(value: Any, mark: Mark) -> Located:
@@ -175,6 +180,7 @@ def merge_documents(low: Located, high: Located) -> Located:
         if _is_append(above):
             return _appended(low, high)
         if type(below) is dict and not _is_append(below):
+            # What only one side has is shared, not copied: thousands of benchmarks inherit one template.
             children = below.copy()
             for key, child in above.items():
                 old = children.get(key)
@@ -188,16 +194,10 @@ def merge_documents(low: Located, high: Located) -> Located:
                     raise
             flags = low.flags | high.flags
             return Located(children, high.mark, low.replaced, flags, low.fresh, key=high.key)
-    return Located(
-        above,
-        high.mark,
-        (*high.replaced, low, *low.replaced),
-        high.flags,
-        type(above) is dict,
-        high.raw,
-        high.formatted,
-        high.key,
-    )
+    # Fresh: a mapping that took the place of something else hides what lies below that too, when the two are merged
+    # over a third tree. Without it, the order of merging would matter.
+    replaced = (*high.replaced, low, *low.replaced)
+    return Located(above, high.mark, replaced, high.flags, type(above) is dict, high.raw, high.formatted, high.key)
 
 
 def settled(node: Located) -> Located:
@@ -247,10 +247,8 @@ def shown_scalar(value: Any) -> str:
     match value:
         case None:
             return "null"
-        case True:
-            return "true"
-        case False:
-            return "false"
+        case bool():
+            return str(value).lower()
         case str():
             return repr(value if len(value) <= 80 else value[:77] + "...")
         case int() if value.bit_length() > 256:
@@ -260,6 +258,7 @@ def shown_scalar(value: Any) -> str:
 
 
 def _is_append(children: dict[str, Located]) -> bool:
+    # With another key beside it, `append` is a key like any other.
     if len(children) != 1:
         return False
     only = children.get("append")
@@ -280,3 +279,81 @@ def _appended(low: Located, high: Located) -> Located:
     if below is None or below is DELETED:
         return Located(extra.value, high.mark, (low, *low.replaced), extra.flags, key=high.key)
     raise MergeError(low, high)
+
+
+# --- where a value comes from ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a value comes from.
+
+    `replaced`: place and value of everything that it replaced, nearest first. `interpolated`: its text before
+    `${...}` was resolved, None where there was nothing to resolve. Line 0: not a place in a file but an option or a
+    built-in default.
+    """
+
+    file: str
+    line: int
+    column: int
+    replaced: tuple[tuple[str, Any], ...] = ()
+    interpolated: str | None = None
+
+    @property
+    def where(self) -> str:
+        """`file:line:column`, or the option."""
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+class Origins(Mapping[str, Origin]):
+    """The origin of every value of a benchmark by its dotted key (`argv.--lr`); worked out when first asked for."""
+
+    __slots__ = ("_by_key", "_node")
+
+    def __init__(self, node: Located) -> None:
+        self._node = node
+        self._by_key: dict[str, Located] | None = None
+
+    def _nodes(self) -> dict[str, Located]:
+        if self._by_key is None:
+            # Most commands never ask where a value comes from; the walk over all leaves is for those that do.
+            self._by_key = {".".join(path): node for path, node in leaves(self._node) if path}
+        return self._by_key
+
+    def __getitem__(self, key: str) -> Origin:
+        return origin_of(self._nodes()[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes())
+
+    def __len__(self) -> int:
+        return len(self._nodes())
+
+    def where(self, key: str) -> str:
+        """Return the place of a value, or of the nearest container that has one; empty where nothing is known."""
+        nodes = self._nodes()
+        while key and key not in nodes:
+            key = key.rpartition(".")[0]
+        return str(nodes[key].mark) if key else ""
+
+    def __copy__(self) -> Origins:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Origins:
+        return self
+
+
+def origin_of(node: Located) -> Origin:
+    """Return the origin of one located value."""
+    mark: Mark = node.mark
+    return Origin(
+        file=mark.source.name,
+        line=mark.line,
+        column=mark.column,
+        replaced=tuple((str(old.mark), _replaced_value(old)) for old in node.replaced),
+        interpolated=node.raw,
+    )
+
+
+def _replaced_value(node: Located) -> Any:
+    return DELETED.value if node.value is DELETED else plain(settled(node))

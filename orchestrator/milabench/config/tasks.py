@@ -6,10 +6,12 @@ whole, and its known keys begin a value however deep they stand. Values that are
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from milabench.config.problems import did_you_mean
 from milabench.config.source_map import Located, Mark, SourceLocation, mapping_at, scalar
@@ -41,14 +43,6 @@ _KEYS: Final = (*_LISTS, "command_to_execute", "num_gpus")
 _DEFAULT: Final = "DEFAULT"
 _HEADER: Final = re.compile(r"\[([^\[\]'\",]+)\]\s*\Z")
 _OPTION: Final = re.compile(r"([^\s=:\[#;][^=:]*?)\s*[=:]\s?[ \t]*")
-_STRING: Final = re.compile(
-    r"([rRuU]?)('''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\")",
-    re.DOTALL,
-)
-_ESCAPE: Final = re.compile(r"\\(\n|[\\'\"abfnrtv]|[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})")
-_ESCAPES: Final = {"\n": "", **dict(zip("\\'\"abfnrtv", "\\'\"\a\b\f\n\r\t\v", strict=True))}
-_SPACE: Final = re.compile(r"\s*")
-_LONGEST_CODE: Final = 3  # an octal escape has as many digits; \x, \u and \U are longer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,43 +67,31 @@ class ConfiguredTask:
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    """A piece of a value: its text, and where that begins in the file."""
+class _Line(NamedTuple):
+    """A piece of a value: its text, and where that begins."""
 
     text: str
+    file: str
     number: int
     column: int
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Value:
-    """The value of a key, line by line."""
-
-    key: str
-    lines: tuple[_Line, ...]
-
-    @property
-    def text(self) -> str:
-        return "\n".join(line.text for line in self.lines)
-
-    def place(self, offset: int = 0) -> str:
-        """Return `line:column` of a character of the text."""
-        for line in self.lines:
-            if offset <= len(line.text):
-                return f"{line.number}:{line.column + offset}"
-            offset -= len(line.text) + 1
-        return f"{self.lines[-1].number}:{self.lines[-1].column + len(self.lines[-1].text)}"
+    def where(self, offset: int = 0) -> str:
+        """Return the place of a character of the text."""
+        return f"{self.file}:{self.number}:{self.column + offset}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Section:
-    """A section as it stands in the file; `again` are its other headings and keys that were there before, with places."""
+    """A section as it stands in the file; `warnings` are its other headings and keys that were there before."""
 
     name: str
-    number: int
-    values: Mapping[str, _Value]
-    again: tuple[tuple[str, str], ...] = ()
+    heading: _Line
+    values: dict[str, list[_Line]] = field(default_factory=dict)
+    warnings: list[Problem] = field(default_factory=list)
+
+    def warn(self, where: str, what: str) -> None:
+        """Note what is odd, and not wrong."""
+        self.warnings.append(Problem(where, self.name, what))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,8 +105,8 @@ class TaskFile:
         """Return the task of this name. Raises ConfigError, with the place, for one that is not there or cannot be understood."""
         if name not in self.sections:
             hint = did_you_mean(name, self.sections) or f"known: {', '.join(self.sections) or 'none'}"
-            raise ConfigError(Problem(where=self.name, path=name, what="unknown section", hint=hint))
-        return _task(self, self.sections[name])
+            raise ConfigError(Problem(self.name, name, "unknown section", hint))
+        return _task(self.sections[name])
 
 
 def parse_tasks(text: str, name: str) -> TaskFile:
@@ -132,7 +114,11 @@ def parse_tasks(text: str, name: str) -> TaskFile:
     reader = _Reader(name)
     for number, line in enumerate(text.split("\n"), 1):
         reader.read(line.removesuffix("\r").removeprefix("\ufeff" if number == 1 else ""), number)
-    return TaskFile(name=name, sections=reader.sections())
+    default = reader.sections.pop(_DEFAULT, None)
+    for section in reader.sections.values():
+        for key, lines in (default.values if default is not None else {}).items():
+            section.values.setdefault(key, lines)
+    return TaskFile(name=name, sections=reader.sections)
 
 
 def edited(
@@ -157,7 +143,7 @@ def edited(
             command, count = _OPTIONS[key].subn(rf"\g<1>{quoted}", command)
             if not count:
                 what = f"its command has no --{key} to replace"
-                raise ConfigError(Problem(where=task.where, path=task.name, what=what, hint=f"leave out --{key}"))
+                raise ConfigError(Problem(task.where, task.name, what, f"leave out --{key}"))
     return replace(task, command=command, num_gpus=task.num_gpus if num_gpus is None else num_gpus)
 
 
@@ -195,8 +181,7 @@ def as_benchmark(task: ConfiguredTask, workers: int | None = None) -> dict[str, 
         if metric.method == "average_aggregate":
             if not workers:
                 what = f"{metric.method} needs the number of workers, which is not set"
-                path = f"{task.name}.{metric.name}"
-                raise ConfigError(Problem(where=metric.where, path=path, what=what, hint=f"set {WORKERS}"))
+                raise ConfigError(Problem(metric.where, f"{task.name}.{metric.name}", what, f"set {WORKERS}"))
             scale = float(workers)
         elif metric.method == "total" and workers:
             scale = 1 / workers
@@ -235,7 +220,7 @@ def workers_of(text: str) -> int | None:
         return None
     if not text.strip().isdigit():
         what = f"expected a number of workers, got {text!r}"
-        raise ConfigError(Problem(where=WORKERS, path="", what=what, hint="unset it, or give 1 or more"))
+        raise ConfigError(Problem(WORKERS, "", what, "unset it, or give 1 or more"))
     return int(text)
 
 
@@ -246,21 +231,11 @@ class _Reader:
     """Gathers sections, keys and the lines of their values."""
 
     def __init__(self, name: str) -> None:
+        self.sections: dict[str, _Section] = {}
         self._name = name
-        self._sections: dict[str, tuple[int, dict[str, list[_Line]], list[tuple[str, str]]]] = {}
-        self._section = ""
+        self._section: _Section | None = None
         self._indent = 0
         self._value: list[_Line] | None = None
-
-    def sections(self) -> dict[str, _Section]:
-        """Return what was read, with what the default section says where a section says nothing."""
-        sections = {}
-        defaults = self._sections.pop(_DEFAULT, (0, {}, []))[1]
-        for name, (number, values, again) in self._sections.items():
-            merged = {**defaults, **values}
-            values_of = {key: _Value(key=key, lines=tuple(lines)) for key, lines in merged.items()}
-            sections[name] = _Section(name=name, number=number, values=values_of, again=tuple(again))
-        return sections
 
     def read(self, line: str, number: int) -> None:
         """Take one line into account."""
@@ -268,113 +243,99 @@ class _Reader:
         if not text or text[0] in "#;":
             return
         indent = len(line) - len(line.lstrip())
-        header = _HEADER.match(text)
-        option = _OPTION.match(text)
+        here = _Line(text, self._name, number, indent + 1)
+        section, header, option = self._section, _HEADER.match(text), _OPTION.match(text)
         if header is not None:
-            self._head(header[1], number, indent)
-        elif option is not None and self._section and self._begins(option[1], indent):
-            self._key(option[1], _Line(text=text[option.end() :], number=number, column=indent + option.end() + 1))
+            self._section, self._indent, self._value = self._headed(header[1], here), indent, None
+        elif option is not None and section is not None and self._begins(option[1], indent):
+            key, value = option[1].lower(), here._replace(text=text[option.end() :], column=indent + option.end() + 1)
+            if key in section.values:
+                section.warn(f"{self._name}:{number}:1", f"{key} is there twice; the later one holds")
+            self._value = section.values[key] = [value]
         elif self._value is not None and indent > self._indent:
-            self._value.append(_Line(text=text, number=number, column=indent + 1))
+            self._value.append(here)
         else:
-            where = f"{self._name}:{number}:{indent + 1}"
             what = f"expected [section], key = value, or more of a value, got {text[:40]!r}"
-            hint = "indent what goes on from the line before"
-            raise ConfigError(Problem(where=where, path=self._section, what=what, hint=hint))
+            path = section.name if section is not None else ""
+            raise ConfigError(Problem(here.where(), path, what, "indent what goes on from the line before"))
 
     def _begins(self, key: str, indent: int) -> bool:
         """Return whether a line begins a value, or continues one."""
         return self._value is None or indent <= self._indent or key.lower() in _KEYS
 
-    def _head(self, name: str, number: int, indent: int) -> None:
-        self._section, self._indent, self._value = name, indent, None
-        if name in self._sections and name != _DEFAULT:
-            first, values, again = self._sections[name]
-            again.append((f"{self._name}:{number}:{indent + 1}", f"the section is there twice, first in line {first}"))
-            values.clear()
-        else:
-            self._sections.setdefault(name, (number, {}, []))
-
-    def _key(self, key: str, line: _Line) -> None:
-        _, values, again = self._sections[self._section]
-        key = key.lower()
-        if key in values:
-            again.append((f"{self._name}:{line.number}:1", f"{key} is there twice; the later one holds"))
-        self._value = values[key] = [line]
+    def _headed(self, name: str, heading: _Line) -> _Section:
+        section = self.sections.setdefault(name, _Section(name=name, heading=heading))
+        if section.heading is not heading and name != _DEFAULT:
+            section.warn(heading.where(), f"the section is there twice, first in line {section.heading.number}")
+            section.values.clear()
+        return section
 
 
 # --- values -------------------------------------------------------------------------------------------------------------
 
 
-def _task(file: TaskFile, section: _Section) -> ConfiguredTask:
-    where = f"{file.name}:{section.number}:1"
+def _task(section: _Section) -> ConfiguredTask:
+    where = section.heading._replace(column=1).where()
     problems: list[Problem] = []
 
-    def problem(place: str, key: str, what: str, hint: str = "") -> None:
-        place = f"{file.name}:{place}" if place else where
-        problems.append(
-            Problem(where=place, path=".".join((section.name, *([key] if key else []))), what=what, hint=hint)
-        )
+    def problem(what: str, hint: str = "", *, key: str = "", at: str = "") -> None:
+        problems.append(Problem(at or where, f"{section.name}.{key}" if key else section.name, what, hint))
 
-    lists: dict[str, list[tuple[str, int]]] = {}
+    lists: dict[str, list[tuple[str, str]]] = {}
     for key in _LISTS:
-        value = section.values.get(key)
-        if value is None:
-            problem("", "", f"the key {key!r} is missing", did_you_mean(key, section.values))
+        if key not in section.values:
+            problem(f"the key {key!r} is missing", did_you_mean(key, section.values))
             continue
-        items = _list(value.text)
-        if isinstance(items, int):
-            problem(value.place(items), key, "expected a list of text such as ['a', 'b'] here")
+        items = _list(section.values[key])
+        if isinstance(items, str):
+            problem("expected a list of text such as ['a', 'b'] here", key=key, at=items)
         else:
             lists[key] = items
-    gpus = section.values.get("num_gpus")
-    if gpus is not None and not gpus.text.strip().isdigit():
-        problem(gpus.place(), "num_gpus", f"expected a whole number, got {gpus.text.strip()!r}")
+    gpus = _text(section.values.get("num_gpus", ()))
+    if "num_gpus" in section.values and not gpus.isdigit():
+        at = section.values["num_gpus"][0].where()
+        problem(f"expected a whole number, got {gpus!r}", key="num_gpus", at=at)
     if len({len(items) for items in lists.values()}) > 1:
         counts = ", ".join(f"{key} {len(items)}" for key, items in lists.items())
-        value = section.values[min(lists, key=lambda key: len(lists[key]))]
-        problem(
-            value.place(), value.key, f"the lists are of unequal length: {counts}", "they belong together one by one"
-        )
-    for pattern, offset in lists.get("patterns", ()):
-        wrong = _wrong_pattern(pattern)
-        if wrong:
-            problem(section.values["patterns"].place(offset), "patterns", f"{pattern!r} is not usable: {wrong}")
-    for method, offset in lists.get("compute_method", ()):
+        key = min(lists, key=lambda key: len(lists[key]))
+        what = f"the lists are of unequal length: {counts}"
+        problem(what, "they belong together one by one", key=key, at=section.values[key][0].where())
+    for pattern, at in lists.get("patterns", ()):
+        if wrong := _wrong_pattern(pattern):
+            problem(f"{pattern!r} is not usable: {wrong}", key="patterns", at=at)
+    for method, at in lists.get("compute_method", ()):
         if method not in METHODS:
             hint = did_you_mean(method, METHODS) or f"known: {', '.join(METHODS)}"
-            problem(
-                section.values["compute_method"].place(offset), "compute_method", f"unknown method {method!r}", hint
-            )
+            problem(f"unknown method {method!r}", hint, key="compute_method", at=at)
     if problems:
         raise ConfigError(problems)
-    patterns = section.values["patterns"]
-    command = section.values.get("command_to_execute")
     metrics = tuple(
-        TaskMetric(name=name, pattern=pattern, method=method, where=f"{file.name}:{patterns.place(offset)}")
-        for (pattern, offset), (name, _), (method, _) in zip(*(lists[key] for key in _LISTS), strict=True)
+        TaskMetric(name=name, pattern=pattern, method=method, where=at)
+        for (pattern, at), (name, _), (method, _) in zip(*(lists[key] for key in _LISTS), strict=True)
     )
-    warnings = [Problem(where=place, path=section.name, what=what) for place, what in section.again]
     return ConfiguredTask(
         name=section.name,
         metrics=metrics,
-        command="" if command is None else command.text.strip(),
-        num_gpus=0 if gpus is None else int(gpus.text),
+        command=_text(section.values.get("command_to_execute", ())),
+        num_gpus=int(gpus or 0),
         where=where,
-        warnings=(*warnings, *_doubts(section.name, metrics)),
+        warnings=(*section.warnings, *_doubts(section.name, metrics)),
     )
+
+
+def _text(lines: Iterable[_Line]) -> str:
+    return "\n".join(line.text for line in lines).strip()
 
 
 def _doubts(section: str, metrics: Sequence[TaskMetric]) -> Iterable[Problem]:
     """Return a pattern that finds what another one is for too, and a name that two metrics have."""
     for at, metric in enumerate(metrics):
         if any(other.name == metric.name for other in metrics[:at]):
-            what = f"two metrics are named {metric.name!r}; the later one holds"
-            yield Problem(where=metric.where, path=section, what=what)
+            yield Problem(metric.where, section, f"two metrics are named {metric.name!r}; the later one holds")
         for other in metrics:
             if metric.pattern != other.pattern and other.pattern.endswith(metric.pattern):
                 what = f"{metric.pattern!r} of {metric.name} also matches what {other.pattern!r} of {other.name} does"
-                yield Problem(where=metric.where, path=section, what=what, hint="begin it with ^ or more text")
+                yield Problem(metric.where, section, what, "begin it with ^ or more text")
 
 
 def _wrong_pattern(pattern: str) -> str:
@@ -388,43 +349,26 @@ def _wrong_pattern(pattern: str) -> str:
     return "" if groups <= 1 else f"it has {groups} groups; keep one, around the number, and write the others (?:...)"
 
 
-def _list(text: str) -> list[tuple[str, int]] | int:
-    """Return the items of a Python list of text with their offsets; where it is wrong, the offset of that."""
+def _list(lines: Sequence[_Line]) -> list[tuple[str, str]] | str:
+    """Return the items of a Python list of text, each with its place; where it is no such list, the place of what is wrong."""
 
-    def skip(at: int) -> int:
-        match = _SPACE.match(text, at)
-        return match.end() if match else at
+    def where(number: int, offset: int) -> str:
+        line = lines[min(max(number, 1), len(lines)) - 1]
+        return line.where(offset)
 
-    at = skip(0)
-    if not text.startswith("[", at):
-        return at
-    at = skip(at + 1)
-    items: list[tuple[str, int]] = []
-    while not text.startswith("]", at):
-        begin, parts = at, []
-        while (match := _STRING.match(text, at)) is not None:
-            parts.append(_unquoted(match[1], match[2]))
-            at = skip(match.end())
-        if not parts:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # regular expressions without an r in front: '\d' is no escape of Python's
+            tree = ast.parse("\n".join(line.text for line in lines), mode="eval").body
+    except SyntaxError as error:
+        return where(error.lineno or 1, max((error.offset or 1) - 1, 0))
+    except (ValueError, RecursionError, MemoryError):
+        return where(1, 0)
+    items: list[tuple[str, str]] = []
+    for node in tree.elts if isinstance(tree, ast.List) else [tree]:
+        # Python counts columns in bytes.
+        at = where(node.lineno, len(lines[node.lineno - 1].text.encode()[: node.col_offset].decode()))
+        if not (isinstance(tree, ast.List) and isinstance(node, ast.Constant) and isinstance(node.value, str)):
             return at
-        items.append(("".join(parts), begin))
-        if text.startswith(",", at):
-            at = skip(at + 1)
-        elif not text.startswith("]", at):
-            return at
-    end = skip(at + 1)
-    return items if end == len(text) else end
-
-
-def _unquoted(prefix: str, quoted: str) -> str:
-    """Return the text of a Python string; an escape that there is not stands for itself, as Python reads it."""
-    marks = 3 if quoted[:3] in ("'''", '"""') else 1
-    inner = quoted[marks:-marks]
-    return inner if prefix in ("r", "R") else _ESCAPE.sub(_escaped, inner)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    code = match[1]
-    if code in _ESCAPES:
-        return _ESCAPES[code]
-    return chr(int(code, 8)) if len(code) <= _LONGEST_CODE and code.isdigit() else chr(int(code[1:], 16))
+        items.append((node.value, at))
+    return items

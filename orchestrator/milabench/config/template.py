@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-# A field is a name with steps into it. Everything else in braces, such as {"image": 10}, is text.
+# A field is a name with steps into it. Everything else in braces, such as {"image": 10}, is text; so are doubled braces,
+# and `${...}`, which belongs to OmegaConf or to whatever reads the text later.
 _FIELD: Final = re.compile(
-    r"\{(?P<name>[A-Za-z_*][\w*-]*)(?P<steps>(?:\[[^\[\]{}]*\]|\.[\w-]+)*)(?::(?P<spec>[^{}\[\]\"'/\\]{0,16}))?\}"
+    r"\{\{|(?<!\$)\{(?P<name>[A-Za-z_*][\w*-]*)(?P<steps>(?:\[[^\[\]{}]*\]|\.[\w-]+)*)"
+    r"(?::(?P<spec>[^{}\[\]\"'/\\]{0,16}))?\}"
 )
 _STEP: Final = re.compile(r"\[([^\[\]{}]*)\]|\.([\w-]+)")
 _SPEC: Final = re.compile(r"[<>=^]?[-+ ]?#?0?\d{0,3}[,_]?(?:\.\d{1,2})?[bcdeEfFgGnosxX%]?\Z")
@@ -42,36 +44,18 @@ class FieldError(LookupError):
 @lru_cache(maxsize=16_384)
 def parts(text: str) -> tuple[Part, ...]:
     """Return the text and the fields that it is made of, in order; doubled braces are still doubled."""
-    if "{" not in text:
-        return (text,) if text else ()
     pieces: list[Part] = []
-    literal: list[str] = []
     position = 0
-    while position < len(text):
-        here = text[position]
-        if here == "{":
-            if text.startswith("{{", position):
-                literal.append("{{")
-                position += 2
-                continue
-            # `${...}` belongs to OmegaConf, or to whatever reads the text later.
-            after_dollar = position > 0 and text[position - 1] == "$"
-            match = None if after_dollar else _FIELD.match(text, position)
-            spec = match["spec"] or "" if match else ""
-            if match and _SPEC.match(spec):
-                if literal:
-                    pieces.append("".join(literal))
-                    literal = []
-                steps = tuple(first or second for first, second in _STEP.findall(match["steps"]))
-                pieces.append(Field(name=match["name"], steps=steps, spec=spec, text=match[0]))
-                position = match.end()
-                continue
-        stop = text.find("{", position + 1)
-        stop = len(text) if stop < 0 else stop
-        literal.append(text[position:stop])
-        position = stop
-    if literal:
-        pieces.append("".join(literal))
+    for match in _FIELD.finditer(text):
+        if match[0] == "{{" or not _SPEC.match(match["spec"] or ""):
+            continue
+        if match.start() > position:
+            pieces.append(text[position : match.start()])
+        steps = tuple(first or second for first, second in _STEP.findall(match["steps"]))
+        pieces.append(Field(name=match["name"], steps=steps, spec=match["spec"] or "", text=match[0]))
+        position = match.end()
+    if position < len(text):
+        pieces.append(text[position:])
     return tuple(pieces)
 
 
@@ -86,6 +70,7 @@ def value_of(field: Field, names: Mapping[str, Any]) -> Any:
                 raise FieldError(field, step, tuple(str(key) for key in value))
             value = value[step]
         elif isinstance(value, Sequence) and not isinstance(value, str) and step.lstrip("-").isdigit():
+            # No list is that long, and int() refuses thousands of digits.
             index = int(step[:9])
             if not -len(value) <= index < len(value):
                 raise FieldError(field, step, tuple(str(number) for number in range(min(len(value), 8))))

@@ -14,15 +14,7 @@ from typing import Any, Final
 import yaml
 
 from milabench.config.scalars import resolve_scalar
-from milabench.config.source_map import (
-    DELETED,
-    Located,
-    Mark,
-    SourceLocation,
-    mapping_at,
-    scalar,
-    sequence,
-)
+from milabench.config.source_map import DELETED, Located, Mark, SourceLocation, mapping_at, scalar, sequence
 from milabench.errors import ConfigError, Problem
 
 MAX_BYTES: Final = 64 * 2**20
@@ -33,6 +25,7 @@ MAX_EXPANSION: Final = 500_000
 # libyaml's parser is twenty times faster; the pure one says the same.
 LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+# PyYAML reports such a character by its offset, libyaml in other words, and neither with line and column.
 _UNREADABLE: Final = re.compile("[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TAG: Final = "tag:yaml.org,2002:"
 
@@ -48,7 +41,7 @@ class Document:
 def decode_text(content: bytes, name: str) -> str:
     """Return the text of a file; raises ConfigError, with the place, where it is not UTF-8."""
     if len(content) > MAX_BYTES:
-        raise ConfigError(Problem(where=name, path="", what=f"the file is larger than {MAX_BYTES // 2**20} MiB"))
+        raise ConfigError(Problem(name, "", f"the file is larger than {MAX_BYTES // 2**20} MiB"))
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -57,10 +50,10 @@ def decode_text(content: bytes, name: str) -> str:
         column = len(before) - (before.rfind(b"\n") + 1) + 1
         raise ConfigError(
             Problem(
-                where=f"{name}:{line}:{column}",
-                path="",
-                what=f"not UTF-8 (byte 0x{content[error.start]:02x})",
-                hint="save the file as UTF-8",
+                f"{name}:{line}:{column}",
+                "",
+                f"not UTF-8 (byte 0x{content[error.start]:02x})",
+                "save the file as UTF-8",
             )
         ) from None
 
@@ -76,7 +69,7 @@ def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> 
         line = text.count("\n", 0, bad.start()) + 1
         mark = Mark(source, line if whole else 0, bad.start() - (text.rfind("\n", 0, bad.start()) + 1) + 1)
         what = f"the character U+{ord(bad[0]):04X} is not allowed in YAML"
-        raise ConfigError(Problem(where=str(mark), path="", what=what, hint="remove it"))
+        raise ConfigError(Problem(str(mark), "", what, "remove it"))
     builder = _Builder(source, whole)
     try:
         for event in yaml.parse(text, Loader=LOADER):
@@ -86,7 +79,7 @@ def parse_document(text: str, source: SourceLocation, *, whole: bool = True) -> 
     except _LimitError:
         pass
     except (UnicodeError, ValueError, yaml.YAMLError) as error:
-        builder.problems.append(Problem(where=source.name, path="", what=f"not YAML: {error}".split("\n", 1)[0]))
+        builder.problems.append(Problem(source.name, "", f"not YAML: {error}".split("\n", 1)[0]))
     if builder.problems:
         raise ConfigError(builder.problems)
     root = builder.root
@@ -158,7 +151,7 @@ class _Builder:
         return Mark(self.source, mark.line + 1 if self.whole else 0, mark.column + 1)
 
     def _problem(self, mark: Mark, what: str, hint: str = "", replaces: str = "") -> None:
-        self.problems.append(Problem(where=str(mark), path=self.path(), what=what, hint=hint, replaces=replaces))
+        self.problems.append(Problem(str(mark), self.path(), what, hint, replaces))
 
     def _stop(self, mark: Mark, what: str, hint: str = "") -> None:
         self._problem(mark, what, hint)
@@ -171,6 +164,7 @@ class _Builder:
             self._stop(mark, f"nested more than {MAX_DEPTH} deep", "flatten it")
         frame = _Frame(mark, event.anchor, children)
         if event.anchor:
+            # An anchor that is given again stands for nothing until its new value is complete.
             self.anchors.pop(event.anchor, None)
             self.open_anchors.add(event.anchor)
         parent = self.frames[-1] if self.frames else None
@@ -204,10 +198,10 @@ class _Builder:
                 read = "text" if isinstance(value, str) else str(value).lower() if value is not None else "null"
                 self.warnings.append(
                     Problem(
-                        where=str(mark),
-                        path=self.path(),
-                        what=f"{text} is {disagreement}; here it is read as {read}",
-                        hint="quote it, or write true, false or a plain decimal number",
+                        str(mark),
+                        self.path(),
+                        f"{text} is {disagreement}; here it is read as {read}",
+                        "quote it, or write true, false or a plain decimal number",
                     )
                 )
             return value
@@ -275,6 +269,7 @@ class _Builder:
         self._done(node, None, size)
 
     def _expand(self, mark: Mark, size: int) -> None:
+        # Nine lists of nine aliases each share their nodes here, but whoever walks the tree would visit 9**9 of them.
         self.expanded += size
         if self.expanded > MAX_EXPANSION:
             self._stop(mark, f"aliases expand to more than {MAX_EXPANSION} values", "use inherits")
@@ -284,6 +279,7 @@ class _Builder:
         children = frame.children
         assert children is not None
         if frame.merged:
+            # As YAML has it: own keys win over merged ones, and of several mappings the first wins.
             merged: dict[str, Located] = {}
             for part in frame.merged:
                 self._expand(frame.mark, len(part.value))
@@ -350,4 +346,4 @@ def _syntax_problem(error: yaml.MarkedYAMLError, builder: _Builder) -> Problem:
     hint = "check the lines just above"
     if "cannot start any token" in what:
         hint = "indent with spaces, not with a tab; put in quotes what begins with @, % or a backquote"
-    return Problem(where=where, path="", what=f"not YAML: {what}{context}", hint=hint)
+    return Problem(where, "", f"not YAML: {what}{context}", hint)

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live as RichLive
 from rich.text import Text
 
-from milabench.display.status_text import Tally, ending_of, progress_text, rate_text
+from milabench.display.base import Display, Tally, ending_of, progress_text, rate_text
 from milabench.plan.model import Plan
 
 ROWS = 30
@@ -33,7 +33,7 @@ class _Row:
     last: dict[str, Any] = field(default_factory=dict)
 
 
-class Live:
+class Live(Display):
     """Shows the steps that run, and above them, once, each that has ended. Nothing is drawn while nothing changes.
 
     `size` is columns and lines; the terminal's where None. `tick` may be called at any time, to bring to the screen a
@@ -81,18 +81,14 @@ class Live:
             row.last.update(last)
             self._changed()
 
-    def on_line(self, step: str, payload: bytes) -> None:
-        """Ignore output: it is in the step's files."""
-
     def on_end(self, step: str, outcome: str, reason: str) -> None:
         """Move a row above the table."""
-        self._tally.count(step, outcome)
+        self._tally.outcomes[step] = outcome
         row = self._running.pop(step, None)
         parts = [ending_of(outcome, reason)]
         if row is not None:
             parts += [rate_text(row.last), f"{self._clock() - row.began:.1f} s"]
-        line = "  ".join(part for part in parts if part)
-        self._ended.append(Text.assemble((step, _STYLES.get(outcome, "")), f"  {line}"))
+        self._ended.append(Text.assemble((step, _STYLES.get(outcome, "")), f"  {'  '.join(filter(None, parts))}"))
         self._changed()
 
     def on_message(self, text: str) -> None:

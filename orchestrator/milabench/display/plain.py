@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TextIO
 
-from milabench.display.status_text import Tally, ending_of, lines_of, progress_text, rate_text
+from milabench.display.base import Display, Tally, ending_of, lines_of, progress_text, rate_text
 from milabench.plan.model import Plan
 
 
-class Plain:
+class Plain(Display):
     """Writes lines such as `[   12.3s] 3/9 digits.D0: passed, 812.40 images/s, 9.1 s` to a text stream.
 
     `every_s`: no progress line of a step follows another of it sooner. `is_verbose` shows the steps' own output too.
@@ -46,7 +46,7 @@ class Plain:
     def on_start(self, step: str) -> None:
         """Print that the step began."""
         self._started[step] = self._clock()
-        self._say(f"{self._place()} {step}: started")
+        self._say(f"{self._tally.done} {step}: started")
 
     def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
         """Print the first observation, and then one every few seconds."""
@@ -55,11 +55,11 @@ class Plain:
         last_printed = self._last_printed.get(step)
         if last_printed is not None and now - last_printed < self._every_s:
             return
-        text = ", ".join(part for part in (progress_text(self._last[step]), rate_text(self._last[step])) if part)
+        text = ", ".join(filter(None, (progress_text(self._last[step]), rate_text(self._last[step]))))
         if text:
             self._last_printed[step] = now
             first = "" if last_printed is not None else "first observation, "
-            self._say(f"{self._place()} {step}: {first}{text}")
+            self._say(f"{self._tally.done} {step}: {first}{text}")
 
     def on_line(self, step: str, payload: bytes) -> None:
         """Print the output in verbose mode."""
@@ -69,23 +69,16 @@ class Plain:
 
     def on_end(self, step: str, outcome: str, reason: str) -> None:
         """Print outcome, rate and duration."""
-        self._tally.count(step, outcome)
-        parts = [ending_of(outcome, reason)]
-        rate = rate_text(self._last.pop(step, {}))
-        if rate:
-            parts.append(rate)
+        self._tally.outcomes[step] = outcome
         began = self._started.pop(step, None)
-        if began is not None:
-            parts.append(f"{self._clock() - began:.1f} s")
+        duration = "" if began is None else f"{self._clock() - began:.1f} s"
+        parts = (ending_of(outcome, reason), rate_text(self._last.pop(step, {})), duration)
         self._last_printed.pop(step, None)
-        self._say(f"{self._place()} {step}: {', '.join(parts)}")
+        self._say(f"{self._tally.done} {step}: {', '.join(filter(None, parts))}")
 
     def on_message(self, text: str) -> None:
         """Print the message."""
         self._say(text)
-
-    def tick(self) -> None:
-        """Do nothing: every line is printed at once."""
 
     def close(self) -> None:
         """Print the tally."""
@@ -93,9 +86,6 @@ class Plain:
             with suppress(OSError, ValueError):  # the stream may be gone
                 self._say(str(self._tally))
 
-    def _place(self) -> str:
-        return f"{self._tally.done}/{self._tally.planned}"
-
     def _say(self, text: str) -> None:
         self._stream.write(f"[{self._clock() - self._began:7.1f}s] {text}\n")
-        self._stream.flush()
+        self._stream.flush()  # a log file or a pipe is followed while the run goes on

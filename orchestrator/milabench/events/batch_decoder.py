@@ -127,12 +127,7 @@ def _events(records: Sequence[_BulkRecord], step: str) -> Iterator[StepEvent]:
 
 def _batches(observations: Sequence[_Observation], step: str) -> Iterator[ObservationBatch]:
     """Group observations by task, rank and units."""
-    tasks, ranks, units = (
-        {o.task for o in observations},
-        {o.rank for o in observations},
-        {o.units for o in observations},
-    )
-    if len(tasks) == len(ranks) == len(units) == 1:
+    if len({(each.task, each.rank, each.units) for each in observations}) == 1:
         yield _batch(observations, step)
         return
     groups: dict[tuple[str, int, str], list[_Observation]] = {}

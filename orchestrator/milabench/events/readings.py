@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,8 @@ from milabench.events.model import Data, Event, StepEvent
 from milabench.events.numbers import finite_number
 
 NAN = math.nan
+Span = tuple[float, float]
+Point = tuple[float, float]
 
 # The reasons for which a device is slower than it could be. That it meets its power limit is normal for an accelerator at work.
 THROTTLED = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"})
@@ -152,18 +154,36 @@ def energy_of(device: DeviceReadings, window: tuple[float, float] | None) -> Ene
     A value at an end of the window is interpolated between the samples around it; where the samples do not reach that
     far, by more than they are apart, there is none.
     """
+    counter_j = _joules(device.time, device.energy, window, lambda points: points[-1][1] - points[0][1])
     return Energy(
-        counter_j=_difference(device.time, device.energy, window),
-        integral_j=_integral(device.time, device.power, window),
+        # A counter that restarted, after a reset of the driver, is useless.
+        counter_j=counter_j if counter_j is not None and counter_j >= 0 else None,
+        integral_j=_joules(device.time, device.power, window, _area),
     )
 
 
-def _pairs(time: Sequence[float], values: Sequence[float]) -> tuple[list[float], list[float]]:
-    kept = [(t, value) for t, value in zip(time, values, strict=True) if not math.isnan(value)]
-    return [t for t, _ in kept], [value for _, value in kept]
+def _joules(
+    time: Sequence[float], values: Sequence[float], window: Span | None, joules_of: Callable[[list[Point]], float]
+) -> float | None:
+    """Return the energy by the points (time, value) that samples have within the window, interpolated at both its ends.
+
+    That of the covered part is scaled up to the whole window: what is missing is less than two samples.
+    """
+    points = [(t, value) for t, value in zip(time, values, strict=True) if not math.isnan(value)]
+    ends = _ends([t for t, _ in points], window)
+    if ends is None:
+        return None
+    start, stop = ends
+    inner = [(t, value) for t, value in points if start < t < stop]
+    joules = joules_of([(start, _at(points, start)), *inner, (stop, _at(points, stop))])
+    return joules if window is None else joules * (window[1] - window[0]) / (stop - start)
 
 
-def _ends(time: Sequence[float], window: tuple[float, float] | None) -> tuple[float, float] | None:
+def _area(points: Sequence[Point]) -> float:
+    return math.fsum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(points))
+
+
+def _ends(time: Sequence[float], window: Span | None) -> Span | None:
     """Return the part of the window that samples cover; None when they leave out more than twice the time between them."""
     if len(time) < 2:
         return None
@@ -176,39 +196,14 @@ def _ends(time: Sequence[float], window: tuple[float, float] | None) -> tuple[fl
     return (start, stop) if start < stop else None
 
 
-def _at(time: Sequence[float], values: Sequence[float], moment: float) -> float:
+def _at(points: Sequence[Point], moment: float) -> float:
     """Return the value at a moment between the first and the last sample, on the line between its neighbours."""
-    after = next(index for index, t in enumerate(time) if t >= moment)
-    if after == 0 or time[after] == moment:
-        return values[after]
-    share = (moment - time[after - 1]) / (time[after] - time[after - 1])
-    return values[after - 1] + share * (values[after] - values[after - 1])
-
-
-def _difference(time: Sequence[float], values: Sequence[float], window: tuple[float, float] | None) -> float | None:
-    time, values = _pairs(time, values)
-    ends = _ends(time, window)
-    if ends is None:
-        return None
-    joules = _at(time, values, ends[1]) - _at(time, values, ends[0])
-    # A counter that restarted, after a reset of the driver, is useless.
-    return _whole_window(joules, ends, window) if joules >= 0 else None
-
-
-def _integral(time: Sequence[float], values: Sequence[float], window: tuple[float, float] | None) -> float | None:
-    time, values = _pairs(time, values)
-    ends = _ends(time, window)
-    if ends is None:
-        return None
-    inner = [(t, value) for t, value in zip(time, values, strict=True) if ends[0] < t < ends[1]]
-    points = [(ends[0], _at(time, values, ends[0])), *inner, (ends[1], _at(time, values, ends[1]))]
-    area = math.fsum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(points))
-    return _whole_window(area, ends, window)
-
-
-def _whole_window(joules: float, covered: tuple[float, float], window: tuple[float, float] | None) -> float:
-    """Scale the energy of the covered part up to the whole window: what is missing is less than two samples."""
-    return joules if window is None else joules * (window[1] - window[0]) / (covered[1] - covered[0])
+    after = next(index for index, (t, _) in enumerate(points) if t >= moment)
+    time, value = points[after]
+    if after == 0 or time == moment:
+        return value
+    earlier, before = points[after - 1]
+    return before + (moment - earlier) / (time - earlier) * (value - before)
 
 
 def share_of(reasons: Iterable[tuple[str, ...] | None], wanted: frozenset[str]) -> tuple[float | None, int]:

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from urllib.parse import unquote
 
 from milabench.errors import NothingSelected, RecordError
@@ -147,10 +148,7 @@ class RunWriter:
 
     def journal(self, entry: Mapping[str, Any]) -> None:
         """Append one change of state, durable when this returns; `t` is added when the entry has none."""
-        stamped = entry if "t" in entry else {"t": self._clock(), **entry}
-        file = self._file(JOURNAL)
-        file.write(dump(stamped) + b"\n")
-        file.sync()
+        self.journal_all([entry])
 
     def journal_all(self, entries: Iterable[Mapping[str, Any]]) -> None:
         """Append many changes of state, durable together when this returns."""
@@ -422,8 +420,11 @@ def latest_run(base: Path, phase: str = "run") -> Run:
 def recent_runs(base: Path, phase: str = "run") -> Iterator[Run]:
     """Yield the runs of one phase below `base`, the newest first; each is read when it is asked for."""
     for path in reversed(_run_folders(base)):
-        run = _open_or_none(path)
-        if run is not None and run.phase == phase:
+        try:
+            run = open_run(path)
+        except RecordError:
+            continue  # another folder, or a run that crashed before its manifest
+        if run.phase == phase:
             yield run
 
 
@@ -456,11 +457,11 @@ def find_run(base: Path, name: str | Path) -> Run:
 
 def read_events(path: Path, step: str) -> Iterator[Event]:
     """Yield the events of one `.data` file; see `Run.events`."""
-    for line, is_whole in _lines(path):
+    for line in _read(path, iter):
         try:
             yield decode(line, step)
         except ValueError:
-            if is_whole and line.strip():
+            if line.endswith(b"\n") and line.strip():
                 yield Other(step=step, event="format_error", data=line.decode("utf-8", "backslashreplace"))
 
 
@@ -469,7 +470,7 @@ def read_batches(path: Path, step: str) -> Iterator[StepEvent]:
     from milabench.events.batch_decoder import decode_lines
 
     rest = b""
-    for piece in _pieces(path):
+    for piece in _read(path, lambda file: iter(partial(file.read, _PIECE), b"")):
         whole, end, after = (rest + piece).rpartition(b"\n")
         rest = after
         yield from decode_lines(whole + end, step)
@@ -478,29 +479,17 @@ def read_batches(path: Path, step: str) -> Iterator[StepEvent]:
             yield decode(rest, step)
 
 
-def _pieces(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as file:
-            while piece := file.read(_PIECE):
-                yield piece
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise RecordError(f"{path}: cannot be read: {os_reason(error)}") from None
-
-
 def os_reason(error: OSError) -> str:
     """Return what the system says, as a clause: lower case, no number."""
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]
 
 
-def _lines(path: Path) -> Iterator[tuple[bytes, bool]]:
-    """Yield the lines of a file, and whether each is whole; nothing when the file is not there."""
+def _read(path: Path, pieces_of: Callable[[BinaryIO], Iterable[bytes]]) -> Iterator[bytes]:
+    """Yield the pieces of a file; nothing when the file is not there."""
     try:
         with path.open("rb") as file:
-            for line in file:
-                yield line, line.endswith(b"\n")
+            yield from pieces_of(file)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -508,7 +497,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, bool]]:
 
 
 def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
-    for line, _ in _lines(path):
+    for line in _read(path, iter):
         try:
             yield parse_object(line)
         except ValueError:
@@ -549,10 +538,3 @@ def _run_folders(base: Path) -> list[Path]:
         return (match["time"].replace(":", "-"), int(match["again"] or 0), path.name) if match else ("", 0, path.name)
 
     return sorted(folders, key=age)
-
-
-def _open_or_none(path: Path) -> Run | None:
-    try:
-        return open_run(path)
-    except RecordError:
-        return None  # not the one that was named: another folder, or a run that crashed before its manifest

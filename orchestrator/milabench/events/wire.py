@@ -13,24 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from milabench.events.model import (
-    Config,
-    Data,
-    End,
-    Error,
-    Event,
-    Line,
-    Message,
-    Meta,
-    Other,
-    OutcomeName,
-    Phase,
-    Pipe,
-    Start,
-    Stop,
-    Verdict,
-    Why,
-)
+from milabench.events import model
+from milabench.events.model import End, Event, Line, Other, OutcomeName, Pipe, Why
 
 _RECORD_KEYS = frozenset(("event", "data", "pipe", "t"))
 # Tuples, not sets: what is looked up in them may be any JSON value, hashable or not.
@@ -83,14 +67,14 @@ class _Kind:
 
 
 _KINDS: Mapping[str, _Kind] = {
-    "config": _Kind(Config, None),
-    "meta": _Kind(Meta, None),
-    "start": _Kind(Start, None),
-    "data": _Kind(Data, "data"),
-    "phase": _Kind(Phase, "data", {"name": _Key("name", is_required=True)}),
-    "message": _Kind(Message, "data", {"message": _Key("text", is_required=True)}),
+    "config": _Kind(model.Config, None),
+    "meta": _Kind(model.Meta, None),
+    "start": _Kind(model.Start, None),
+    "data": _Kind(model.Data, "data"),
+    "phase": _Kind(model.Phase, "data", {"name": _Key("name", is_required=True)}),
+    "message": _Kind(model.Message, "data", {"message": _Key("text", is_required=True)}),
     "error": _Kind(
-        Error,
+        model.Error,
         "data",
         {
             "type": _Key("type", is_required=True),
@@ -99,7 +83,7 @@ _KINDS: Mapping[str, _Kind] = {
         },
     ),
     "verdict": _Kind(
-        Verdict,
+        model.Verdict,
         "data",
         {
             "check": _Key("check", is_required=True),
@@ -108,7 +92,7 @@ _KINDS: Mapping[str, _Kind] = {
             "message": _Key("message"),
         },
     ),
-    "stop": _Kind(Stop, "data", {"reason": _Key("reason", is_required=True)}),
+    "stop": _Kind(model.Stop, "data", {"reason": _Key("reason", is_required=True)}),
     "end": _Kind(
         End,
         None,
@@ -138,7 +122,7 @@ def decode(line: bytes, step: str) -> Event:
     if not isinstance(name, str):
         raise NotARecordError("it has no event name")
     if name == "data" and len(record) == 4 and type(t) is float and type(data) is dict and pipe == "data":
-        return Data(step=step, t=t, data=data)  # what nearly all records are
+        return model.Data(step=step, t=t, data=data)  # what nearly all records are
     extra = {key: value for key, value in record.items() if key not in _RECORD_KEYS}
     if not _is_number(t):
         if t is not None:
@@ -228,7 +212,7 @@ def _kind_payload_pipe(event: Event) -> tuple[str, Any, Pipe]:
             return "line", event.text, event.pipe
         case Other():
             return event.event, event.data, event.pipe
-        case Config() | Meta() | Start() | Data():
+        case model.Config() | model.Meta() | model.Start() | model.Data():
             name = _KIND_OF[type(event)]
             return name, event.data, _KINDS[name].pipe
         case _:

@@ -5,48 +5,35 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import io
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import Protocol
 
 from milabench.errors import Unreachable
 from milabench.execute.agent.unpack import digest_of
-from milabench.execute.agent_client import RUN_MARKER, Reader, Writer
-from milabench.execute.archive import deterministic_zip
+from milabench.execute.agent_client import RUN_MARKER
+from milabench.execute.openssh import OpensshChannel, OpensshConnection
+from milabench.execute.ssh import SshChannel, SshConnection
 from milabench.facts.probe import AGENT
 
 WORD = b"milabench-boot "
 NOISE_BYTES = 1 << 16  # what a login shell's start-up files may print before us
 BOOT_S = 30.0
+OLDEST_ZIP = (1980, 1, 1, 0, 0, 0)  # the format knows no earlier time
 PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(14, 7, -1)), "/usr/bin/python3")
 
 
-class Channel(Protocol):
-    """One command that runs on another machine."""
-
-    reader: Reader
-    writer: Writer
-
-    async def describe_end(self) -> str:
-        """Wait for the end of the command and describe it. A lost connection is not the end of the command."""
-
-    def last_stderr_line(self) -> str:
-        """Return the last line on its standard error."""
+Channel = SshChannel | OpensshChannel
+"""One command that runs on another machine."""
+HostConnection = SshConnection | OpensshConnection
+"""A connection to another machine, over which any number of commands run."""
 
 
-class HostConnection(Protocol):
-    """A connection to another machine, over which any number of commands run."""
-
-    async def start(self, command: str) -> Channel:
-        """Start a line of the login shell. Raises Unreachable."""
-
-    @property
-    def lost(self) -> str | None:
-        """Why it can be used no longer; None while it can."""
-
-    async def close(self) -> None:
-        """End it and everything that runs over it."""
+async def full_end_text(channel: Channel) -> str:
+    """Wait for the end of a command; return how it ended, with the last line on its standard error."""
+    how, stderr = await channel.describe_end(), channel.last_stderr_line()
+    return f"{how}: {stderr}" if stderr else how
 
 
 @cache
@@ -55,6 +42,17 @@ def agent_files() -> tuple[tuple[str, bytes], ...]:
     agent, package = AGENT.parent, AGENT.parents[2]
     paths = [*agent.glob("*.py"), *(package / "devices").glob("*.py")]
     return tuple((f"milabench/{path.relative_to(package).as_posix()}", path.read_bytes()) for path in sorted(paths))
+
+
+def deterministic_zip(files: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return a zip archive of these files, names and contents: sorted, without the times of the originals."""
+    import zipfile  # takes 15 ms to import, needed only to send files
+
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in sorted(files):
+            archive.writestr(zipfile.ZipInfo(name, OLDEST_ZIP), data, compress_type=zipfile.ZIP_DEFLATED)
+    return content.getvalue()
 
 
 @cache
@@ -124,6 +122,4 @@ async def _greet(name: str, channel: Channel, python: str) -> None:
                 )
             case _:
                 raise Unreachable(f"{name}: {detail}")
-    how = await channel.describe_end()
-    stderr = channel.last_stderr_line()
-    raise Unreachable(f"{name}: the agent could not be started: {how}{': ' if stderr else ''}{stderr}")
+    raise Unreachable(f"{name}: the agent could not be started: {await full_end_text(channel)}")

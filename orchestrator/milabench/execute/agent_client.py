@@ -6,31 +6,17 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
-import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
-from milabench.execute.api import (
-    BarrierEvent,
-    Cancelled,
-    Emit,
-    Exit,
-    Failed,
-    Frame,
-    Holder,
-    Outcome,
-    Passed,
-    ServerReady,
-    Started,
-    StepRequest,
-    Waiting,
-)
+from milabench.execute.agent.procfs import signal_name
+from milabench.execute.api import BarrierEvent, Emit, Frame, Holder, Outcome, ServerReady, Started, StepRequest, Waiting
 from milabench.facts.probe import agent_command
 
 RUN_MARKER = "MILABENCH_RUN_MARKER"  # the agent's name for it
@@ -78,12 +64,7 @@ class AgentLink:
     """The conversation with one agent: requests and their replies, and the frames of its steps."""
 
     def __init__(
-        self,
-        reader: Reader,
-        writer: Writer,
-        describe_end: Callable[[], Awaitable[str]],
-        *,
-        beat_s: float | None = None,
+        self, reader: Reader, writer: Writer, describe_end: Callable[[], Awaitable[str]], *, beat_s: float | None = None
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -92,18 +73,11 @@ class AgentLink:
         self._replies: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
         self._waiting: dict[int, Callable[[Sequence[Mapping[str, Any]]], object]] = {}
         self._steps: dict[str, _Watched] = {}
-        self.hello: Mapping[str, Any] = {}
+        self.hello: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        """What the agent reports about itself; LostError when it ended instead."""
         self.lost: str | None = None
-        self._greeted = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read())
         self._beating = asyncio.create_task(self._beat(beat_s)) if beat_s is not None else None
-
-    async def greeting(self) -> Mapping[str, Any]:
-        """Return what the agent reports about itself. Raises LostError when it ended instead."""
-        await self._greeted
-        if self.lost is not None:
-            raise LostError(self.lost)
-        return self.hello
 
     async def request(
         self,
@@ -111,17 +85,19 @@ class AgentLink:
         fields: Mapping[str, object] | None = None,
         *,
         within_s: float | None = ANSWER_S,
-        waiting: Callable[[Sequence[Mapping[str, Any]]], object] | None = None,
+        waiting: Callable[[Sequence[Mapping[str, Any]]], object] = lambda _: None,
     ) -> Mapping[str, Any]:
-        """Return the reply to a request, `{"ok", ...}`. Raises LostError when there will be none."""
+        """Return the reply to a request, `{"ok", ...}`; until then `waiting` is called with who holds what it asks for.
+
+        Raises LostError when there will be none.
+        """
         if self.lost is not None:
             raise LostError(self.lost)
         self._numbers += 1
         number = self._numbers
         future = asyncio.get_running_loop().create_future()
         self._replies[number] = future
-        if waiting is not None:
-            self._waiting[number] = waiting
+        self._waiting[number] = waiting
         try:
             self._writer.write(json.dumps({"id": number, "verb": verb, **(fields or {})}).encode() + b"\n")
             with contextlib.suppress(OSError):  # the reader notices the loss and reports more about it
@@ -179,24 +155,20 @@ class AgentLink:
         self._lose(how)
 
     def _dispatch(self, header: Mapping[str, Any], payload: bytes) -> None:
+        step = header.get("step", "")
+        watched = self._steps.get(step)  # none also for a step that was given up, whose last frames may still come
         match header["k"]:
-            case "line" | "rec" | "obs" as kind:
-                watched = self._steps.get(header["step"])
-                if watched is not None:
-                    last = header.get("last") or {}
-                    count = header.get("count", 0)
-                    watched.emit(Frame(kind=kind, step=header["step"], payload=payload, count=count, last=last))
-            case "ready":
-                watched = self._steps.get(header["step"])
-                if watched is not None:
-                    watched.emit(ServerReady(step=header["step"]))
-            case "at-barrier" | "measured" as kind:
-                watched = self._steps.get(header["step"])
-                if watched is not None:
-                    watched.emit(BarrierEvent(step=header["step"], at="barrier" if kind == "at-barrier" else "end"))
-            case "ended":
-                watched = self._steps.pop(header["step"], None)
-                if watched is not None and not watched.ended.done():
+            case "line" | "rec" | "obs" as kind if watched is not None:
+                watched.emit(Frame(kind=kind, step=step, payload=payload, last=header.get("last") or {}))
+            case "ready" if watched is not None:
+                watched.emit(ServerReady(step=step))
+            case "at-barrier" if watched is not None:
+                watched.emit(BarrierEvent(step=step, at="barrier"))
+            case "measured" if watched is not None:
+                watched.emit(BarrierEvent(step=step, at="end"))
+            case "ended" if watched is not None:
+                del self._steps[step]
+                if not watched.ended.done():
                     watched.ended.set_result(json.loads(payload))
             case "reply":
                 reply = json.loads(payload)
@@ -208,9 +180,8 @@ class AgentLink:
                 if message["id"] in self._waiting:
                     self._waiting[message["id"]](message["holders"])
             case "hello":
-                self.hello = json.loads(payload)
-                if not self._greeted.done():
-                    self._greeted.set_result(None)
+                if not self.hello.done():
+                    self.hello.set_result(json.loads(payload))
             case _:
                 pass  # a newer agent may say more
 
@@ -219,21 +190,17 @@ class AgentLink:
         if self._beating is not None:
             self._beating.cancel()
         lost = LostError(how)
-        watched = [watched.ended for watched in self._steps.values()]
-        for future in (*self._replies.values(), *watched):
+        for future in (self.hello, *self._replies.values(), *(watched.ended for watched in self._steps.values())):
             if not future.done():
                 future.set_exception(lost)
                 future.exception()  # a waiter sees it; an abandoned future must not cause a warning
         self._steps.clear()
-        if not self._greeted.done():
-            self._greeted.set_result(None)
 
 
 class AgentNode:
     """An Executor over an agent; what opens the link and what sweeps after a lost one depends on where the node is.
 
-    A lost link is reopened for the next step. `values` replace those of a request that mean something else there;
-    None leaves one to the agent.
+    A lost link is reopened for the next step. `own_values` are the names of values that the agent knows better than a request.
     """
 
     def __init__(
@@ -241,35 +208,28 @@ class AgentNode:
         name: str,
         open_link: Callable[[], Awaitable[AgentLink]],
         sweep: Callable[[], Coroutine[Any, Any, str]],
-        clock: Callable[[], float] = time.time,
-        values: Mapping[str, str | None] | None = None,
+        own_values: Collection[str] = (),
     ) -> None:
-        self._name = name
-        self._values = values or {}
+        self.name = name
+        self._own_values = own_values
         self._open_link = open_link
         self._sweep = sweep
-        self._clock = clock
         self._link: AgentLink | None = None
         self._opening = asyncio.Lock()
         self._swept: dict[int, asyncio.Task[str]] = {}
         self._locks: tuple[str, ...] = ()
 
-    @property
-    def name(self) -> str:
-        """The node's name in the plan."""
-        return self._name
-
     async def run(self, request: StepRequest, emit: Emit) -> Outcome:
         """Execute one step; see Executor."""
         step, link = request.step.id, None
         try:
-            link = await self._linked()
-            reply, watched = await link.start(step, emit, _start_fields(request, self._values))
+            link = await self.open()
+            reply, watched = await link.start(step, emit, _start_fields(request, self._own_values))
             if not reply.get("ok"):
                 return self._fail(request, emit, "environment", str(reply.get("error")))
             if reply.get("pid") is not None:
                 identity = {key: reply.get(key) for key in ("pid", "pgid", "pid_start")}
-                emit(Started(step=step, node=self._name, **identity))
+                emit(Started(step=step, node=self.name, **identity))
             try:
                 ended = await asyncio.shield(watched.ended)
             except asyncio.CancelledError:
@@ -278,7 +238,7 @@ class AgentNode:
                 raise
         except (LostError, Unreachable) as lost:
             return await self._lost(request, emit, link, str(lost))
-        return _outcome(request, ended)
+        return _outcome(ended)
 
     async def end(
         self, step: str, *, grace_s: float | None = None, is_done: bool = False, late: str | None = None
@@ -307,15 +267,9 @@ class AgentNode:
     async def port(self) -> int | None:
         """Return a port that is free on the node; see Executor."""
         try:
-            return int((await (await self._linked()).request("port"))["port"])
+            return int((await (await self.open()).request("port"))["port"])
         except (LostError, Unreachable, KeyError):
             return None
-
-    async def signal(self, step: str, number: int) -> None:
-        """Send a signal to the process group of a running step."""
-        if self._link is not None:
-            with contextlib.suppress(LostError):
-                await self._link.request("signal", {"step": step, "signal": number})
 
     async def lock(self, names: Sequence[str], *, wait: bool, emit: Emit) -> tuple[Holder, ...]:
         """Hold the devices' locks; see Executor. Raises Unreachable when the node cannot be asked."""
@@ -323,44 +277,29 @@ class AgentNode:
             return ()
 
         def waiting(holders: Sequence[Mapping[str, Any]]) -> None:
-            emit(Waiting(node=self._name, holders=tuple(map(_holder, holders))))
+            emit(Waiting(node=self.name, holders=tuple(map(_holder, holders))))
 
-        link = await self._linked()
+        link = await self.open()
         try:
             fields = {"devices": list(names), "wait": wait}
             reply = await link.request("lock", fields, within_s=None, waiting=waiting)
         except LostError as lost:
-            raise Unreachable(f"{self._name}: {lost}") from None
+            raise Unreachable(f"{self.name}: {lost}") from None
         if reply.get("ok"):
             self._locks = tuple(names)
             return ()
         if not reply.get("holders"):
-            raise Unreachable(f"{self._name}: device locks: {reply.get('error')}")
+            raise Unreachable(f"{self.name}: device locks: {reply.get('error')}")
         return tuple(_holder(holder) for holder in reply["holders"])
-
-    async def facts(self, disk: Sequence[str] = ()) -> Mapping[str, Any]:
-        """Return the node's facts as its agent reports them. Raises Unreachable."""
-        link = await self._linked()
-        try:
-            reply = await link.request("facts", {"disk": list(disk)})
-        except LostError as lost:
-            raise Unreachable(f"{self._name}: {lost}") from None
-        if not reply.get("ok"):
-            raise Unreachable(f"{self._name}: {reply.get('error')}")
-        return cast("Mapping[str, Any]", reply["answer"])
 
     async def cpu_s(self) -> float:
         """Return the CPU seconds that the agent has used; 0 when it cannot tell, or was lost."""
         if self._link is not None and self._link.lost is not None:
             return 0.0  # do not wait for a lost machine to learn this
         try:
-            return float((await (await self._linked()).request("usage")).get("cpu_s") or 0.0)
+            return float((await (await self.open()).request("usage")).get("cpu_s") or 0.0)
         except (LostError, Unreachable):
             return 0.0
-
-    async def open(self) -> None:
-        """Start the agent now, so that many can be started at the same time. Raises Unreachable."""
-        await self._linked()
 
     async def close(self) -> None:
         """End the lease and wait until the agent has killed everything; finish pending sweeps."""
@@ -378,17 +317,18 @@ class AgentNode:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _linked(self) -> AgentLink:
+    async def open(self) -> AgentLink:
+        """Return the link to a living agent, started now if there is none, so that many can start at once. Raises Unreachable."""
         async with self._opening:
             if self._link is None or self._link.lost is not None:
                 self._link = await self._open_link()
                 try:
-                    await self._link.greeting()
+                    await asyncio.shield(self._link.hello)
                     if self._locks:  # the locks of the previous agent fell with it
                         again = {"devices": list(self._locks), "wait": True}
                         await self._link.request("lock", again, within_s=None)
                 except LostError as lost:
-                    raise Unreachable(f"{self._name}: the agent did not start: {lost}") from None
+                    raise Unreachable(f"{self.name}: the agent did not start: {lost}") from None
             return self._link
 
     async def _lost(self, request: StepRequest, emit: Emit, link: AgentLink | None, how: str) -> Outcome:
@@ -402,8 +342,8 @@ class AgentNode:
         return self._fail(request, emit, "lost-node", detail)
 
     def _fail(self, request: StepRequest, emit: Emit, why: Why, detail: str) -> Outcome:
-        """Return Failed for a step that no agent ends, and emit its last record."""
-        now = round(self._clock(), 6)
+        """Return the outcome of a step that no agent ends, and emit its last record."""
+        now = round(time.time(), 6)
         data = {
             "command": list(request.step.argv),
             "time": now,
@@ -414,12 +354,10 @@ class AgentNode:
         }
         record = json.dumps({"event": "end", "data": data, "pipe": None, "t": now}, separators=(",", ":"))
         emit(Frame(kind="rec", step=request.step.id, payload=record.encode() + b"\n"))
-        return Failed(step=request.step.id, why=why, detail=detail, attempt=request.attempt)
+        return Outcome("failed", detail, why)
 
 
-def local_node(
-    run_id: str, *, name: str = "local", grace_s: float = 5.0, locks: Path | None = None, python: str = sys.executable
-) -> AgentNode:
+def local_node(run_id: str, *, name: str = "local", grace_s: float = 5.0, locks: Path | None = None) -> AgentNode:
     """Return the local machine as an Executor. `run_id` marks every process of the run, so it must be unique."""
     words = ["serve", "--run-id", run_id, "--grace", str(grace_s), *(["--locks", str(locks)] if locks else [])]
 
@@ -427,7 +365,7 @@ def local_node(
         try:
             # A session of its own: Ctrl-C must reach only this process, which ends the steps in order.
             process = await asyncio.create_subprocess_exec(
-                *agent_command(*words, python=python),
+                *agent_command(*words),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, RUN_MARKER: run_id},  # so that a sweep finds a hanging agent, as it finds its steps
@@ -440,19 +378,19 @@ def local_node(
         assert process.stdout is not None
 
         async def describe_end() -> str:
-            return f"the agent {_ending(await process.wait())}"
+            code = await process.wait()
+            return "the agent " + (
+                f"ended with exit code {code}" if code >= 0 else f"was ended by {signal_name(-code)}"
+            )
 
         return AgentLink(process.stdout, process.stdin, describe_end)
 
-    async def sweep() -> str:
-        return await sweep_local(run_id, grace_s=grace_s, python=python)
-
-    return AgentNode(name, open_link, sweep)
+    return AgentNode(name, open_link, partial(sweep_local, run_id, grace_s=grace_s))
 
 
-async def sweep_local(*markers: str, grace_s: float = 5.0, python: str = sys.executable) -> str:
+async def sweep_local(*markers: str, grace_s: float = 5.0) -> str:
     """Kill the local processes that carry these markers and describe the result on one line."""
-    answer, code = await _query_agent(python, "sweep", *markers, "--grace", str(grace_s))
+    answer, code = await _query_agent("sweep", *markers, "--grace", str(grace_s))
     if answer is None:
         return f"leftover processes could not be killed (exit code {code})"
     return sweep_text(answer)
@@ -470,21 +408,18 @@ def leftovers(answer: Mapping[str, Any]) -> list[tuple[int, str]]:
     return [(int(process["pid"]), str(process["command"])) for process in answer["left"]]
 
 
-async def local_leftovers(*markers: str, python: str = sys.executable) -> list[tuple[int, str]]:
+async def local_leftovers(*markers: str) -> list[tuple[int, str]]:
     """Return pid and command of what `sweep_local` would kill. Raises Unreachable when the machine does not answer."""
-    answer, code = await _query_agent(python, "left", *markers)
+    answer, code = await _query_agent("left", *markers)
     if answer is None:
         raise Unreachable(f"local: the agent could not list processes (exit code {code})")
     return leftovers(answer)
 
 
-async def _query_agent(python: str, *words: str) -> tuple[Mapping[str, Any] | None, int | None]:
+async def _query_agent(*words: str) -> tuple[Mapping[str, Any] | None, int | None]:
     """Return what an agent for one question answers, and its exit code."""
     process = await asyncio.create_subprocess_exec(
-        *agent_command(*words, python=python),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,
+        *agent_command(*words), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, start_new_session=True
     )
     output, _ = await process.communicate()
     try:
@@ -493,22 +428,12 @@ async def _query_agent(python: str, *words: str) -> tuple[Mapping[str, Any] | No
         return None, process.returncode
 
 
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"
-
-
-def _start_fields(request: StepRequest, node_values: Mapping[str, str | None]) -> dict[str, object]:
+def _start_fields(request: StepRequest, own_values: Collection[str]) -> dict[str, object]:
     step = request.step
-    values = {name: value for name, value in {**request.values, **node_values}.items() if value is not None}
     return {
         "argv": list(step.argv),
-        "env": {**step.env, **request.env},
-        "secret_env": [*step.secret_env, *request.secret_env],
+        "env": dict(step.env),
+        "secret_env": list(step.secret_env),
         "cwd": step.cwd or None,
         "config": dict(step.config),
         "timeout_s": step.timeout_s,
@@ -522,7 +447,7 @@ def _start_fields(request: StepRequest, node_values: Mapping[str, str | None]) -
         "marks": list(request.marks),
         "end_argv": list(step.end_argv),
         "ready": _readiness(step.config),
-        "values": values,
+        "values": {name: value for name, value in request.values.items() if name not in own_values},
         "barrier_s": _barrier_s(step.config),
         "monitor": {
             "argv": list(step.monitor),
@@ -543,24 +468,15 @@ def _barrier_s(config: Mapping[str, Any]) -> float | None:
     return measure.get("barrier_timeout_s") if isinstance(measure, Mapping) and measure.get("barrier") else None
 
 
-def _outcome(request: StepRequest, ended: Mapping[str, Any]) -> Outcome:
-    counts = ended.get("counts") or {}
-    seen = Exit(
-        return_code=ended.get("return_code"),
-        observations=int(counts.get("observations") or 0),
-        counts=counts,
-        rusage=ended.get("rusage") or {},
-        agent_cpu_s=float(ended.get("agent_cpu_s") or 0.0),
-    )
-    step, attempt, detail = request.step.id, request.attempt, str(ended.get("detail") or "")
+def _outcome(ended: Mapping[str, Any]) -> Outcome:
+    detail = str(ended.get("detail") or "")
     match ended["outcome"]:
         case "passed":
-            return Passed(step=step, reasons=tuple(ended.get("reasons") or ()), attempt=attempt, exit=seen)
+            return Outcome("passed", reasons=tuple(ended.get("reasons") or ()))
         case "cancelled":
-            return Cancelled(step=step, detail=detail, attempt=attempt, exit=seen)
+            return Outcome("cancelled", detail)
         case _:
-            why = cast("Why", ended.get("why") or "exit")
-            return Failed(step=step, why=why, detail=detail, attempt=attempt, exit=seen)
+            return Outcome("failed", detail, cast("Why", ended.get("why") or "exit"))
 
 
 def _holder(entry: Mapping[str, Any]) -> Holder:

@@ -14,98 +14,50 @@ from milabench.plan.model import Step
 class StepRequest:
     """A step with what is only known when it is executed; nothing here changes what is measured.
 
-    `env` is set beside the step's own and may hold secrets, whose names are in `secret_env`. `values` replace `@name`
-    in command, environment and folders. `group_size` is how many steps pass the start barrier together on its node;
-    `is_spread`: they wait for steps on other nodes too, until `Executor.release`. `marks` are files that say, once it has
-    passed, that it need not be done again.
+    `values` replace `@name` in command, environment and folders. `group_size` is how many steps pass the start barrier
+    together on its node; `is_spread`: they wait for steps on other nodes too, until `Executor.release`. `marks` are files
+    that say, once it has passed, that it need not be done again.
     """
 
     step: Step
-    attempt: int = 1
     group_size: int = 1
     is_spread: bool = False
-    env: Mapping[str, str] = field(default_factory=dict)
-    secret_env: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
     makedirs: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
     grace_s: float = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
-    """What the agent counted of a step that it supervised; `agent_cpu_s` is what all its supervision cost meanwhile."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a step ended: skipped, when it was not started because of something before it; cancelled, when it or the run was ended.
 
-    return_code: int | None = None
-    observations: int = 0
-    counts: Mapping[str, int] = field(default_factory=dict)
-    rusage: Mapping[str, float] = field(default_factory=dict)
-    agent_cpu_s: float = 0.0
+    `detail` is one line for a person, on a step that did not pass; `why` classifies a failure. `reasons` are those for doubt
+    that the end of a passed step gives (protocol.md, section 5).
+    """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
-    """The step did what it should; `reasons` are those for doubt that its end gives (protocol.md, section 5)."""
-
-    step: str
+    name: Literal["passed", "failed", "skipped", "cancelled"]
+    detail: str = ""
+    why: Why | None = None
     reasons: tuple[str, ...] = ()
-    attempt: int = 1
-    exit: Exit = field(default_factory=Exit)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """The step failed; `detail` is one line for a person."""
-
-    step: str
-    why: Why
-    detail: str
-    attempt: int = 1
-    exit: Exit = field(default_factory=Exit)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
-    """The step was not started, because of something before it."""
-
-    step: str
-    reason: str
-    attempt: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cancelled:
-    """The step, or the whole run, was ended before it was done."""
-
-    step: str
-    detail: str
-    attempt: int = 1
-    exit: Exit = field(default_factory=Exit)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
-    """The step was planned and nothing is known of it; only readers of records produce it."""
-
-    step: str
-    attempt: int = 1
-
-
-Outcome = Passed | Failed | Skipped | Cancelled | Missing
+    @property
+    def failure(self) -> str:
+        """Why the step failed or was skipped, in one line; empty for any other."""
+        return f"{self.why}: {self.detail}" if self.name == "failed" else self.detail if self.name == "skipped" else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """A batch of stamped records of one step, as bytes; whole lines.
 
-    `kind` says what they are: `line` output, `rec` anything from the sink or the agent, `obs` observations. `count` and
-    `last` (`{"task", "rate", "units", "progress": [made, wanted]}`) come with observations: a display decodes no records.
+    `kind` says what they are: `line` output, `rec` anything from the sink or the agent, `obs` observations. `last`
+    (`{"task", "rate", "units", "progress": [made, wanted]}`) comes with observations: a display decodes no records.
     """
 
     kind: Literal["line", "rec", "obs"]
     step: str
     payload: bytes
-    count: int = 0
     last: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -137,10 +89,11 @@ class BarrierEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A step has its outcome."""
+    """An attempt at a step has its outcome."""
 
     step: str
     outcome: Outcome
+    attempt: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +130,8 @@ Emit = Callable[[Progress], object]
 class Executor(Protocol):
     """Runs steps on one node: its agent, or a fake of it."""
 
-    @property
-    def name(self) -> str:
-        """The node's name in the plan."""
+    name: str
+    """The node's name in the plan."""
 
     async def run(self, request: StepRequest, emit: Emit) -> Outcome:
         """Execute one step: emit `Started`, then frames in order (the last record is `end`); return the outcome.

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 from milabench.errors import Unreachable
 from milabench.events.model import Why
 from milabench.events.rundir import attempt_stem
 from milabench.execute.api import (
     BarrierEvent,
-    Cancelled,
     Emit,
     Ended,
     Executor,
-    Failed,
     Frame,
     Holder,
-    Missing,
     Notice,
     Outcome,
-    Passed,
     Progress,
     Recorder,
     ServerReady,
-    Skipped,
     Started,
     StepRequest,
 )
@@ -45,9 +42,8 @@ INTERRUPTED = "the run was interrupted"
 class ExecutionSettings:
     """Settings of an execution that are not part of the plan.
 
-    `env` is set for every step, `secret_env` names its secrets; `values` replace `@name` (`@run`: the run directory).
-    `makedirs` are folders that a step needs, `marks` files to create when it has passed. `preamble` returns the records,
-    as whole lines, with which a step's file begins.
+    `values` replace `@name` (`@run`: the run directory). `makedirs` are folders that a step needs, `marks` files to create
+    when it has passed. `preamble` returns the records, as whole lines, with which a step's file begins.
 
     `locks` are the names of the devices' locks, by node; without `wait`, a device in use is an error.
 
@@ -60,12 +56,10 @@ class ExecutionSettings:
     when nothing is missing.
     """
 
-    env: Mapping[str, str] = field(default_factory=dict)
-    secret_env: tuple[str, ...] = ()
     values: Mapping[str, str] = field(default_factory=dict)
-    makedirs: Callable[[Step], tuple[str, ...]] | None = None
-    marks: Callable[[Step], tuple[str, ...]] | None = None
-    preamble: Callable[[Step], bytes] | None = None
+    makedirs: Callable[[Step], tuple[str, ...]] = lambda _: ()
+    marks: Callable[[Step], tuple[str, ...]] = lambda _: ()
+    preamble: Callable[[Step], bytes] = lambda _: b""
     locks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     wait: bool = False
     grace_s: float = 5.0
@@ -74,7 +68,7 @@ class ExecutionSettings:
     max_retries: int = 0
     max_failures: int | None = None
     extend_plan: Callable[[], Plan | None] | None = None
-    missing_data: Callable[[Step, str], str] | None = None
+    missing_data: Callable[[Step, str], str] = lambda _step, _stem: ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +86,7 @@ class Overhead:
 
     def to_json(self) -> dict[str, float]:
         """Return the entry for the journal and the summary."""
-        return {
-            "control_cpu_s": round(self.control_cpu_s, 6),
-            "agent_cpu_s": round(self.agent_cpu_s, 6),
-            "wall_s": round(self.wall_s, 6),
-            "share": round(self.share, 6),
-        }
+        return {name: round(value, 6) for name, value in {**asdict(self), "share": self.share}.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +104,7 @@ class ExecutionResult:
     @property
     def all_passed(self) -> bool:
         """Whether nothing failed or was cancelled; a skipped step does not count as a failure."""
-        return not self.is_cut and all(isinstance(o, Passed | Skipped) for o in self.outcomes.values())
+        return not self.is_cut and all(o.name in ("passed", "skipped") for o in self.outcomes.values())
 
 
 async def execute(
@@ -153,8 +142,9 @@ class Engine:
         self._recorder = recorder
         self._progress = progress
         self._settings = settings
-        self._outcomes: dict[str, Outcome] = {name: Passed(step=name) for name in settings.passed}
+        self._outcomes: dict[str, Outcome] = dict.fromkeys(settings.passed, Outcome("passed"))
         self._attempts: dict[str, int] = {}
+        self._ended: dict[str, Outcome] = {}  # of the group that runs
         self._running: dict[str, Executor] = {}
         self._unrecorded: dict[str, OSError] = {}
         self._has_complained = False
@@ -215,7 +205,7 @@ class Engine:
         return plan
 
     def _has_cancelled(self) -> bool:
-        return any(isinstance(outcome, Cancelled) for outcome in self._outcomes.values())
+        return any(outcome.name == "cancelled" for outcome in self._outcomes.values())
 
     async def _lock_devices(self) -> None:
         self._locking = asyncio.create_task(self._lock_all())
@@ -244,35 +234,30 @@ class Engine:
         for tries_left in range(self._settings.max_retries, -1, -1):
             for step in group:
                 self._attempts[step.id] = self._attempts.get(step.id, self._settings.prior_attempts.get(step.id, 0)) + 1
-            ended: dict[str, Outcome] = {}
-            was_started = await self._run_group(group, ended) or was_started
-            failed = [step.id for step in group if isinstance(ended[step.id], Failed)]
+            was_started = await self._run_group(group) or was_started
+            failed = [step.id for step in group if self._ended[step.id].name == "failed"]
             if not failed or not tries_left or self._interrupts or any(step in self._unrecorded for step in failed):
                 break
             self._progress(Notice(text=f"{', '.join(failed)}: trying again"))
         return was_started
 
-    async def _run_group(self, group: Sequence[Step], ended: dict[str, Outcome]) -> bool:
+    async def _run_group(self, group: Sequence[Step]) -> bool:
         """Run the steps of a group together; return whether any was started."""
+        self._ended.clear()
+        self._to_end.clear()
         startable = []
         for step in group:
-            outcome = self._before_start(step)
-            if outcome is None:
-                startable.append(step)
+            if outcome := self._before_start(step):
+                self._conclude(step, outcome)
             else:
-                self._conclude(step, outcome, ended)
-        on_node: dict[str, int] = {}
-        for step in startable:
-            on_node[step.node] = on_node.get(step.node, 0) + 1
-        self._to_end.clear()
-        self._servers = {
-            step.id: asyncio.get_running_loop().create_future() for step in startable if role_of(step) == "server"
-        }
+                startable.append(step)
+        on_node = Counter(step.node for step in startable)
+        servers = [step.id for step in startable if role_of(step) == "server"]
+        self._servers = {server: asyncio.get_running_loop().create_future() for server in servers}
         self._barrier = group_barrier(startable)
         ports = await self._ports_of(startable)
         tasks = [
-            asyncio.create_task(self._run_step(step, on_node[step.node], ports.get(step.job, {}), ended))
-            for step in startable
+            asyncio.create_task(self._run_step(step, on_node[step.node], ports.get(step.job, {}))) for step in startable
         ]
         if tasks:
             try:
@@ -298,56 +283,45 @@ class Engine:
 
     def _before_start(self, step: Step) -> Outcome | None:
         """Return the outcome of a step that will not be started, else None."""
-        attempt, limit = self._attempts[step.id], self._settings.max_failures
+        limit = self._settings.max_failures
         if self._interrupts:
-            return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
-        if (
-            limit is not None
-            and attempt == self._settings.prior_attempts.get(step.id, 0) + 1
-            and self._failures() >= limit
-        ):
-            return Cancelled(step=step.id, detail=f"not started after {limit} failures", attempt=attempt)
+            return Outcome("cancelled", INTERRUPTED)
+        is_retry = self._attempts[step.id] > self._settings.prior_attempts.get(step.id, 0) + 1
+        failures = sum(outcome.name == "failed" for outcome in self._outcomes.values())
+        if limit is not None and failures >= limit and not is_retry:
+            return Outcome("cancelled", f"not started after {limit} failures")
         for name in step.after:
             before = self._outcomes.get(name)
-            if not isinstance(before, Passed):
-                return Skipped(step=step.id, reason=f"{name} {dependency_outcome_text(before)}", attempt=attempt)
+            if before is None or before.name != "passed":
+                return Outcome("skipped", f"{name} {dependency_outcome_text(before)}")
         if step.node not in self._executors:
-            return Failed(step=step.id, why="lost-node", detail=f"unknown node {step.node}", attempt=attempt)
+            return Outcome("failed", f"unknown node {step.node}", "lost-node")
         return None
 
-    def _failures(self) -> int:
-        return sum(isinstance(outcome, Failed) for outcome in self._outcomes.values())
-
-    async def _run_step(
-        self, step: Step, group_size: int, values: Mapping[str, str], ended: dict[str, Outcome]
-    ) -> None:
+    async def _run_step(self, step: Step, group_size: int, values: Mapping[str, str]) -> None:
         if server_of(step) and not await self._is_served(step):
-            self._conclude(step, self._unserved(step, ended), ended)
+            self._conclude(step, self._unserved(step))
             return
         try:
-            await self._attempt(step, group_size, values, ended)
+            await self._attempt(step, group_size, values)
         finally:
             self._notify_client(step, is_serving=False)
 
-    async def _attempt(self, step: Step, group_size: int, values: Mapping[str, str], ended: dict[str, Outcome]) -> None:
+    async def _attempt(self, step: Step, group_size: int, values: Mapping[str, str]) -> None:
         settings = self._settings
-        attempt = self._attempts[step.id]
         request = StepRequest(
             step=step,
-            attempt=attempt,
             group_size=group_size,
             is_spread=self._barrier is not None and step.id in self._barrier.nodes,
-            env=settings.env,
-            secret_env=settings.secret_env,
-            values={**settings.values, **names_in(step, attempt), **values},
-            makedirs=settings.makedirs(step) if settings.makedirs else (),
-            marks=settings.marks(step) if settings.marks else (),
+            values={**settings.values, **names_in(step, self._attempts[step.id]), **values},
+            makedirs=settings.makedirs(step),
+            marks=settings.marks(step),
             grace_s=settings.grace_s,
         )
-        if settings.preamble is not None:
-            self._record(step, Frame(kind="rec", step=step.id, payload=settings.preamble(step)))
+        if preamble := settings.preamble(step):
+            self._record(step, Frame(kind="rec", step=step.id, payload=preamble))
             if step.id in self._unrecorded:
-                self._conclude(step, Cancelled(step=step.id, detail="cannot record", attempt=attempt), ended)
+                self._conclude(step, Outcome("cancelled", "cannot record"))
                 return
         executor = self._running[step.id] = self._executors[step.node]
         try:
@@ -355,14 +329,12 @@ class Engine:
         finally:
             self._running.pop(step.id, None)
             self._update_barrier(step, "gone")
-        try:
+        with self._recording(step):
             self._recorder.finish(self._stem(step))
-        except OSError as error:
-            self._unrecordable(step, error)
-        self._conclude(step, self._with_log(step, outcome), ended)
+        self._conclude(step, self._with_log(step, outcome))
         if role_of(step) == "client":
             self._end(server_of(step), is_done=True)
-        elif not isinstance(outcome, Passed):
+        elif outcome.name != "passed":
             self._end_rest_of_job(step)
 
     def _update_barrier(self, step: Step, at: Literal["barrier", "end", "gone"]) -> None:
@@ -433,17 +405,16 @@ class Engine:
         if serving is not None and not serving.done():
             serving.set_result(is_serving)
 
-    def _unserved(self, step: Step, ended: Mapping[str, Outcome]) -> Outcome:
+    def _unserved(self, step: Step) -> Outcome:
         """Return the outcome of a client that was not started because its server failed."""
-        attempt = self._attempts[step.id]
         if self._interrupts:
-            return Cancelled(step=step.id, detail=INTERRUPTED, attempt=attempt)
+            return Outcome("cancelled", INTERRUPTED)
         server = server_of(step)
-        return Skipped(step=step.id, reason=f"{server} {dependency_outcome_text(ended.get(server))}", attempt=attempt)
+        return Outcome("skipped", f"{server} {dependency_outcome_text(self._ended.get(server))}")
 
     def _with_log(self, step: Step, outcome: Outcome) -> Outcome:
         """Return the outcome; a failed server's names the log that explains it."""
-        if role_of(step) != "server" or not isinstance(outcome, Failed):
+        if role_of(step) != "server" or outcome.name != "failed":
             return outcome
         stem = f"{self._settings.values.get('run', '.')}/{self._stem(step)}"
         return replace(outcome, detail=f"{outcome.detail}; its output is in {stem}.*")
@@ -475,80 +446,59 @@ class Engine:
         if step.id in self._unrecorded and frame.kind != "rec":
             return  # it is being ended; further output must not delay that
         append = self._recorder.append_lines if frame.kind == "line" else self._recorder.append
-        try:
+        with self._recording(step):
             append(self._stem(step), frame.payload)
+
+    @contextlib.contextmanager
+    def _recording(self, step: Step | None) -> Iterator[None]:
+        """End and fail a step whose records cannot be kept; the reason is reported once per run."""
+        try:
+            yield
         except OSError as error:
-            self._unrecordable(step, error)
-
-    def _unrecordable(self, step: Step, error: OSError) -> None:
-        """End and fail a step whose records cannot be kept. The reason is reported once per run."""
-        if step.id not in self._unrecorded:
-            self._unrecorded[step.id] = error
-            self._end(step.id)
-        self._complain(error)
-
-    def _complain(self, error: OSError) -> None:
-        if not self._has_complained:
-            self._has_complained = True
-            self._progress(Notice(text=f"cannot record: {_reason(error)}; the steps concerned fail"))
+            if step is not None and step.id not in self._unrecorded:
+                self._unrecorded[step.id] = error
+                self._end(step.id)
+            if not self._has_complained:
+                self._has_complained = True
+                self._progress(Notice(text=f"cannot record: {_reason(error)}; the steps concerned fail"))
 
     def _stem(self, step: Step) -> str:
         return attempt_stem(step.stem or step.id, self._attempts[step.id])
 
-    def _conclude(self, step: Step, outcome: Outcome, ended: dict[str, Outcome]) -> None:
+    def _conclude(self, step: Step, outcome: Outcome) -> None:
         """Record the end of an attempt; a step that passed once has passed, whatever a later attempt did."""
         outcome = self._as_recorded(step, self._with_data(step, outcome))
-        entry: dict[str, object] = {"outcome": outcome_name(outcome)}
-        match outcome:
-            case Failed():
-                entry |= {"why": outcome.why, "detail": outcome.detail}
-            case Skipped():
-                entry |= {"detail": outcome.reason}
-            case Cancelled():
-                entry |= {"detail": outcome.detail}
-            case Passed():
-                entry |= {"reasons": list(outcome.reasons)} if outcome.reasons else {}
-            case Missing():
-                pass
-            case _:
-                assert_never(outcome)
-        self._journal_step(step, state="ended", **entry)
+        has_passed = outcome.name == "passed"
+        detail, reasons = None if has_passed else outcome.detail, list(outcome.reasons) or None
+        self._journal_step(step, state="ended", outcome=outcome.name, why=outcome.why, detail=detail, reasons=reasons)
         outcome = self._as_recorded(step, outcome)  # writing the journal may just have failed
-        ended[step.id] = outcome
-        if not isinstance(self._outcomes.get(step.id), Passed):
+        self._ended[step.id] = outcome
+        before = self._outcomes.get(step.id)
+        if before is None or before.name != "passed":
             self._outcomes[step.id] = outcome
-        self._progress(Ended(step=step.id, outcome=outcome))
+        self._progress(Ended(step=step.id, outcome=outcome, attempt=self._attempts[step.id]))
 
     def _with_data(self, step: Step, outcome: Outcome) -> Outcome:
-        """Return the outcome, or Failed when a step that passed lacks the data it should have recorded."""
-        if not isinstance(outcome, Passed) or self._settings.missing_data is None:
-            return outcome
-        lacking = self._settings.missing_data(step, self._stem(step))
-        if not lacking:
-            return outcome
-        return Failed(step=step.id, why="no-data", detail=lacking, attempt=outcome.attempt)
+        """Return the outcome, or a failure when a step that passed lacks the data it should have recorded."""
+        lacking = self._settings.missing_data(step, self._stem(step)) if outcome.name == "passed" else ""
+        return Outcome("failed", lacking, "no-data") if lacking else outcome
 
     def _as_recorded(self, step: Step, outcome: Outcome) -> Outcome:
-        """Return the outcome, or Failed if it was not recorded: what cannot be read later was not measured."""
+        """Return the outcome, or a failure if it was not recorded: what cannot be read later was not measured."""
         error = self._unrecorded.get(step.id)
-        if error is None or isinstance(outcome, Skipped | Missing):
+        if error is None or outcome.name == "skipped":
             return outcome
         why: Why = "no-space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "environment"
-        return Failed(step=step.id, why=why, detail=f"cannot record: {_reason(error)}", attempt=outcome.attempt)
+        return Outcome("failed", f"cannot record: {_reason(error)}", why)
 
     def _journal_step(self, step: Step, **entry: object) -> None:
         fields = {key: value for key, value in entry.items() if value is not None}
-        whole = {"step": step.id, "attempt": self._attempts[step.id], "node": step.node, **fields}
-        try:
-            self._recorder.journal(whole)
-        except OSError as error:
-            self._unrecordable(step, error)
+        with self._recording(step):
+            self._recorder.journal({"step": step.id, "attempt": self._attempts[step.id], "node": step.node, **fields})
 
     def _journal(self, entry: Mapping[str, object]) -> None:
-        try:
+        with self._recording(None):
             self._recorder.journal(entry)
-        except OSError as error:
-            self._complain(error)
 
     def _end(self, step: str, grace_s: float | None = None, *, is_done: bool = False) -> None:
         executor = self._running.get(step)
@@ -585,26 +535,12 @@ def asks_for_port(step: Step) -> bool:
     )
 
 
-def outcome_name(outcome: Outcome) -> str:
-    """Return the outcome's name in protocol.md, section 5, after which its class is named."""
-    return type(outcome).__name__.lower()
-
-
 def dependency_outcome_text(outcome: Outcome | None) -> str:
     """Describe the outcome of a step that another one depends on."""
-    match outcome:
-        case None | Missing():
-            return "was not run"
-        case Passed():
-            return "passed"
-        case Failed():
-            return f"failed ({outcome.why}: {outcome.detail})"
-        case Skipped():
-            return f"was skipped ({outcome.reason})"
-        case Cancelled():
-            return "was cancelled"
-        case _:
-            assert_never(outcome)
+    if outcome is None:
+        return "was not run"
+    is_of_others = outcome.name in ("skipped", "cancelled")
+    return ("was " if is_of_others else "") + outcome.name + (f" ({outcome.failure})" if outcome.failure else "")
 
 
 def holder_text(holder: Holder) -> str:

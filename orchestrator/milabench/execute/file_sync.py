@@ -9,14 +9,14 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from milabench.errors import Unreachable
 from milabench.execute.agent_bootstrap import Channel
-from milabench.execute.remote_host import RemoteHost
+from milabench.execute.remote_host import RemoteHost, connect_all
 
 PIECE_BYTES = 1 << 20
 LEFT_OUT = ("__pycache__", ".git", ".milabench-parts")
@@ -51,28 +51,23 @@ class RemoteFiles:
 
     async def facts(self, *disks: str) -> Mapping[str, Any]:
         """Return the machine's facts as its agent reports them. Raises Unreachable."""
-        async with self._turn:
-            return cast("Mapping[str, Any]", (await self._ask({"do": "facts", "disks": list(disks)}))["facts"])
+        return cast("Mapping[str, Any]", (await self._ask("facts", disks=disks))["facts"])
 
     async def mark(self, path: str) -> None:
         """Create an empty file on the machine. Raises Unreachable."""
-        async with self._turn:
-            await self._ask({"do": "mark", "path": path})
+        await self._ask("mark", path=path)
 
     async def look(self, paths: Sequence[str]) -> tuple[bool, ...]:
         """Return which of these paths exist on the machine. Raises Unreachable."""
-        async with self._turn:
-            return tuple((await self._ask({"do": "look", "paths": list(paths)}))["found"])
+        return tuple((await self._ask("look", paths=paths))["found"])
 
-    async def forget(self, paths: Sequence[str]) -> None:
+    async def forget(self, *paths: str) -> None:
         """Remove files on the machine. Raises Unreachable."""
-        async with self._turn:
-            await self._ask({"do": "forget", "paths": list(paths)})
+        await self._ask("forget", paths=paths)
 
     async def link(self, path: str, target: str) -> None:
         """Create a symbolic link on the machine, replacing an older one. Raises Unreachable."""
-        async with self._turn:
-            await self._ask({"do": "link", "path": path, "target": target})
+        await self._ask("link", path=path, target=target)
 
     async def send(self, folder: Path, target: str, *, keep: bool = False, thorough: bool = True) -> Sent:
         """Make the remote folder `target` equal to the local one; `keep` leaves what else it holds.
@@ -83,7 +78,7 @@ class RemoteFiles:
         entries = await asyncio.to_thread(lambda: list(_entries(folder, thorough=thorough)))
         files = [entry for entry in entries if entry[1] == "f"]
         async with self._turn:
-            answer = await self._ask({"do": "take", "root": target, "entries": entries, "keep": keep})
+            answer = await self._request("take", root=target, entries=entries, keep=keep)
             sent = 0
             with contextlib.suppress(BrokenPipeError, ConnectionError):  # the answer says why
                 for number, offset in answer["need"]:
@@ -110,8 +105,12 @@ class RemoteFiles:
         await self._channel.writer.drain()
         return size - offset
 
-    async def _ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        self._channel.writer.write(json.dumps(request).encode() + b"\n")
+    async def _ask(self, what: str, **fields: Any) -> Mapping[str, Any]:
+        async with self._turn:
+            return await self._request(what, **fields)
+
+    async def _request(self, what: str, **fields: Any) -> Mapping[str, Any]:
+        self._channel.writer.write(json.dumps({"do": what, **fields}).encode() + b"\n")
         with contextlib.suppress(OSError):  # the answer, or its absence, is more specific
             await self._channel.writer.drain()
         return await self._answer()
@@ -158,6 +157,28 @@ def _entry(path: Path, name: str, *, thorough: bool) -> list[Any] | None:
     return [name, "f", mode, status.st_size, status.st_mtime_ns, digest]
 
 
+@contextlib.asynccontextmanager
+async def remote_files_of(
+    machines: Sequence[RemoteHost],
+) -> AsyncIterator[tuple[dict[str, RemoteFiles], dict[str, str]]]:
+    """Yield RemoteFiles for each machine that can be reached, by name, and the reason for each of the others."""
+    reached, why = await connect_all(machines)
+
+    async def opened(machine: RemoteHost) -> RemoteFiles | None:
+        try:
+            return await RemoteFiles.open(machine)
+        except Unreachable as error:
+            why[machine.name] = str(error)
+            return None
+
+    files = [remote for remote in await asyncio.gather(*map(opened, reached.values())) if remote is not None]
+    try:
+        yield {remote.name: remote for remote in files}, why
+    finally:
+        for remote in files:
+            remote.close()
+
+
 async def storages(
     remotes: Mapping[str, RemoteFiles], bases: Mapping[str, str], here: Path
 ) -> tuple[dict[str, str], dict[str, str]]:
@@ -184,14 +205,11 @@ async def storages(
     try:
         await asyncio.gather(*map(marked, names))
         usable = [name for name in names if name not in why]
+        candidates = [f"{token}-here", *marks.values()]
         looked = await asyncio.gather(
-            *(_looked(remotes[name], bases[name], token, list(marks.values())) for name in usable)
+            *(remotes[name].look([f"{bases[name]}/{mark}" for mark in candidates]) for name in usable)
         )
-        await asyncio.gather(*(remotes[name].forget([f"{bases[name]}/{marks[name]}"]) for name in usable))
+        await asyncio.gather(*(remotes[name].forget(f"{bases[name]}/{marks[name]}") for name in usable))
         return {name: ["", *names][exists.index(True)] for name, exists in zip(usable, looked, strict=True)}, why
     finally:
         ours.unlink(missing_ok=True)
-
-
-async def _looked(remote: RemoteFiles, base: str, token: str, marks: Sequence[str]) -> tuple[bool, ...]:
-    return await remote.look([f"{base}/{mark}" for mark in (f"{token}-here", *marks)])

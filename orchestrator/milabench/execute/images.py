@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
 
 from milabench.errors import EnvironmentFailed
-from milabench.execute.api import Failed, StepRequest
-from milabench.execute.remote_host import RemoteHost, remote_node
+from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
 from milabench.plan.image import Image, in_one_line
-from milabench.plan.model import Step
 
 
 def missing_images(images: Iterable[Image]) -> list[str]:
     """Return a description of each image that is not on this machine, or whose engine is not."""
-    return [f"image {image.name} ({why})" for image in images if (why := _why_missing(image))]
-
-
-def _why_missing(image: Image) -> str:
-    if shutil.which(image.engine) is None:
-        return f"{image.engine} is not on PATH"
-    return "" if _succeeds(image.look) else image.engine
+    missing = []
+    for image in images:
+        if shutil.which(image.engine) is None:
+            missing.append(f"image {image.name} ({image.engine} is not on PATH)")
+        elif not _succeeds(image.look):
+            missing.append(f"image {image.name} ({image.engine})")
+    return missing
 
 
 def fetch_images(images: Iterable[Image], *, refetch: bool, say: Callable[[str], object]) -> int:
@@ -34,7 +31,8 @@ def fetch_images(images: Iterable[Image], *, refetch: bool, say: Callable[[str],
     failed, fetched = [], 0
     for image in images:
         if shutil.which(image.engine) is None:
-            failed.append(no_engine(image))
+            what = "is not on PATH; install it, or choose another container.engine"
+            failed.append(f"image {image.name}: {image.engine} {what}")
             continue
         is_there = _succeeds(image.look)
         if is_there and not (refetch and image.fetch):
@@ -58,28 +56,13 @@ def fetch_images(images: Iterable[Image], *, refetch: bool, say: Callable[[str],
 async def fetch_on_host(machine: RemoteHost, images: Iterable[Image], *, refetch: bool) -> None:
     """Fetch the images on another machine. Raises EnvironmentFailed with a line for each that cannot be fetched."""
     failed = []
-    marker = f"images-{os.getpid()}-{os.urandom(4).hex()}"
-    async with remote_node(machine, marker) as node:
-        for number, image in enumerate(images):
-            step = Step(
-                id=f"image{number}",
-                bench="install",
-                phase="install",
-                argv=("/bin/sh", "-c", in_one_line(image, refetch=refetch)),
-                env={"PATH": "@path"},
-                cwd="/",
-                needs_data=False,
-            )
-            outcome = await node.run(StepRequest(step=step), lambda _: None)
-            if isinstance(outcome, Failed):
+    async with helper_node(machine, "images") as node:
+        for image in images:
+            outcome = await run_shell(node, in_one_line(image, refetch=refetch), cwd="/")
+            if outcome.name == "failed":
                 failed.append(f"{machine.name}: {not_fetched(image, outcome.detail)}")
     if failed:
         raise EnvironmentFailed("\nerror: ".join(failed))
-
-
-def no_engine(image: Image) -> str:
-    """Return the message for an engine that is not installed."""
-    return f"image {image.name}: {image.engine} is not on PATH; install it, or choose another container.engine"
 
 
 def not_fetched(image: Image, output: str) -> str:

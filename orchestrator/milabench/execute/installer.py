@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from milabench.plan.venvs import VenvSpec
 
@@ -25,31 +25,6 @@ class InstallCommand:
     env: Mapping[str, str] = field(default_factory=dict)
     needs_network: bool = True
     rehearse: bool = False
-
-
-class Installer(Protocol):
-    """What building an environment needs to know about a program that can build one."""
-
-    @property
-    def name(self) -> Literal["uv", "pip"]:
-        """The program's name."""
-
-    def create(self, spec: VenvSpec, python: str, folder: str) -> InstallCommand:
-        """Make an empty environment in `folder`."""
-
-    def install(
-        self, spec: VenvSpec, folder: str, requirements: str, constraints: str | None, upgrade: bool
-    ) -> Iterator[InstallCommand]:
-        """Install the requirement file; the first attempts are those that need no network."""
-
-    def build(self, project: str, into: str) -> Iterator[InstallCommand]:
-        """Build the wheel of a project."""
-
-    def add(self, folder: str, wheel: str) -> InstallCommand:
-        """Install one wheel without its dependencies."""
-
-    def check(self, folder: str) -> InstallCommand:
-        """Report which requirements of the installed packages are not met."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,9 +105,8 @@ class Pip:
     ) -> Iterator[InstallCommand]:
         """Install the requirement file; the PyTorch index is one more place to look."""
         backend = spec.torch_backend
-        extra = (
-            {"PIP_EXTRA_INDEX_URL": torch_index(backend)} if backend and self.is_reachable(torch_index(backend)) else {}
-        )
+        index = torch_index(backend) if backend else ""
+        extra = {"PIP_EXTRA_INDEX_URL": index} if index and self.is_reachable(index) else {}
         argv = (f"{folder}/bin/python", "-m", "pip", "install", "--no-input", "--requirement", requirements)
         if spec.is_hashed:
             yield InstallCommand(argv=(*argv, "--require-hashes", "--no-deps"), env=extra)
@@ -142,9 +116,8 @@ class Pip:
 
     def build(self, project: str, into: str) -> Iterator[InstallCommand]:
         """Build the wheel of a project."""
-        yield InstallCommand(
-            argv=(self.python, "-m", "pip", "wheel", "--no-input", "--no-deps", "--wheel-dir", into, project)
-        )
+        options = ("--no-input", "--no-deps", "--wheel-dir", into)
+        yield InstallCommand(argv=(self.python, "-m", "pip", "wheel", *options, project))
 
     def add(self, folder: str, wheel: str) -> InstallCommand:
         """Install one wheel without its dependencies."""
@@ -154,6 +127,10 @@ class Pip:
     def check(self, folder: str) -> InstallCommand:
         """Report which requirements of the installed packages are not met."""
         return InstallCommand(argv=(f"{folder}/bin/python", "-m", "pip", "check"), needs_network=False)
+
+
+Installer = Uv | Pip
+"""What can build an environment; both have the same methods."""
 
 
 def torch_index(backend: str) -> str:
@@ -167,57 +144,35 @@ def pulls_cuda(rehearsal: str) -> str | None:
     return match[1] if match else None
 
 
+_NO_SUCH = "requirement {0} does not exist on the configured indexes"
+_WRONG_HASH = "{0}: the hash of the index's file is not in the lock; nothing was installed from it"
+_NO_INDEX = "cannot reach {0}, and the cache does not hold everything; check the network or the index of `pip config`"
+_NO_CONNECTION = r"(?:Failed to establish a new connection|NewConnectionError|Temporary failure in name resolution)"
+_READ_ONLY = r"(?:permission denied|read-only file system)"
 # The first that matches wins: a full disk also breaks downloads, and a mismatch is reported as a failed download.
-_MEANINGS: Sequence[tuple[re.Pattern[str], str]] = tuple(
-    (re.compile(pattern, re.IGNORECASE | re.DOTALL), meaning)
-    for pattern, meaning in (
-        (r"no space left on device|os error 28\b|disk quota exceeded", "no space left on the disk"),
-        (
-            r"hash mismatch for `([^`]+)`",
-            "{0}: the hash of the index's file is not in the lock; nothing was installed from it",
-        ),
-        (
-            r"THESE PACKAGES DO NOT MATCH THE HASHES.*?\n\s+(\S+)",
-            "{0}: the hash of the index's file is not in the lock; nothing was installed from it",
-        ),
-        (r"because (\S+) was not found in the cache", NO_NETWORK + " {0}"),
-        (
-            r"Failed to fetch: `?([^`\s]+)`?.*?(dns error|connect|timed? ?out|network|unreachable)",
-            "cannot reach {0}, and the cache does not hold everything; check the network or the index of `pip config`",
-        ),
-        (
-            r"Because (\S+?) was not found in (?:the package registry|the provided package locations)",
-            "requirement {0} does not exist on the configured indexes",
-        ),
-        (
-            r"Because there (?:is|are) no versions? of (\S+?)(?:,)? (?:and|that|we|\()",
-            "requirement {0} does not exist on the configured indexes",
-        ),
-        (
-            r"(?:Failed to establish a new connection|NewConnectionError|Temporary failure in name resolution).*?"
-            r"No matching distribution found for (\S+)",
-            NO_NETWORK + " {0}",
-        ),
-        (r"No matching distribution found for (\S+)", "requirement {0} does not exist on the configured indexes"),
-        (
-            r"Failed to initialize cache at `([^`]+)`",
-            "{0}: cannot create the cache of uv; set UV_CACHE_DIR to another folder",
-        ),
-        (
-            r"`([^`\n]+)`(?: to `[^`\n]+`)?: (?:permission denied|read-only file system)",
-            "{0}: no write permission",
-        ),
-        (r"permission denied|os error 13\b|read-only file system", "no write permission"),
-    )
-)
+_MEANINGS = {
+    r"no space left on device|os error 28\b|disk quota exceeded": "no space left on the disk",
+    r"hash mismatch for `([^`]+)`": _WRONG_HASH,
+    r"THESE PACKAGES DO NOT MATCH THE HASHES.*?\n\s+(\S+)": _WRONG_HASH,
+    r"because (\S+) was not found in the cache": NO_NETWORK + " {0}",
+    r"Failed to fetch: `?([^`\s]+)`?.*?(dns error|connect|timed? ?out|network|unreachable)": _NO_INDEX,
+    r"Because (\S+?) was not found in (?:the package registry|the provided package locations)": _NO_SUCH,
+    r"Because there (?:is|are) no versions? of (\S+?)(?:,)? (?:and|that|we|\()": _NO_SUCH,
+    _NO_CONNECTION + r".*?No matching distribution found for (\S+)": NO_NETWORK + " {0}",
+    r"No matching distribution found for (\S+)": _NO_SUCH,
+    r"Failed to initialize cache at `([^`]+)`": "{0}: cannot create the cache of uv; set UV_CACHE_DIR to another folder",
+    r"`([^`\n]+)`(?: to `[^`\n]+`)?: " + _READ_ONLY: "{0}: no write permission",
+    r"os error 13\b|" + _READ_ONLY: "no write permission",
+}
 
 
 def explain_failure(output: str) -> str:
     """Extract the one line that explains the failure from the output of uv or pip."""
     # uv wraps its explanations at the width of a terminal, also where there is none.
     flowing = re.sub(r"\n\s{2,}(?=\S)(?!cause:)", " ", output)
-    for pattern, sentence in _MEANINGS:
-        if match := pattern.search(output) or pattern.search(flowing):
+    for pattern, sentence in _MEANINGS.items():
+        words = re.compile(pattern, re.IGNORECASE | re.DOTALL)
+        if match := words.search(output) or words.search(flowing):
             return sentence.format(*match.groups())
     lines = [line.strip() for line in flowing.splitlines() if line.strip()]
     errors = [re.sub(r"^(error|ERROR|cause):\s*", "", line) for line in lines if re.match(r"error:|cause:", line, re.I)]

@@ -9,15 +9,16 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from milabench.errors import EnvironmentFailed
 
 if TYPE_CHECKING:
     from milabench.bench.api import Source
     from milabench.plan.dirs import Dirs
+    from milabench.plan.requirements import RequirementFile
     from milabench.plan.venvs import VenvSpec
 
 COMPLETE = ".complete"
@@ -36,11 +37,7 @@ def venv_link(dirs: Dirs, group: str) -> Path:
 def is_complete(dirs: Dirs, spec: VenvSpec) -> bool:
     """Return whether the environment was built completely from this specification and its interpreter still exists."""
     folder = store_folder(dirs, spec)
-    try:
-        marker = json.loads((folder / COMPLETE).read_text())
-    except (OSError, ValueError):
-        return False
-    return isinstance(marker, dict) and marker.get("digest") == spec.digest and (folder / "bin" / "python").exists()
+    return _read_marker(folder / COMPLETE).get("digest") == spec.digest and (folder / "bin" / "python").exists()
 
 
 def is_linked(dirs: Dirs, spec: VenvSpec) -> bool:
@@ -71,17 +68,37 @@ def is_fetched(dirs: Dirs, source: Source) -> bool:
     """Return whether the program was unpacked completely from this file or revision."""
     from milabench.plan.install import source_json
 
-    try:
-        marker = json.loads(source_marker(dirs, source).read_text())
-    except (OSError, ValueError):
-        return False
-    return marker == source_json(source) and source_folder(dirs, source).is_dir()
+    is_same = _read_marker(source_marker(dirs, source)) == source_json(source)
+    return is_same and source_folder(dirs, source).is_dir()
 
 
 def source_marker(dirs: Dirs, source: Source) -> Path:
     """Return the marker, beside the program, that says it is complete."""
     # Beside the folder, not in it: the folder is exactly what was published.
     return Path(dirs.code, f".{source.folder}.complete")
+
+
+def _read_marker(path: Path) -> dict[str, Any]:
+    try:
+        marker = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return marker if isinstance(marker, dict) else {}
+
+
+def unmet_requirements(files: Iterable[RequirementFile], installed: Mapping[str, str]) -> dict[str, str]:
+    """Return the requirements of the files, and of benchmate, that these packages do not meet, each with what is there instead.
+
+    `installed` maps normalised names to versions.
+    """
+    from packaging.markers import default_environment
+
+    from milabench.plan.requirements import lacking, merge_locks, parse_requirements
+
+    required = merge_locks([parse_requirements("benchmate"), *(parse_requirements(file.text) for file in files)])
+    environment = {name: str(value) for name, value in default_environment().items()}
+    unmet = lacking(required, installed, environment)
+    return {pin.line: f"{found} is installed" if found else "not installed" for pin, found in unmet}
 
 
 def packages_of(venv: Path) -> dict[str, str]:

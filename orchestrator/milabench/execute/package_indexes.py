@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 PYPI = "https://pypi.org/simple"
+# pip's settings that are values for uv, and those that are lists of words.
+_VALUES_OF_UV = {"UV_DEFAULT_INDEX": "index-url", "SSL_CERT_FILE": "cert", "SSL_CLIENT_CERT": "client-cert"}
+_LISTS_OF_UV = {"UV_INDEX": "extra-index-url", "UV_INSECURE_HOST": "trusted-host", "UV_CONSTRAINT": "constraint"}
 _SECTIONS = ("global", "install", ":env:")
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)")
 
@@ -64,24 +67,14 @@ def uv_env(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str,
     uv's default of the first index that knows a package would let an old extra index win over the main one, so pip's
     rule, the best match of all indexes, is asked for beside extra indexes.
     """
-    variables: dict[str, str] = {}
-    if links := _words(settings.get("find-links")):
-        variables["UV_FIND_LINKS"] = ",".join(links)
-    if index := settings.get("index-url"):
-        variables["UV_DEFAULT_INDEX"] = index
-    if extra := _words(settings.get("extra-index-url")):
-        variables["UV_INDEX"] = " ".join(extra)
+    variables = {ours: " ".join(_words(settings.get(name))) for ours, name in _LISTS_OF_UV.items()}
+    variables |= {ours: settings.get(name, "") for ours, name in _VALUES_OF_UV.items()}
+    variables["UV_FIND_LINKS"] = ",".join(_words(settings.get("find-links")))
+    if variables["UV_INDEX"]:
         variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"
-    if cert := settings.get("cert"):
-        variables["SSL_CERT_FILE"] = cert
-    if client_cert := settings.get("client-cert"):
-        variables["SSL_CLIENT_CERT"] = client_cert
-    if hosts := _words(settings.get("trusted-host")):
-        variables["UV_INSECURE_HOST"] = " ".join(hosts)
-    if constraints := _words(settings.get("constraint")):
-        variables["UV_CONSTRAINT"] = " ".join(constraints)
-    if timeout := settings.get("timeout", settings.get("default-timeout")):
-        variables["UV_HTTP_TIMEOUT"] = str(int(float(timeout))) if re.fullmatch(r"[0-9.]+", timeout) else ""
+    timeout = settings.get("timeout", settings.get("default-timeout", ""))
+    if re.fullmatch(r"[0-9.]+", timeout):
+        variables["UV_HTTP_TIMEOUT"] = str(int(float(timeout)))
     if (proxy := settings.get("proxy")) and not {"HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"} & set(environ):
         variables["HTTPS_PROXY"] = variables["HTTP_PROXY"] = proxy
     equals = {"UV_DEFAULT_INDEX": "UV_INDEX_URL", "UV_INDEX": "UV_EXTRA_INDEX_URL"}

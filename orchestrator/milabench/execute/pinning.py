@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed
@@ -13,18 +14,12 @@ from milabench.execute.installer import explain_failure, torch_index
 from milabench.execute.package_indexes import indexes, mask, pip_settings, uv_env, uv_options
 from milabench.execute.sources import release_files
 from milabench.execute.thread_map import thread_map
-from milabench.execute.venv import InstallProgress, Report, benchmate_requirements, find_uv, url_responds
+from milabench.execute.venv import Report, find_uv, url_responds
 from milabench.plan.pin import PinSpec, lock_text, pin_command
 from milabench.plan.requirements import parse_requirements
 
-__all__ = ["Pinned", "benchmate_requirements", "pin_locks"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Resolver:
-    uv: str
-    environ: Mapping[str, str]
-    settings: Mapping[str, str]
+Releases = dict[str, tuple[tuple[str, str], ...]]
+"""The names and sha256 of all files of each project, as the indexes list them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,51 +33,40 @@ class Pinned:
 
 
 def pin_locks(
-    specs: Sequence[PinSpec],
-    *,
-    environ: Mapping[str, str],
-    report: Report,
-    pip: Mapping[str, str] | None = None,
+    specs: Sequence[PinSpec], *, environ: Mapping[str, str], report: Report, pip: Mapping[str, str] | None = None
 ) -> tuple[Pinned, ...]:
     """Write the locks of every specification. Raises EnvironmentFailed at the first that cannot be resolved."""
     uv = find_uv(environ)
     if uv is None:
         raise EnvironmentFailed("pin needs uv, which was not found; pip install uv")
     settings = pip if pip is not None else pip_settings(environ)
-    resolver = _Resolver(uv=uv, environ=environ, settings=settings)
-    reachable: dict[str, bool] = {}
-    known: dict[str, tuple[tuple[str, str], ...]] = {}
+    is_reachable = cache(lambda backend: url_responds(torch_index(backend), {**environ, **uv_env(settings, environ)}))
+    known: Releases = {}
     written: list[Pinned] = []
     for spec in specs:
-        report(InstallProgress(subject=f"{spec.group} ({spec.variant})", stage="resolving"))
-        if spec.backend and spec.backend not in reachable:
-            reachable[spec.backend] = url_responds(torch_index(spec.backend), {**environ, **uv_env(settings, environ)})
-        written += _pin(spec, resolver, bool(spec.backend) and reachable[spec.backend or ""], known)
+        report(f"{spec.group} ({spec.variant}): resolving")
+        backend = spec.backend if spec.backend and is_reachable(spec.backend) else None
+        written += _pin(spec, uv, environ, settings, backend, known)
     for lock in written:
         change = "written" if lock.has_changed else "unchanged"
-        report(
-            InstallProgress(
-                subject=str(lock.path), stage=change, detail=f"{lock.packages} packages {lock.unverified}".strip()
-            )
-        )
+        report(f"{lock.path}: {change}: " + f"{lock.packages} packages {lock.unverified}".strip())
     return tuple(written)
 
 
 def _pin(
     spec: PinSpec,
-    resolver: _Resolver,
-    is_reachable: bool,
-    known: dict[str, tuple[tuple[str, str], ...]],
+    uv: str,
+    environ: Mapping[str, str],
+    settings: Mapping[str, str],
+    backend: str | None,
+    known: Releases,
 ) -> list[Pinned]:
-    environ, settings = resolver.environ, resolver.settings
+    """Write the locks of a specification; `backend` is that of torch when its index answers."""
     if spec.variant not in ("cpu", "unpinned"):
         # A local folder of cpu builds has the higher version (2.13.0+cpu is above 2.13.0) and would win.
         settings = {name: value for name, value in settings.items() if name != "find-links"}
         environ = {name: value for name, value in environ.items() if name not in ("UV_FIND_LINKS", "PIP_FIND_LINKS")}
-    env = {**environ, "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "1000"}
-    env |= uv_env(settings, environ)
-    backend = spec.backend if is_reachable else None
-    where = f"{spec.group} ({spec.variant})"
+    env = {**environ, "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "1000", **uv_env(settings, environ)}
     with tempfile.TemporaryDirectory(prefix="milabench-pin-") as name:
         folder = Path(name)
         instruments = folder / "benchmate.in"
@@ -92,7 +76,7 @@ def _pin(
 
         def compile_into(output: Path, inputs: Sequence[str], constraints: Sequence[str], hashes: bool) -> str:
             argv = pin_command(
-                resolver.uv,
+                uv,
                 spec,
                 inputs=inputs,
                 constraints=constraints,
@@ -105,7 +89,7 @@ def _pin(
                 argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
             )
             if process.returncode != 0:
-                raise EnvironmentFailed(f"{where}: {mask(explain_failure(process.stderr))}")
+                raise EnvironmentFailed(f"{spec.group} ({spec.variant}): {mask(explain_failure(process.stderr))}")
             return output.read_text()
 
         compile_into(together, [*(each.requirements for each in spec.inputs), str(instruments)], limits, hashes=False)
@@ -115,12 +99,12 @@ def _pin(
             )
             for index, each in enumerate(spec.inputs)
         }
-    names = sorted({pin.name for text in compiled.values() for pin in parse_requirements(text).pins} - set(known))
+    pinned = {pin.name for text in compiled.values() for pin in parse_requirements(text).pins}
+    names = sorted(pinned - set(known))
     places = indexes(settings, environ)
     known |= dict(zip(names, thread_map(lambda name: release_files(name, places), names, jobs=8), strict=True))
-    has_torch = any(pin.name == "torch" for text in compiled.values() for pin in parse_requirements(text).pins)
     unverified = ""
-    if has_torch and spec.backend and not is_reachable and spec.variant != "cpu":
+    if "torch" in pinned and spec.backend and backend is None and spec.variant != "cpu":
         unverified = f"{torch_index(spec.backend)} could not be reached; nobody has installed from this lock"
     return [
         _write(Path(each.lock), lock_text(text, spec, known, unverified=unverified), unverified)

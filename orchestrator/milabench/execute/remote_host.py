@@ -1,23 +1,31 @@
-"""One machine that is reached over a network: its connection, opened when needed, and requests to it."""
+"""Machines that are reached over a network: their connections, opened when needed, and requests to their agents."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
 from milabench.errors import Unreachable
 from milabench.execute import openssh, ssh
-from milabench.execute.agent_bootstrap import Channel, HostConnection, start_agent
+from milabench.execute.agent_bootstrap import Channel, HostConnection, full_end_text, start_agent
 from milabench.execute.agent_client import AgentLink, AgentNode, leftovers, sweep_text
+from milabench.execute.api import Emit, Outcome, StepRequest
+from milabench.execute.interrupts import ReusableLoop
 from milabench.execute.ssh import Address
+from milabench.plan.model import Step
 
 # An agent without a heartbeat for this long kills everything: a network failure does not close its input.
 LEASE_S = 20.0
 BEAT_S = 4.0
 ASK_S = 60.0
+LINK_S = 0.3  # for one measurement of a link
+
+T = TypeVar("T")
 
 
 class RemoteHost:
@@ -25,13 +33,9 @@ class RemoteHost:
 
     def __init__(self, address: Address) -> None:
         self.address = address
+        self.name = address.name
         self._connection: HostConnection | None = None
         self._opening = asyncio.Lock()
-
-    @property
-    def name(self) -> str:
-        """The node's name in the plan."""
-        return self.address.name
 
     async def connection(self) -> HostConnection:
         """Return the connection, opened if there is none. Raises Unreachable."""
@@ -67,10 +71,8 @@ class RemoteHost:
         except TimeoutError:
             raise Unreachable(f"{self.name}: no answer to '{words[0]}' within {within_s:g} s") from None
         except ValueError:
-            how, stderr = await channel.describe_end(), channel.last_stderr_line()
-            raise Unreachable(
-                f"{self.name}: no answer to '{words[0]}': {how}{': ' if stderr else ''}{stderr}"
-            ) from None
+            why = await full_end_text(channel)
+            raise Unreachable(f"{self.name}: no answer to '{words[0]}': {why}") from None
         finally:
             channel.writer.close()
 
@@ -94,14 +96,7 @@ def node_marker(marker: str, node: str) -> str:
     return f"{marker}@{node}"
 
 
-def remote_node(
-    machine: RemoteHost,
-    marker: str,
-    *,
-    grace_s: float = 5.0,
-    lease_s: float = LEASE_S,
-    values: Mapping[str, str | None] | None = None,
-) -> AgentNode:
+def remote_node(machine: RemoteHost, marker: str, *, grace_s: float = 5.0, lease_s: float = LEASE_S) -> AgentNode:
     """Return a machine as an Executor; `marker` is the run's. Leftovers of a lost agent are killed before the next one starts."""
     own = node_marker(marker, machine.name)
     is_first = True
@@ -122,21 +117,98 @@ def remote_node(
             reason = str(error).removeprefix(f"{machine.name}: ")
             return f"leftover processes could not be listed ({reason}); its agent kills them within {lease_s + grace_s:g} s"
 
-    return AgentNode(machine.name, open_link, sweep, values={"path": None, **(values or {})})
+    return AgentNode(machine.name, open_link, sweep, own_values=("path",))
 
 
-async def open_all(machines: Sequence[RemoteHost]) -> dict[str, str]:
-    """Open all connections concurrently; return the reason for each node that cannot be reached."""
+def helper_node(machine: RemoteHost, purpose: str) -> AgentNode:
+    """Return a machine as an Executor of commands that belong to no run."""
+    return remote_node(machine, f"{purpose}-{os.getpid()}-{os.urandom(4).hex()}")
+
+
+async def run_shell(node: AgentNode, script: str, *arguments: str, cwd: str, emit: Emit = lambda _: None) -> Outcome:
+    """Run a line of /bin/sh with these arguments, on the node's own PATH."""
+    step = Step(
+        id="install",
+        bench="install",
+        phase="install",
+        argv=("/bin/sh", "-c", script, "install", *arguments),
+        env={"PATH": "@path", "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=cwd,
+        needs_data=False,
+    )
+    return await node.run(StepRequest(step=step), emit)
+
+
+class HostPool:
+    """The machines that a command reaches: one connection to each, from the first question on it to `close`.
+
+    The connections live in one event loop, which rests while the command does other things.
+    """
+
+    def __init__(self) -> None:
+        self._machines: dict[Address, RemoteHost] = {}
+        self._loop = ReusableLoop()
+
+    def machine(self, address: Address) -> RemoteHost:
+        """Return the machine at an address; the same address always yields the same object."""
+        key = replace(address, accept_new=False)  # accepting its key does not make it another machine
+        return self._machines.setdefault(key, RemoteHost(address))
+
+    def run(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what `main()` returns; see `ReusableLoop.run`."""
+
+        async def awake() -> T:
+            await asyncio.sleep(0)  # let the loop notice connections that were lost while it was idle
+            return await main()
+
+        return self._loop.run(awake)
+
+    def close(self) -> None:
+        """Close all connections. A later request opens a new one."""
+        if not self._loop.is_open:
+            return
+
+        async def end() -> None:
+            await asyncio.gather(*(machine.close() for machine in self._machines.values()))
+
+        try:
+            self._loop.run(end)
+        finally:
+            self._loop.close()
+
+
+async def connect_all(machines: Sequence[RemoteHost]) -> tuple[dict[str, RemoteHost], dict[str, str]]:
+    """Open all connections concurrently; return the machines that can be reached, by name, and why the others cannot."""
     # A jump host answers a few logins at a time (sshd's MaxStartups) and drops the others.
     through = {machine.address.proxy_jump: asyncio.Semaphore(8) for machine in machines}
 
-    async def opened(machine: RemoteHost) -> tuple[str, str]:
-        gate = through[machine.address.proxy_jump] if machine.address.proxy_jump else contextlib.nullcontext()
-        async with gate:
+    async def failure(machine: RemoteHost) -> str:
+        async with through[machine.address.proxy_jump] if machine.address.proxy_jump else contextlib.nullcontext():
             try:
                 await machine.connection()
             except Unreachable as error:
-                return machine.name, str(error)
-        return machine.name, ""
+                return str(error)
+        return ""
 
-    return {name: why for name, why in await asyncio.gather(*map(opened, machines)) if why}
+    failures = await asyncio.gather(*map(failure, machines))
+    why = {machine.name: text for machine, text in zip(machines, failures, strict=True) if text}
+    return {machine.name: machine for machine in machines if machine.name not in why}, why
+
+
+async def link_speeds(machines: Sequence[RemoteHost]) -> dict[str, Mapping[str, Any]]:
+    """Measure each machine's link to the next, one at a time: `{"round_trip_s", "bytes_per_s"}` or `{"error"}`."""
+    following = [*machines[1:], machines[0]] if len(machines) > 2 else machines[1:]
+    pairs = zip(machines, following, strict=False)
+    return {f"{near.name} -> {far.name}": await _link(near, far) for near, far in pairs}
+
+
+async def _link(near: RemoteHost, far: RemoteHost) -> Mapping[str, Any]:
+    try:
+        listening = await far.agent("link")
+        port = str(json.loads(await listening.reader.readline())["port"])
+        try:
+            return await near.ask("link", "--to", far.address.host, port, "--seconds", str(LINK_S))
+        finally:
+            listening.writer.close()
+    except (Unreachable, ValueError) as error:
+        return {"error": str(error)}

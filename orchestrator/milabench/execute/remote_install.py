@@ -7,19 +7,17 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from milabench.errors import EnvironmentFailed, MilabenchError
-from milabench.execute.api import Failed, Frame, Progress, StepRequest
-from milabench.execute.archive import deterministic_zip
+from milabench.execute.agent_bootstrap import deterministic_zip
+from milabench.execute.api import Frame, Progress
 from milabench.execute.file_sync import RemoteFiles
-from milabench.execute.remote_host import RemoteHost, remote_node
-from milabench.execute.venv import InstallOptions, VenvBroken, install_venvs
-from milabench.execute.venv import InstallProgress as Stage
+from milabench.execute.remote_host import RemoteHost, helper_node, run_shell
+from milabench.execute.venv import InstallOptions, find_uv, install_venvs, raise_failures
 from milabench.plan.dirs import Dirs
-from milabench.plan.model import Step
 from milabench.plan.venvs import VenvSpec
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -33,19 +31,6 @@ _LOOK = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteInstallJob:
-    """The environments to build on another machine."""
-
-    specs: tuple[VenvSpec, ...]
-    dirs: Dirs
-    benchmate: str
-    uv: str | None
-    jobs: int
-    force: bool
-    update: bool
-
-
 @cache
 def packed_installer() -> bytes:
     """Return one file that Python runs: the part of this package that builds environments, and its dependencies."""
@@ -56,9 +41,8 @@ def _files() -> Iterator[tuple[str, bytes]]:
     import packaging
 
     yield "__main__.py", _MAIN.encode()
-    outer = [PACKAGE / "__init__.py", PACKAGE / "errors.py"]
-    inner = [path for package in PACKAGES for path in (PACKAGE / package).glob("*.py")]
-    for path in sorted([*outer, *inner]):
+    inner = [path for package in PACKAGES for path in (PACKAGE / package).rglob("*.py")]
+    for path in sorted([*PACKAGE.glob("*.py"), *inner]):
         yield f"milabench/{path.relative_to(PACKAGE).as_posix()}", path.read_bytes()
     assert packaging.__file__ is not None
     folder = Path(packaging.__file__).parent
@@ -69,34 +53,28 @@ def _files() -> Iterator[tuple[str, bytes]]:
 async def install_remotely(
     machine: RemoteHost,
     remote: RemoteFiles,
-    job: RemoteInstallJob,
+    specs: Sequence[VenvSpec],
+    dirs: Dirs,
+    options: InstallOptions,
     scratch: Path,
     *,
     uv: Path | None,
     say: Callable[[str], object],
 ) -> None:
-    """Build the job's environments on a machine; `scratch` is a local folder, `uv` our program when it runs there too.
+    """Build environments on a machine, in its folders and, but for `environ`, with these options.
 
-    Raises EnvironmentFailed with why not.
+    `scratch` is a local folder, `uv` our program when it runs there too. Raises EnvironmentFailed with why not.
     """
-    folder = f"{job.dirs.cache}/install"
+    folder = f"{dirs.cache}/install"
     tools = scratch / machine.name
     tools.mkdir(parents=True)
     program = f"milabench-{hashlib.sha256(packed_installer()).hexdigest()[:12]}.pyz"
     (tools / program).write_bytes(packed_installer())
     if uv is not None:
+        options = replace(options, uv=f"{folder}/uv")
         os.link(uv, tools / "uv") if uv.stat().st_dev == tools.stat().st_dev else (tools / "uv").symlink_to(uv)
-    (tools / "job").write_bytes(pickle.dumps(job))
+    (tools / "job").write_bytes(pickle.dumps((tuple(specs), dirs, options)))
     await remote.send(tools, folder)
-    step = Step(
-        id="install",
-        bench="install",
-        phase="install",
-        argv=("/bin/sh", "-c", _LOOK, "install", "-P", f"{folder}/{program}", f"{folder}/job"),
-        env={"PATH": "@path", "PYTHONDONTWRITEBYTECODE": "1"},
-        cwd=folder,
-        needs_data=False,
-    )
     words: list[str] = []
 
     def emit(progress: Progress) -> None:
@@ -108,36 +86,20 @@ async def install_remotely(
                 words.append(text)
                 say(f"{machine.name}: {text.strip()}")
 
-    async with remote_node(machine, f"install-{os.getpid()}-{hashlib.sha256(os.urandom(8)).hexdigest()[:8]}") as node:
-        outcome = await node.run(StepRequest(step=step), emit)
-    if isinstance(outcome, Failed):
+    async with helper_node(machine, "install") as node:
+        outcome = await run_shell(node, _LOOK, "-P", f"{folder}/{program}", f"{folder}/job", cwd=folder, emit=emit)
+    if outcome.name == "failed":
         errors = [line.removeprefix("error: ") for line in words if line.startswith("error: ")]
         raise EnvironmentFailed("\nerror: ".join(f"{machine.name}: {line}" for line in errors or [outcome.detail]))
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Build what the job lists; runs on the remote machine and exits with the matching exit code."""
-    path = (argv or sys.argv[1:])[0]
-    with open(path, "rb") as file:  # noqa: PTH123
-        job = pickle.loads(file.read())  # written by the same code, into a folder of the same user
-    options = InstallOptions(
-        benchmate=Path(job.benchmate),
-        environ=dict(os.environ),
-        jobs=job.jobs,
-        force=job.force,
-        update=job.update,
-        **({"uv": job.uv} if job.uv else {}),
-    )
+    # The job was written by the same code, into a folder of the same user.
+    specs, dirs, options = pickle.loads(Path(sys.argv[1]).read_bytes())
+    options = replace(options, environ=dict(os.environ), uv=options.uv or find_uv(os.environ))
     try:
-        outcomes = install_venvs(job.specs, job.dirs, options, _say)
+        raise_failures(install_venvs(specs, dirs, options, lambda stage: print(f"  {stage}", flush=True)))
     except MilabenchError as error:
         print(f"error: {error}", flush=True)
         sys.exit(error.exit_code)
-    broken = [outcome for outcome in outcomes if isinstance(outcome, VenvBroken)]
-    for outcome in broken:
-        print(f"error: {outcome}", flush=True)
-    sys.exit(EnvironmentFailed.exit_code if broken else 0)
-
-
-def _say(stage: Stage) -> None:
-    print(f"  {stage.subject}: {stage.stage}{f': {stage.detail}' if stage.detail else ''}", flush=True)

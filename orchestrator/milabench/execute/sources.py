@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import ssl
 import stat
@@ -13,8 +12,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -24,7 +22,7 @@ from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import is_fetched, source_folder, source_marker
 from milabench.execute.package_indexes import Indexes, indexes, mask, pip_settings
 from milabench.execute.thread_map import thread_map
-from milabench.execute.venv import InstallProgress, Report, hold_lock, make_folder
+from milabench.execute.venv import Installed, Report, hold_lock, make_folder
 from milabench.plan.dirs import Dirs
 from milabench.plan.install import source_json
 
@@ -37,29 +35,6 @@ _BLOCK = 1 << 20
 _PAUSES_S = (0.3, 1.0, 2.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceReady:
-    """The program is in `path`."""
-
-    folder: str
-    path: Path
-    is_new: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceBroken:
-    """The program could not be fetched; the reason, in one line."""
-
-    folder: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.folder}: {self.why}"
-
-
-SourceOutcome = SourceReady | SourceBroken
-
-
 def fetch_sources(
     sources: Sequence[Source],
     dirs: Dirs,
@@ -69,7 +44,7 @@ def fetch_sources(
     pip: Mapping[str, str] | None = None,
     jobs: int = 4,
     force: bool = False,
-) -> tuple[SourceOutcome, ...]:
+) -> tuple[Installed, ...]:
     """Make every source ready; one that fails does not keep the others from being fetched.
 
     `pip` are pip's settings (None asks pip, when something is to be fetched); `force` unpacks existing ones again,
@@ -77,73 +52,63 @@ def fetch_sources(
     written.
     """
     if not force and all(is_fetched(dirs, source) for source in sources):
-        return tuple(
-            SourceReady(folder=source.folder, path=source_folder(dirs, source), is_new=False) for source in sources
-        )
+        return tuple(Installed(name=source.folder) for source in sources)
     make_folder(Path(dirs.code))
     where = indexes(pip if pip is not None else pip_settings(environ), environ)
 
-    def outcome(source: Source) -> SourceOutcome:
-        try:
-            is_new = force or not is_fetched(dirs, source)
-            if is_new:
-                report(InstallProgress(subject=source.folder, stage="fetching"))
+    def outcome(source: Source) -> Installed:
+        is_new = force or not is_fetched(dirs, source)
+        if is_new:
+            report(f"{source.folder}: fetching")
+            try:
                 fetch(source, dirs, where, environ, force=force)
-                report(InstallProgress(subject=source.folder, stage="ready"))
-        except EnvironmentFailed as error:
-            report(InstallProgress(subject=source.folder, stage="failed", detail=str(error)))
-            return SourceBroken(folder=source.folder, why=str(error))
-        return SourceReady(folder=source.folder, path=source_folder(dirs, source), is_new=is_new)
+            except EnvironmentFailed as error:
+                report(f"{source.folder}: failed: {error}")
+                return Installed(name=source.folder, why=str(error))
+            report(f"{source.folder}: ready")
+        return Installed(name=source.folder, is_new=is_new)
 
     return thread_map(outcome, sources, jobs=jobs)
 
 
-def require_fetched(outcomes: Iterable[SourceOutcome]) -> None:
-    """Raise EnvironmentFailed, with a line for each source that could not be fetched."""
-    broken = [str(outcome) for outcome in outcomes if isinstance(outcome, SourceBroken)]
-    if broken:
-        raise EnvironmentFailed("\nerror: ".join(broken))
-
-
-def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str], *, force: bool = False) -> Path:
-    """Return the folder of the program, fetched unless it is there. Raises EnvironmentFailed."""
-    code = make_folder(Path(dirs.code))
-    folder = source_folder(dirs, source)
+def fetch(source: Source, dirs: Dirs, where: Indexes, environ: Mapping[str, str], *, force: bool) -> None:
+    """Fetch the program unless it is there. Raises EnvironmentFailed."""
+    code, folder = Path(dirs.code), source_folder(dirs, source)
     with hold_lock(code / f".{source.folder}.lock"):
-        if is_fetched(dirs, source) and not force:
-            return folder
-        building = Path(tempfile.mkdtemp(prefix=f".{source.folder}.", dir=code))
+        if is_fetched(dirs, source) and not force:  # by another process, while we waited
+            return
         try:
-            fresh = building / source.folder
-            match source:
-                case PyPI():
-                    unpack_release(cached_archive(source, where, environ), source.file, fresh)
-                case Git():
-                    _clone(source, fresh, environ)
-            source_marker(dirs, source).unlink(missing_ok=True)
-            if folder.exists():
-                folder.rename(building / "old")
-            fresh.rename(folder)
-            marker = building / "marker"
-            marker.write_text(json.dumps(source_json(source), indent=1))
-            marker.rename(source_marker(dirs, source))
+            with tempfile.TemporaryDirectory(
+                prefix=f".{source.folder}.", dir=code, ignore_cleanup_errors=True
+            ) as building:
+                fresh = Path(building, source.folder)
+                match source:
+                    case PyPI():
+                        unpack_release(cached_archive(source, where, environ), source.file, fresh)
+                    case Git():
+                        _clone(source, fresh, environ)
+                # The old marker goes before the old folder, the new one comes after the new folder: whatever stops us in
+                # between, no marker ever stands beside another program than its own.
+                source_marker(dirs, source).unlink(missing_ok=True)
+                if folder.exists():
+                    folder.rename(Path(building, "old"))
+                fresh.rename(folder)
+                marker = Path(building, "marker")
+                marker.write_text(json.dumps(source_json(source), indent=1))
+                marker.rename(source_marker(dirs, source))
         except OSError as error:
             raise EnvironmentFailed(f"{folder}: {(error.strerror or str(error)).lower()}") from error
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
-    return folder
 
 
 def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> Path:
     """Return the release file in the user's cache, fetched unless it is there and unaltered. Raises EnvironmentFailed."""
-    cache = make_folder(cache_home(environ) / "milabench" / "archives")
+    home = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache")
+    cache = make_folder(home / "milabench" / "archives")
     kept = cache / source.sha256
     if kept.is_file() and sha256_of(kept) == source.sha256:
         return kept
-    descriptor, name = tempfile.mkstemp(prefix=".fetching-", dir=cache)
-    os.close(descriptor)
-    fresh = Path(name)
-    try:
+    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=cache) as building:
+        fresh = Path(building, "archive")
         _download(source, where, environ, fresh)
         digest = sha256_of(fresh)
         if digest != source.sha256:
@@ -152,14 +117,7 @@ def cached_archive(source: PyPI, where: Indexes, environ: Mapping[str, str]) -> 
                 "nothing was unpacked"
             )
         fresh.replace(kept)
-    finally:
-        fresh.unlink(missing_ok=True)
     return kept
-
-
-def cache_home(environ: Mapping[str, str]) -> Path:
-    """Return the folder of the user's caches."""
-    return Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or Path.home()) / ".cache")
 
 
 def sha256_of(file: Path) -> str:

@@ -18,10 +18,10 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 from milabench.errors import EnvironmentFailed
 from milabench.execute.installer import InstallCommand, Installer, Pip, Uv, explain_failure, pulls_cuda
@@ -44,16 +44,8 @@ _DROPPED = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstallProgress:
-    """What is happening to one environment or source; `detail` is one line, without credentials."""
-
-    subject: str
-    stage: str
-    detail: str = ""
-
-
-Report = Callable[[InstallProgress], None]
+Report = Callable[[str], object]
+"""What is called with each stage of an installation, as one line without credentials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +57,8 @@ class InstallOptions:
     None asks pip, once, when something is to be built. `uv` is the program; None uses pip.
     """
 
-    benchmate: Path
+    # No Path: these options are pickled for other machines, and Python 3.13 moved its classes to another module.
+    benchmate: str
     environ: Mapping[str, str]
     jobs: int = 4
     force: bool = False
@@ -75,29 +68,26 @@ class InstallOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VenvReady:
-    """The environment can be used. `notes` are things that a person should know, one line each."""
+class Installed:
+    """The result for an environment or a program, which can be used unless `why` says in one line why not.
 
-    group: str
-    path: Path
-    is_new: bool
-    seconds: float = 0.0
+    `log` is the file with all output of a failed installation. `notes` are things that a person should know, one line each.
+    """
+
+    name: str
+    is_new: bool = False
+    why: str = ""
+    log: Path | None = None
     notes: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VenvBroken:
-    """The environment could not be built: the reason in one line, and the file with all the output."""
-
-    group: str
-    why: str
-    log: Path | None = None
-
     def __str__(self) -> str:
-        return f"{self.group}: {self.why}" + (f" (all output: {self.log})" if self.log else "")
+        return f"{self.name}: {self.why}" + (f" (all output: {self.log})" if self.log else "")
 
 
-VenvOutcome = VenvReady | VenvBroken
+def raise_failures(results: Iterable[Installed]) -> None:
+    """Raise EnvironmentFailed, with a line for each that failed, if any did."""
+    if failures := [str(result) for result in results if result.why]:
+        raise EnvironmentFailed("\nerror: ".join(failures))
 
 
 def find_uv(environ: Mapping[str, str]) -> str | None:
@@ -117,7 +107,7 @@ def benchmate_requirements(project: Path) -> tuple[str, ...]:
 
 def install_venvs(
     specs: Sequence[VenvSpec], dirs: Dirs, options: InstallOptions, report: Report
-) -> tuple[VenvOutcome, ...]:
+) -> tuple[Installed, ...]:
     """Make every environment ready, several at a time; one that fails does not keep the others from being built.
 
     What is complete already is left alone, at the cost of reading one file. `report` is called from one thread at a
@@ -125,9 +115,8 @@ def install_venvs(
     started is ended first.
     """
     if not any(_must_build(dirs, spec, options) or not is_linked(dirs, spec) for spec in specs):
-        return tuple(VenvReady(group=spec.group, path=store_folder(dirs, spec), is_new=False) for spec in specs)
-    store = make_folder(Path(dirs.venv, ".store"))
-    work = _Work(dirs=dirs, store=store, options=options, report=_one_at_a_time(report))
+        return tuple(Installed(name=spec.group) for spec in specs)
+    work = _Work(dirs, options, report)
     return thread_map(work.make_ready, specs, jobs=options.jobs, stop=work.stop)
 
 
@@ -152,39 +141,35 @@ def hold_lock(lock: Path, waits: Callable[[], bool] = lambda: True) -> Iterator[
     """
     descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        _take(descriptor, waits)
+        while not _lock(descriptor):  # a thread in a blocking lock cannot be interrupted
+            if not waits():
+                raise EnvironmentFailed("another process is building it")
+            time.sleep(WAIT_S)
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _take(descriptor: int, waits: Callable[[], bool]) -> None:
-    """Lock the file, asking now and then whether to go on waiting: a thread in a blocking lock cannot be interrupted."""
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if not waits():
-                raise EnvironmentFailed("another process is building it") from None
-            time.sleep(WAIT_S)
-
-
-class _BuildFailedError(Exception):
-    """Building one environment came to an end; the text is one line for a person."""
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class _Work:
     """One install: its running child processes, and facts shared by all environments."""
 
-    def __init__(self, *, dirs: Dirs, store: Path, options: InstallOptions, report: Report) -> None:
+    def __init__(self, dirs: Dirs, options: InstallOptions, report: Report) -> None:
         self.dirs = dirs
-        self.store = store
         self.options = options
-        self.report = report
+        self.store = make_folder(Path(dirs.venv, ".store"))
+        self.fetching = threading.Lock()  # several environments may want the same interpreter
+        self._report = report
         self._lock = threading.Lock()
         self._once = threading.Lock()
-        self._fetching = threading.Lock()
+        self._reporting = threading.Lock()
         self._children: set[subprocess.Popen[str]] = set()
         self._is_stopped = False
         self._waited_for: set[str] = set()
@@ -199,180 +184,62 @@ class _Work:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
 
-    def make_ready(self, spec: VenvSpec) -> VenvOutcome:
+    def make_ready(self, spec: VenvSpec) -> Installed:
         """Build the environment unless it is complete, and link it."""
-        folder = store_folder(self.dirs, spec)
-        log = self.store / f"{spec.folder}.log"
+        folder, log = store_folder(self.dirs, spec), self.store / f"{spec.folder}.log"
+        notes: tuple[str, ...] = ()
         began = time.monotonic()
         try:
             with hold_lock(self.store / f"{spec.folder}.lock", lambda: self._waits(spec)) as lock:
-                notes: tuple[str, ...] = ()
                 is_new = _must_build(self.dirs, spec, self.options)
                 if is_new:
                     with log.open("w", encoding="utf-8") as output:
-                        notes = self._build(spec, folder, _Shell(self, output, lock, self._environ(spec)))
+                        notes = _Build(self, spec, folder, output, lock).build()
                 link_to(venv_link(self.dirs, spec.group), folder)
-        except (_BuildFailedError, EnvironmentFailed) as error:
-            return self._broken(spec, str(error), log)
-        except OSError as error:
-            return self._broken(spec, _reason(error), log)
-        seconds = time.monotonic() - began
-        self.report(
-            InstallProgress(subject=spec.group, stage="ready", detail=f"{seconds:.1f} s" if is_new else "already there")
-        )
-        return VenvReady(group=spec.group, path=folder, is_new=is_new, seconds=seconds, notes=notes)
+        except (EnvironmentFailed, OSError) as error:
+            why = _reason(error) if isinstance(error, OSError) else str(error)
+            # An unfinished environment never counts, but a gigabyte of it would stay on a disk that may be full.
+            if not is_complete(self.dirs, spec):
+                shutil.rmtree(folder, ignore_errors=True)
+            self.report(f"{spec.group}: failed: {why}")
+            return Installed(name=spec.group, why=why, log=log if log.is_file() else None)
+        self.report(f"{spec.group}: ready: " + (f"{time.monotonic() - began:.1f} s" if is_new else "already there"))
+        return Installed(name=spec.group, is_new=is_new, notes=notes)
 
     def _waits(self, spec: VenvSpec) -> bool:
         """Return whether to keep waiting for another process that builds this environment; report the wait once."""
         if spec.group not in self._waited_for:
             self._waited_for.add(spec.group)
-            self._say(spec, "waiting", "another process is building it")
+            self.report(f"{spec.group}: waiting: another process is building it")
         return not self._is_stopped
 
-    def _broken(self, spec: VenvSpec, why: str, log: Path) -> VenvBroken:
-        # An unfinished environment never counts, but a gigabyte of it would stay on a disk that may be full.
-        if not is_complete(self.dirs, spec):
-            shutil.rmtree(store_folder(self.dirs, spec), ignore_errors=True)
-        self.report(InstallProgress(subject=spec.group, stage="failed", detail=why))
-        return VenvBroken(group=spec.group, why=why, log=log if log.is_file() else None)
+    def report(self, line: str) -> None:
+        """Report a stage, one thread at a time."""
+        with self._reporting:
+            self._report(line)
 
-    def _build(self, spec: VenvSpec, folder: Path, shell: _Shell) -> tuple[str, ...]:
-        if folder.exists():
-            (folder / COMPLETE).unlink(missing_ok=True)
-            shutil.rmtree(folder)
-        installer = self._installer(spec)
-        python, notes = self._interpreter(spec, shell)
-        self._say(spec, "creating", f"python {spec.python}")
-        shell.run(installer.create(spec, python, str(folder)))
-        requirements = folder / ".requirements.txt"
-        text = spec.requirements_text()
-        if not spec.is_pinned:
-            # Locks contain the instruments' dependencies; a handwritten file does not.
-            text += "".join(f"{need}\n" for need in benchmate_requirements(self.options.benchmate))
-        requirements.write_text(text)
-        constraints = folder / ".constraints.txt"
-        constraints.write_text(spec.constraints.text if spec.constraints else "")
-        self._say(spec, "installing", f"{len(spec.lock.pins)} packages")
-        upgrade = self.options.update and not spec.is_pinned
-        shell.first_of(
-            installer.install(
-                spec, str(folder), str(requirements), str(constraints) if spec.constraints else None, upgrade
-            )
-        )
-        self._say(spec, "adding benchmate")
-        shell.run(installer.add(str(folder), str(self._benchmate_wheel(spec.benchmate, installer, shell))))
-        self._say(spec, "verifying")
-        notes += self._verify(folder, installer, shell)
-        _mark_complete(folder, spec, installer.name)
-        return notes
-
-    def _benchmate_wheel(self, digest: str, installer: Installer, shell: _Shell) -> Path:
-        """Build the wheel once, so that later environments need neither a build backend nor a network for it."""
-        wheels = make_folder(Path(self.dirs.cache, "wheels"))
-        home = wheels / f"benchmate-{digest[:16]}"
-        with hold_lock(wheels / f"{home.name}.lock"):
-            if not home.is_dir():
-                building = wheels / f".{home.name}.building"
-                shutil.rmtree(building, ignore_errors=True)
-                # A copy: build backends write beside what they build, and the source tree may be read-only.
-                source = building / "source"
-                shutil.copytree(
-                    self.options.benchmate, source, ignore=shutil.ignore_patterns("__pycache__", "tests", ".*", "dist")
-                )
-                shell.first_of(installer.build(str(source), str(building / "wheel")))
-                (building / "wheel").rename(home)
-                shutil.rmtree(building)
-        wheel = next(home.glob("*.whl"), None)
-        if wheel is None:
-            raise _BuildFailedError(f"building benchmate produced no wheel; remove {home} and try again")
-        return wheel
-
-    def _verify(self, folder: Path, installer: Installer, shell: _Shell) -> tuple[str, ...]:
-        python = str(folder / "bin" / "python")
-        imported = shell.attempt(InstallCommand(argv=(python, "-I", "-c", "import benchmate"), needs_network=False))
-        if imported is not None:
-            raise _BuildFailedError(f"benchmate cannot be imported: {_last_line(imported)}")
-        complaints = shell.attempt(installer.check(str(folder)))
-        lines = [line.strip() for line in (complaints or "").splitlines() if re.search(r"requires|not installed", line)]
-        ours = next((line for line in lines if re.search(r"\bbenchmate\b.*requires", line)), None)
-        if ours:
-            raise _BuildFailedError(
-                f"the lock does not hold what benchmate needs ({ours}); rewrite it with `milabench pin`"
-            )
-        return tuple(lines)
-
-    def _interpreter(self, spec: VenvSpec, shell: _Shell) -> tuple[str, tuple[str, ...]]:
-        """Return the interpreter that the locks were made for, else the running one with a note."""
-        running = f"{sys.version_info.major}.{sys.version_info.minor}"
-        version = ".".join(spec.python.split(".")[:2])
-        if version == running:
-            return sys.executable, ()
-        interpreter = self._python(version, shell)
-        if interpreter is None and self.options.uv:
-            self._say(spec, "fetching", f"python {version}, which its locks are made for")
-            with self._fetching:  # several environments may want the same one
-                shell.answer((self.options.uv, "python", "install", version, "--no-bin"))
-            interpreter = self._python(version, shell)
-        if interpreter is not None:
-            return interpreter, ()
-        note = f"the locks of {spec.group} are made for python {version}, which was not found; python {running} is used"
-        self._say(spec, "note", note)
-        return sys.executable, (note,)
-
-    def _python(self, version: str, shell: _Shell) -> str | None:
-        """Return an interpreter of this version: on PATH, or where uv finds one."""
-        candidates = [shutil.which(f"python{version}", path=shell.environ.get("PATH"))]
-        if self.options.uv:
-            find = (self.options.uv, "python", "find", version, "--no-project", "--no-python-downloads")
-            candidates.append((shell.answer(find) or "").strip() or None)
-        for candidate in candidates:
-            ask = "import sys; print('%d.%d' % sys.version_info[:2])"
-            if candidate and (shell.answer((candidate, "-I", "-c", ask)) or "").strip() == version:
-                return candidate
-        return None
-
-    def _installer(self, spec: VenvSpec) -> Installer:
-        if self.options.uv:
-            options = uv_options({**self._pip(), **spec.pip})
-            return Uv(path=self.options.uv, is_reachable=self._is_reachable, options=options)
-        return Pip(python=sys.executable, is_reachable=self._is_reachable)
-
-    def _is_reachable(self, index: str) -> bool:
+    def is_reachable(self, index: str) -> bool:
+        """Return whether an index answers, asked once."""
         with self._once:
             if index not in self._reachable:
-                self._reachable[index] = url_responds(
-                    index, {**self.options.environ, **uv_env(self._pip(), self.options.environ)}
-                )
+                environ = {**self.options.environ, **uv_env(self.pip_settings(), self.options.environ)}
+                self._reachable[index] = url_responds(index, environ)
                 if not self._reachable[index]:
-                    detail = f"{index} cannot be reached; using the configured indexes"
-                    self.report(InstallProgress(subject="torch", stage="note", detail=detail))
+                    self.report(f"torch: note: {index} cannot be reached; using the configured indexes")
             return self._reachable[index]
 
-    def _pip(self) -> Mapping[str, str]:
+    def pip_settings(self) -> Mapping[str, str]:
+        """Return pip's settings, asked once."""
         with self._lock:
             if self._settings is None:
                 self._settings = pip_settings(self.options.environ)
             return self._settings
 
-    def _environ(self, spec: VenvSpec) -> dict[str, str]:
-        user = {name: value for name, value in self.options.environ.items() if name not in _DROPPED}
-        env = {"UV_PYTHON_DOWNLOADS": "never", **user, "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "1000"}
-        if not self.options.uv:
-            return {**env, "PYTHONWARNINGS": "ignore", **pip_env(spec.pip)}
-        ours = uv_env({**self._pip(), **spec.pip}, user)
-        if spec.is_hashed:
-            # uv refuses constraints that are ranges beside hashes, and a lock leaves nothing to constrain.
-            ours.pop("UV_CONSTRAINT", None)
-        return {**env, **ours}
-
-    def _say(self, spec: VenvSpec, stage: str, detail: str = "") -> None:
-        self.report(InstallProgress(subject=spec.group, stage=stage, detail=detail))
-
     def start(self, argv: Sequence[str], env: Mapping[str, str], lock: int) -> subprocess.Popen[str]:
         """Start a child that `stop` ends. It inherits the lock: one that outlives us keeps others out of its folder."""
         with self._lock:
             if self._is_stopped:
-                raise _BuildFailedError("interrupted")
+                raise EnvironmentFailed("interrupted")
             child = subprocess.Popen(
                 argv,
                 env=dict(env),
@@ -394,56 +261,157 @@ class _Work:
             self._children.discard(child)
 
 
-class _Shell:
-    """Runs the commands of one environment and logs their output without credentials."""
+class _Build:
+    """The building of one environment, by commands whose output is logged without credentials."""
 
-    def __init__(self, work: _Work, output: Any, lock: int, environ: Mapping[str, str]) -> None:
-        self.environ = environ
+    def __init__(self, work: _Work, spec: VenvSpec, folder: Path, log: TextIO, lock: int) -> None:
         self._work = work
-        self._output = output
+        self._options = work.options
+        self._spec = spec
+        self._folder = folder
+        self._log = log
         self._lock = lock
+        user = {name: value for name, value in self._options.environ.items() if name not in _DROPPED}
+        env = {"UV_PYTHON_DOWNLOADS": "never", **user, "UV_NO_PROGRESS": "1", "NO_COLOR": "1", "COLUMNS": "1000"}
+        if self._options.uv:
+            settings = {**work.pip_settings(), **spec.pip}
+            ours = uv_env(settings, user)
+            if spec.is_hashed:
+                # uv refuses constraints that are ranges beside hashes, and a lock leaves nothing to constrain.
+                ours.pop("UV_CONSTRAINT", None)
+            self._environ = {**env, **ours}
+            self._installer: Installer = Uv(
+                path=self._options.uv, is_reachable=work.is_reachable, options=uv_options(settings)
+            )
+        else:
+            self._environ = {**env, "PYTHONWARNINGS": "ignore", **pip_env(spec.pip)}
+            self._installer = Pip(python=sys.executable, is_reachable=work.is_reachable)
 
-    def run(self, attempt: InstallCommand) -> None:
-        """Raise _BuildFailedError unless the command succeeds."""
-        self.first_of(iter((attempt,)))
+    def build(self) -> tuple[str, ...]:
+        """Build it and mark it complete; return notes for a person. Raises EnvironmentFailed and OSError."""
+        spec, folder, installer = self._spec, self._folder, self._installer
+        if folder.exists():
+            (folder / COMPLETE).unlink(missing_ok=True)
+            shutil.rmtree(folder)
+        python, notes = self._interpreter()
+        self._say(f"creating: python {spec.python}")
+        self._run([installer.create(spec, python, str(folder))])
+        requirements = folder / ".requirements.txt"
+        text = spec.requirements_text()
+        if not spec.is_pinned:
+            # Locks contain the instruments' dependencies; a handwritten file does not.
+            text += "".join(f"{need}\n" for need in benchmate_requirements(Path(self._options.benchmate)))
+        requirements.write_text(text)
+        constraints = folder / ".constraints.txt"
+        constraints.write_text(spec.constraints.text if spec.constraints else "")
+        limits = str(constraints) if spec.constraints else None
+        self._say(f"installing: {len(spec.lock.pins)} packages")
+        upgrade = self._options.update and not spec.is_pinned
+        self._run(installer.install(spec, str(folder), str(requirements), limits, upgrade))
+        self._say("adding benchmate")
+        self._run([installer.add(str(folder), str(self._benchmate_wheel()))])
+        self._say("verifying")
+        notes += self._verify()
+        _mark_complete(folder, spec, installer.name)
+        return notes
 
-    def first_of(self, attempts: Iterator[InstallCommand]) -> None:
-        """Try one command after the other until one succeeds; else raise the most informative error."""
+    def _benchmate_wheel(self) -> Path:
+        """Build the wheel once, so that later environments need neither a build backend nor a network for it."""
+        wheels = make_folder(Path(self._work.dirs.cache, "wheels"))
+        home = wheels / f"benchmate-{self._spec.benchmate[:16]}"
+        with hold_lock(wheels / f"{home.name}.lock"):
+            if not home.is_dir():
+                building = wheels / f".{home.name}.building"
+                shutil.rmtree(building, ignore_errors=True)
+                # A copy: build backends write beside what they build, and the source tree may be read-only.
+                source = building / "source"
+                left_out = shutil.ignore_patterns("__pycache__", "tests", ".*", "dist")
+                shutil.copytree(self._options.benchmate, source, ignore=left_out)
+                self._run(self._installer.build(str(source), str(building / "wheel")))
+                (building / "wheel").rename(home)
+                shutil.rmtree(building)
+        wheel = next(home.glob("*.whl"), None)
+        if wheel is None:
+            raise EnvironmentFailed(f"building benchmate produced no wheel; remove {home} and try again")
+        return wheel
+
+    def _verify(self) -> tuple[str, ...]:
+        code, output = self._ended((f"{self._folder}/bin/python", "-I", "-c", "import benchmate"))
+        if code != 0:
+            last = (output.strip().splitlines() or ["no output"])[-1]
+            raise EnvironmentFailed(f"benchmate cannot be imported: {last}")
+        code, output = self._ended(self._installer.check(str(self._folder)).argv)
+        complaints = output.splitlines() if code != 0 else []
+        lines = [line.strip() for line in complaints if re.search(r"requires|not installed", line)]
+        ours = next((line for line in lines if re.search(r"\bbenchmate\b.*requires", line)), None)
+        if ours:
+            raise EnvironmentFailed(
+                f"the lock does not hold what benchmate needs ({ours}); rewrite it with `milabench pin`"
+            )
+        return tuple(lines)
+
+    def _interpreter(self) -> tuple[str, tuple[str, ...]]:
+        """Return the interpreter that the locks were made for, else the running one with a note."""
+        running = f"{sys.version_info.major}.{sys.version_info.minor}"
+        version = ".".join(self._spec.python.split(".")[:2])
+        if version == running:
+            return sys.executable, ()
+        interpreter = self._python(version)
+        if interpreter is None and self._options.uv:
+            self._say(f"fetching: python {version}, which its locks are made for")
+            with self._work.fetching:
+                self._ended((self._options.uv, "python", "install", version, "--no-bin"))
+            interpreter = self._python(version)
+        if interpreter is not None:
+            return interpreter, ()
+        group = self._spec.group
+        note = f"the locks of {group} are made for python {version}, which was not found; python {running} is used"
+        self._say(f"note: {note}")
+        return sys.executable, (note,)
+
+    def _python(self, version: str) -> str | None:
+        """Return an interpreter of this version: on PATH, or where uv finds one."""
+        candidates = [shutil.which(f"python{version}", path=self._environ.get("PATH"))]
+        if self._options.uv:
+            find = (self._options.uv, "python", "find", version, "--no-project", "--no-python-downloads")
+            code, output = self._ended(find)
+            candidates.append(output.strip() if code == 0 else None)
+        ask = "import sys; print('%d.%d' % sys.version_info[:2])"
+        for candidate in filter(None, candidates):
+            code, output = self._ended((candidate, "-I", "-c", ask))
+            if (code, output.strip()) == (0, version):
+                return candidate
+        return None
+
+    def _say(self, stage: str) -> None:
+        self._work.report(f"{self._spec.group}: {stage}")
+
+    def _run(self, attempts: Iterable[InstallCommand]) -> None:
+        """Try one command after the other until one succeeds; else raise EnvironmentFailed, with the most informative error.
+
+        `attempts` may be an iterator that asks the network only once those before have failed.
+        """
         failures: list[tuple[bool, str]] = []
         for attempt in attempts:
-            if attempt.rehearse and (cuda := pulls_cuda(self._rehearsal(attempt))):
-                raise _BuildFailedError(
+            if attempt.rehearse and (cuda := pulls_cuda(self._ended((*attempt.argv, "--dry-run"), attempt.env)[1])):
+                raise EnvironmentFailed(
                     f"would pull CUDA packages ({cuda}) into a cpu environment; name an index with a cpu build of "
                     "torch by `pip config`, or lock it with `milabench pin`"
                 )
-            output = self.attempt(attempt)
-            if output is None:
+            code, output = self._ended(attempt.argv, attempt.env)
+            if code == 0:
                 return
             failures.append((attempt.needs_network, output))
         # Without a cache, attempts that avoid the network fail only for that reason.
-        telling = next(
-            (output for used_network, output in reversed(failures) if used_network), failures[-1][1] if failures else ""
-        )
-        raise _BuildFailedError(explain_failure(telling))
+        telling = [output for used_network, output in failures if used_network] or [output for _, output in failures]
+        raise EnvironmentFailed(explain_failure(telling[-1]))
 
-    def attempt(self, attempt: InstallCommand) -> str | None:
-        """Return None when the command succeeds, else its output."""
-        code, output = self._ended(attempt.argv, {**self.environ, **attempt.env})
-        return None if code == 0 else output
-
-    def answer(self, argv: Sequence[str]) -> str | None:
-        """Return the output of a command that succeeded, else None."""
-        code, output = self._ended(argv, self.environ)
-        return output if code == 0 else None
-
-    def _rehearsal(self, attempt: InstallCommand) -> str:
-        return self._ended((*attempt.argv, "--dry-run"), {**self.environ, **attempt.env})[1]
-
-    def _ended(self, argv: Sequence[str], env: Mapping[str, str]) -> tuple[int, str]:
-        self._output.write(f"$ {mask(' '.join(argv))}\n")
-        self._output.flush()
+    def _ended(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> tuple[int, str]:
+        """Run a command; return its exit code and its output."""
+        self._log.write(f"$ {mask(' '.join(argv))}\n")
+        self._log.flush()
         try:
-            child = self._work.start(argv, env, self._lock)
+            child = self._work.start(argv, {**self._environ, **(env or {})}, self._lock)
         except OSError as error:
             return 127, f"error: {argv[0]}: {error.strerror}"
         output = []
@@ -451,17 +419,15 @@ class _Shell:
             assert child.stdout is not None
             for line in child.stdout:
                 output.append(mask(line))
-                self._output.write(output[-1])
-                self._output.flush()
+                self._log.write(output[-1])
+                self._log.flush()
             return child.wait(), "".join(output)
         finally:
             # Reached with the child alive only when the log cannot be written.
             if child.poll() is None:
                 child.kill()
-            child.wait()
-            if child.stdout is not None:
-                child.stdout.close()
-            self._work.forget(child)
+            with child:  # closes its pipe, waits for it
+                self._work.forget(child)
 
 
 def link_to(link: Path, folder: Path) -> None:
@@ -478,7 +444,7 @@ def link_to(link: Path, folder: Path) -> None:
     fresh.replace(link)
 
 
-def url_responds(url: str, environ: Mapping[str, str], timeout_s: float = PROBE_S) -> bool:
+def url_responds(url: str, environ: Mapping[str, str]) -> bool:
     """Return whether a server answers under this URL in time, with any status; uses the user's proxy and certificates."""
     proxies = {
         scheme: value
@@ -494,7 +460,7 @@ def url_responds(url: str, environ: Mapping[str, str], timeout_s: float = PROBE_
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=context)
         )
-        opener.open(urllib.request.Request(url, method="HEAD"), timeout=timeout_s).close()
+        opener.open(urllib.request.Request(url, method="HEAD"), timeout=PROBE_S).close()
     except urllib.error.HTTPError:
         return True
     except (OSError, ValueError):
@@ -539,17 +505,3 @@ def _mark_complete(folder: Path, spec: VenvSpec, installer: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _one_at_a_time(report: Report) -> Report:
-    lock = threading.Lock()
-
-    def reported(progress: InstallProgress) -> None:
-        with lock:
-            report(progress)
-
-    return reported
-
-
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no output"])[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -71,12 +72,15 @@ def _grade(value: float, note: float, bad: float) -> Literal["ok", "note", "bad"
 
 
 def _devices(node: Node) -> str:
-    real = [device for device in node.devices if device.arch != "cpu"]
-    if not real:
+    kinds = Counter(_accelerators(node))
+    if not kinds:
         return f"no accelerator; {node.cpu_model or 'a processor'}, {node.cpu_count} usable"
-    kinds = {device.name: sum(other.name == device.name for other in real) for device in real}
     driver = node.details.get("driver")
     return ", ".join(f"{count} x {name}" for name, count in kinds.items()) + (f", driver {driver}" if driver else "")
+
+
+def _accelerators(node: Node) -> list[str]:
+    return [device.name for device in node.devices if device.arch != "cpu"]
 
 
 def _processes(node: Node) -> Iterator[str]:
@@ -95,10 +99,7 @@ def _differences(nodes: Sequence[Node]) -> Iterator[NodeFinding]:
         "processor": {node.name: f"{node.cpu_model}, {node.cpu_count} usable" for node in asked},
         "driver": {node.name: _text(node.details.get("driver")) for node in asked},
         "CUDA": {node.name: _text(node.details.get("cuda")) for node in asked},
-        "devices": {
-            node.name: ", ".join(sorted(device.name for device in node.devices if device.arch != "cpu")) or "none"
-            for node in asked
-        },
+        "devices": {node.name: ", ".join(sorted(_accelerators(node))) or "none" for node in asked},
     }
     for what, values in kinds.items():
         if len(set(values.values())) > 1:
@@ -118,6 +119,7 @@ def _twice(nodes: Sequence[Node]) -> Iterator[NodeFinding]:
     """Find entries that lead to one machine: they would measure on the same devices."""
     first_seen: dict[tuple[str, str], Node] = {}
     for node in nodes:
+        # Cloned machines share a host name; the boot id is new with every start.
         who = (node.hostname, _text(node.details.get("boot")))
         if all(who) and who in first_seen:
             says = f"is the same machine as {first_seen[who].name}: {node.hostname}"

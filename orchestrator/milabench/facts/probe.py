@@ -17,9 +17,11 @@ from milabench.facts.model import Device, Node
 AGENT = Path(__file__).resolve().parent.parent / "execute" / "agent" / "__main__.py"
 
 
-def agent_command(*words: str, python: str = sys.executable) -> list[str]:
+def agent_command(*words: str) -> list[str]:
     """Return the command that runs the agent on this machine; it needs nothing but the standard library."""
-    return [python, "-u", "-I", "-S", str(AGENT), *words]
+    # -I and -S keep the user's environment and site-packages out: they can slow or break a start; -u, for it is read by
+    # line.
+    return [sys.executable, "-u", "-I", "-S", str(AGENT), *words]
 
 
 class LocalProbe:
@@ -59,19 +61,18 @@ def parse_facts(answer: Mapping[str, Any], *, name: str = "local") -> Node:
             details={k: v for k, v in device.items() if k not in ("index", "uuid", "name", "arch", "memory_mib")},
         )
         for device in answer.get("devices") or ()
+        # An agent that is newer than we are may know vendors that we do not.
         if device.get("arch") in ARCHS
     )
     cpu = answer.get("cpu") or {}
     known = {"hostname", "os", "kernel", "python", "cpu", "memory_mib", "devices"}
+    words: dict[str, Any] = {key: str(answer.get(key) or "") for key in ("hostname", "os", "kernel", "python")}
     return Node(
         name=name,
-        hostname=str(answer.get("hostname") or ""),
         cpu_model=str(cpu.get("model") or ""),
         cpu_count=max(1, int(cpu.get("count") or 1)),
         memory_mib=int(answer.get("memory_mib") or 0),
-        os=str(answer.get("os") or ""),
-        kernel=str(answer.get("kernel") or ""),
-        python=str(answer.get("python") or ""),
+        **words,
         devices=devices,
         details={"cpu": dict(cpu), **{key: value for key, value in answer.items() if key not in known}},
     )

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from milabench.analysis.recorded_system import described_system
 from milabench.analysis.step_results import StepResult, planned_steps, step_result
+from milabench.analysis.summary import described_system
 from milabench.errors import RecordError
 from milabench.events.json_access import as_mapping
 from milabench.events.numbers import finite_number
@@ -20,37 +20,28 @@ FORMAT = "milabench 1.3"
 _STAMP = re.compile(r"\.\d{4}-\d\d-\d\d_\d\d[-:_]\d\d[-:_]\d\d(?:[.:]\d+)?$")
 
 
-def run_folders(source: Path) -> list[Path]:
-    """Return the run directories at or below a folder: those that hold `.data` files."""
-    return sorted({path.parent for path in source.rglob("*.data")})
-
-
 def can_read(source: Path) -> bool:
     """Return whether this is a folder with `.data` files."""
-    return source.is_dir() and bool(run_folders(source))
+    return source.is_dir() and any(source.rglob("*.data"))
 
 
 def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
     """Return the runs in the run directories at or below a folder, and what was left out."""
     runs: list[ForeignRun] = []
     notes: list[str] = []
-    for folder in run_folders(source):
-        run, left_out = read_milabench13_run(folder, origin)
+    for folder in sorted({path.parent for path in source.rglob("*.data")}):
+        run, left_out = _read_run(folder, origin)
         runs += [] if run is None else [run]
         notes += left_out
     return runs, notes
 
 
-def read_milabench13_run(folder: Path, origin: str) -> tuple[ForeignRun | None, list[str]]:
+def _read_run(folder: Path, origin: str) -> tuple[ForeignRun | None, list[str]]:
     """Return the run in a folder and what is left out of it. Raises RecordError when it is none, or one of ours."""
     run = open_run(folder)
     if run.manifest:
-        is_packed = Path(origin).is_file()
-        way = (
-            "unpack it to a folder, and `milabench report --base FOLDER`"
-            if is_packed
-            else f"`milabench report {folder}`"
-        )
+        unpack = "unpack it to a folder, and `milabench report --base FOLDER`"
+        way = unpack if Path(origin).is_file() else f"`milabench report {folder}`"
         raise RecordError(f"{origin}: is a run of this milabench: {way} reads it directly")
     if run.phase != "run":
         return None, [f"{folder.name}: records of {run.phase}, not a benchmark"]
@@ -65,19 +56,17 @@ def read_milabench13_run(folder: Path, origin: str) -> tuple[ForeignRun | None, 
     if not results:
         return None, [*notes, f"{folder.name}: contains no benchmark"]
     measured = [result.measured for result in results]
-    return (
-        ForeignRun(
-            name=_STAMP.sub("", folder.name),
-            when=at(min((t for pack in measured if (t := _began(pack.start, pack.meta)) is not None), default=None)),
-            format=FORMAT,
-            origin=origin,
-            version=next((v for pack in measured if (v := _version(pack.meta))), FORMAT),
-            system=_system(described_system({}, measured), results),
-            steps=[_step(run, result) for result in results],
-            digest=digest_of_pieces((path.name, path.read_bytes()) for path in folder.glob("*.data")),
-        ),
-        notes,
+    foreign = ForeignRun(
+        name=_STAMP.sub("", folder.name),
+        when=at(min((t for pack in measured if (t := _began(pack.start, pack.meta)) is not None), default=None)),
+        format=FORMAT,
+        origin=origin,
+        version=next((v for pack in measured if (v := _version(pack.meta))), FORMAT),
+        system=_system(described_system({}, measured), results),
+        steps=[_step(run, result) for result in results],
+        digest=digest_of_pieces((path.name, path.read_bytes()) for path in folder.glob("*.data")),
     )
+    return foreign, notes
 
 
 def _is_own(result: StepResult) -> bool:
@@ -129,11 +118,8 @@ def _began(start: Mapping[str, Any], meta: Mapping[str, Any]) -> float | None:
 
 def _version(meta: Mapping[str, Any]) -> str:
     details = as_mapping(meta.get("milabench"))
-    return (
-        " ".join(str(part) for part in ("milabench", details.get("tag") or details.get("commit")) if part)
-        if details
-        else ""
-    )
+    release = details.get("tag") or details.get("commit")
+    return (f"milabench {release}" if release else "milabench") if details else ""
 
 
 def _system(system: Mapping[str, Any], results: Iterable[StepResult]) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,9 +14,12 @@ from milabench.errors import RecordError
 from milabench.events import wire
 from milabench.events.json_access import as_mapping
 from milabench.events.model import Data, End, Event, Message, Meta, Start
+from milabench.events.numbers import finite_number
 from milabench.history.importer import ForeignRun, ForeignStep, digest_of_pieces
 
 FORMAT = "nccl-tests"
+_CASES = ("out_of_place", "in_place")
+_EPOCH = datetime.fromtimestamp(0, tz=UTC)
 MAX_BYTES = 256 * 2**20
 _TIMES = ("%Y-%m-%d %H:%M:%S", "%Y%m%d %H:%M:%S", "%a %b %d %H:%M:%S %Y")
 # what a result says -> our metric, its units, which direction is better
@@ -26,12 +30,7 @@ _NUMBERS = {
 }
 
 
-def looks_like_one(value: Any) -> bool:
-    """Return whether JSON has the form of nccl-tests."""
-    return isinstance(value, dict) and isinstance(value.get("results"), list) and "average_bus_bandwidth" in value
-
-
-def read_nccl_json(path: Path) -> Mapping[str, Any]:
+def _read_json(path: Path) -> Mapping[str, Any]:
     """Read the JSON of a file. Raises RecordError, with line and column, when nccl-tests did not write it."""
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -44,9 +43,10 @@ def read_nccl_json(path: Path) -> Mapping[str, Any]:
         raise RecordError(f"{path}:{error.lineno}:{error.colno}: {what}") from None
     except (UnicodeDecodeError, RecursionError):
         raise RecordError(f"{path}: is not JSON") from None
-    if not looks_like_one(value):
+    output = as_mapping(value)
+    if not isinstance(output.get("results"), list) or "average_bus_bandwidth" not in output:
         raise RecordError(f"{path}: is not output of nccl-tests: it has no results and no average_bus_bandwidth")
-    return dict(value)
+    return output
 
 
 def can_read(source: Path) -> bool:
@@ -56,23 +56,19 @@ def can_read(source: Path) -> bool:
 
 def read_runs(source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
     """Return one run of the results in a file, or in all JSON files of a folder. Raises RecordError for other JSON."""
-    files = [source] if source.is_file() else sorted(source.rglob("*.json"))
-    name = source.stem if source.is_file() else source.name
-    return [read_nccl_run([(path.name, read_nccl_json(path)) for path in files], name, origin)], []
-
-
-def read_nccl_run(files: Sequence[tuple[str, Mapping[str, Any]]], name: str, origin: str) -> ForeignRun:
-    """Return a run of these results, (file name, JSON) each; several of one collective are its replicates."""
-    steps, repeats = [], dict[str, int]()
+    paths = [source] if source.is_file() else sorted(source.rglob("*.json"))
+    files = [(path.name, _read_json(path)) for path in paths]
+    steps, repeats = [], Counter[str]()
     for file, value in files:
         bench = _bench(value, file)
-        repeat = repeats[bench] = repeats.get(bench, -1) + 1
-        steps.append(_step(value, bench, repeat))
+        # Several files of one collective are its replicates.
+        steps.append(_step(value, bench, repeats[bench]))
+        repeats[bench] += 1
     # The environment that nccl-tests writes down is left out: it may hold anything.
     kept = [(file, json.dumps({**value, "env": []}, sort_keys=True).encode()) for file, value in files]
-    return ForeignRun(
-        name=name,
-        when=min((_when(value.get("start_time")) for _, value in files), default=datetime.fromtimestamp(0, tz=UTC)),
+    run = ForeignRun(
+        name=source.stem if source.is_file() else source.name,
+        when=min((_when(value.get("start_time")) for _, value in files), default=_EPOCH),
         format=FORMAT,
         origin=origin,
         version=FORMAT,
@@ -80,12 +76,10 @@ def read_nccl_run(files: Sequence[tuple[str, Mapping[str, Any]]], name: str, ori
         steps=steps,
         digest=digest_of_pieces(kept),
     )
+    return [run], []
 
 
 def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
-    devices = [
-        as_mapping(device) for device in as_mapping(value.get("config")).get("devices") or value.get("devices") or ()
-    ]
     identity = f"{bench}.R{repeat}"
     wrong = _wrong(value)
     errors = [str(error) for error in value.get("errors") or () if error and error != "no error"]
@@ -108,7 +102,7 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
         "tag": "",
         "repeat": repeat,
         "node": "local",
-        "devices": sorted({int(device["device"]) for device in devices if isinstance(device.get("device"), int)}),
+        "devices": sorted({device["device"] for device in _devices(value)}),
         "config": {"name": bench, "weight": 1.0, "plan": {"method": "multigpu"}},
     }
     return ForeignStep(
@@ -124,41 +118,31 @@ def _step(value: Mapping[str, Any], bench: str, repeat: int) -> ForeignStep:
 
 def _measurements(value: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     """Yield the mean bus bandwidth that the tool reports, which is the benchmark's number, then each message size's."""
-    average = _number(as_mapping(value.get("average_bus_bandwidth")).get("bandwidth"))
+    average = finite_number(as_mapping(value.get("average_bus_bandwidth")).get("bandwidth"))
     if average is not None:
-        yield {
-            "metric": "busbw_average",
-            "value": average,
-            "units": "GB/s",
-            "direction": "higher",
-            "main": True,
-        }
+        yield {"metric": "busbw_average", "value": average, "units": "GB/s", "direction": "higher", "main": True}
     for result in value.get("results") or ():
         fields = as_mapping(result)
         params = {key: fields[key] for key in ("size", "count", "type", "redop", "root") if fields.get(key) is not None}
-        for case in ("out_of_place", "in_place"):
+        for case in _CASES:
             numbers = as_mapping(fields.get(case))
             for key, (metric, units, direction) in _NUMBERS.items():
-                number = _number(numbers.get(key))
+                number = finite_number(numbers.get(key))
                 if number is not None:
-                    yield {
-                        "metric": metric,
-                        "value": number,
-                        "units": units,
-                        "direction": direction,
-                        "case": case,
-                        "params": params,
-                    }
+                    about = {"metric": metric, "value": number, "units": units, "direction": direction}
+                    yield {**about, "case": case, "params": params}
 
 
 def _wrong(value: Mapping[str, Any]) -> float:
-    counted = _number(as_mapping(value.get("out_of_bounds")).get("count")) or 0.0
-    cases = [
-        as_mapping(as_mapping(result).get(case))
-        for result in value.get("results") or ()
-        for case in ("out_of_place", "in_place")
-    ]
-    return counted or math.fsum(_number(case.get("nwrong")) or 0.0 for case in cases)
+    counted = finite_number(as_mapping(value.get("out_of_bounds")).get("count")) or 0.0
+    cases = [as_mapping(result).get(case) for result in value.get("results") or () for case in _CASES]
+    return counted or math.fsum(finite_number(as_mapping(case).get("nwrong")) or 0.0 for case in cases)
+
+
+def _devices(value: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the devices that have an index; where they are listed depends on the version."""
+    listed = as_mapping(value.get("config")).get("devices") or value.get("devices") or ()
+    return [device for device in map(as_mapping, listed) if isinstance(device.get("device"), int)]
 
 
 def _bench(value: Mapping[str, Any], file: str) -> str:
@@ -172,12 +156,9 @@ def _system(values: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the hosts and devices that took part; the device names come from the files."""
     hosts: dict[str, dict[int, dict[str, Any]]] = {}
     for value in values:
-        listed = as_mapping(value.get("config")).get("devices") or value.get("devices") or ()
-        for device in map(as_mapping, listed):
-            index = device.get("device")
-            if isinstance(index, int):
-                name = str(device.get("device_info") or "")
-                hosts.setdefault(str(device.get("hostname") or ""), {})[index] = {"index": index, "name": name}
+        for device in _devices(value):
+            index, name = device["device"], str(device.get("device_info") or "")
+            hosts.setdefault(str(device.get("hostname") or ""), {})[index] = {"index": index, "name": name}
     names = " ".join(device["name"] for devices in hosts.values() for device in devices.values())
     nodes = [
         {"name": host or "local", "hostname": host, "devices": [devices[index] for index in sorted(devices)]}
@@ -192,11 +173,4 @@ def _when(value: Any) -> datetime:
             return datetime.strptime(str(value), form).replace(tzinfo=UTC)
         except ValueError:
             continue
-    return datetime.fromtimestamp(0, tz=UTC)
-
-
-def _number(value: Any) -> float | None:
-    """Return a number; nccl-tests writes NaN and the like as text."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
+    return _EPOCH

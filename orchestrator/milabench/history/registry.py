@@ -17,14 +17,12 @@ class Importer(Protocol):
 
     def can_read(self, source: Path) -> bool:
         """Return whether a file or folder may be of this format; looks at names, not into files."""
-        ...
 
     def read_runs(self, source: Path, origin: str) -> tuple[list[ForeignRun], list[str]]:
         """Return the runs in a file or folder, and what was left out and why.
 
         `origin` is what the user called the source. Raises RecordError for a source that is not of this format.
         """
-        ...
 
 
 # The first that can read a source reads it: nccl-tests, which would try any file, is last.

@@ -10,67 +10,38 @@ from dataclasses import dataclass
 from typing import Any
 
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.events.json_access import as_mapping
 
 Row = tuple[Any, ...]
 
 _STAMP = re.compile(r"\.(\d{4}-\d\d-\d\d)_(\d\d)[-:_](\d\d)[-:_](\d\d)")
 
-# table -> its columns, each with its SQL type; the first ones are the key
-RUNS: Mapping[str, str] = {
-    "run": "TEXT",
-    "name": "TEXT",
-    "created": "TEXT",
-    "verdict": "TEXT",
-    "profile": "TEXT",
-    "version": "TEXT",
-    "host": "TEXT",
-    "device": "TEXT",
-    "nodes": "INTEGER",
-    "devices": "INTEGER",
-    "score": "DOUBLE PRECISION",
-    "digest": "TEXT",
-    "summary": "TEXT",
-}
-RESULTS: Mapping[str, str] = {
-    "run": "TEXT",
-    "bench": "TEXT",
-    "outcome": "TEXT",
-    "perf": "DOUBLE PRECISION",
-    "units": "TEXT",
-    "direction": "TEXT",
-    "ci95_low": "DOUBLE PRECISION",
-    "ci95_high": "DOUBLE PRECISION",
-    "instances": "INTEGER",
-    "replicates": "INTEGER",
-    "spread_within": "DOUBLE PRECISION",
-    "spread_devices": "DOUBLE PRECISION",
-    "spread_processes": "DOUBLE PRECISION",
-    "memory_peak_mib": "DOUBLE PRECISION",
-    "energy_j": "DOUBLE PRECISION",
-    "first_step_s": "DOUBLE PRECISION",
-    "weight": "DOUBLE PRECISION",
-    "score": "DOUBLE PRECISION",
-    "validity": "TEXT",
-    "reasons": "TEXT",
-    "planned": "INTEGER",
-    "passed": "INTEGER",
-    "failed": "INTEGER",
-}
-METRICS: Mapping[str, str] = {
-    "run": "TEXT",
-    "bench": "TEXT",
-    "place_in_run": "INTEGER",
-    "step": "TEXT",
-    "metric": "TEXT",
-    "value": "DOUBLE PRECISION",
-    "units": "TEXT",
-    "direction": "TEXT",
-    "place": "TEXT",
-    "repeat": "INTEGER",
-    "qualifier": "TEXT",
-    "params": "TEXT",
-}
+_COUNTS = ("nodes", "devices", "instances", "replicates", "planned", "passed", "failed", "place_in_run", "repeat")
+_MEASURED = (
+    *("score", "perf", "ci95_low", "ci95_high", "spread_within", "spread_devices", "spread_processes"),
+    *("memory_peak_mib", "energy_j", "first_step_s", "weight", "value"),
+)
+
+
+def _columns(*names: str) -> Mapping[str, str]:
+    """Return the SQL types of columns, in order: a name has the same type in every table."""
+    kinds = {**dict.fromkeys(_COUNTS, "INTEGER"), **dict.fromkeys(_MEASURED, "DOUBLE PRECISION")}
+    return {name: kinds.get(name, "TEXT") for name in names}
+
+
+# Stores of this version have these columns: a change needs another store.SCHEMA.
+RUNS = _columns(
+    *("run", "name", "created", "verdict", "profile", "version", "host", "device", "nodes", "devices"),
+    *("score", "digest", "summary"),
+)
+RESULTS = _columns(
+    *("run", "bench", "outcome", "perf", "units", "direction", "ci95_low", "ci95_high", "instances", "replicates"),
+    *("spread_within", "spread_devices", "spread_processes", "memory_peak_mib", "energy_j", "first_step_s"),
+    *("weight", "score", "validity", "reasons", "planned", "passed", "failed"),
+)
+METRICS = _columns(
+    *("run", "bench", "place_in_run", "step", "metric", "value", "units", "direction", "place", "repeat"),
+    *("qualifier", "params"),
+)
 TABLES: Mapping[str, Mapping[str, str]] = {"runs": RUNS, "results": RESULTS, "metrics": METRICS}
 
 
@@ -84,14 +55,10 @@ class RunRows:
 
 
 def rows(summary: Summary, document: Mapping[str, Any], identity: str) -> RunRows:
-    """Return the rows of a run; `identity` is its key, `told` its summary as JSON, which is kept whole."""
+    """Return the rows of a run; `identity` is its key, `document` its summary as JSON, which is kept whole."""
     text = json.dumps(document, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    listed = summary.system.get("nodes")
-    nodes = [as_mapping(node) for node in listed] if isinstance(listed, list) else []
-    devices = [
-        as_mapping(device) for node in nodes for device in (node.get("devices") or ()) if isinstance(device, Mapping)
-    ]
+    nodes, devices = summary.nodes, summary.devices
     run: Row = (
         identity,
         summary.run,
@@ -120,31 +87,10 @@ def _created(name: str) -> str:
 
 def _result(run: str, bench: BenchSummary) -> Row:
     low, high = bench.ci95 or (None, None)
-    return (
-        run,
-        bench.bench,
-        bench.outcome,
-        bench.perf,
-        bench.units,
-        bench.direction,
-        low,
-        high,
-        bench.instances,
-        bench.replicates,
-        bench.spread_within,
-        bench.spread_devices,
-        bench.spread_processes,
-        bench.memory_peak_mib,
-        bench.energy_j,
-        bench.first_step_s,
-        bench.weight,
-        bench.score,
-        bench.validity,
-        ", ".join(bench.reasons),
-        bench.counts.get("planned", 0),
-        bench.counts.get("passed", 0),
-        bench.counts.get("failed", 0),
-    )
+    own = {"run": run, "ci95_low": low, "ci95_high": high, "reasons": ", ".join(bench.reasons)}
+    own |= {outcome: bench.counts.get(outcome, 0) for outcome in ("planned", "passed", "failed")}
+    # All other columns are called as the fields of a summary.
+    return tuple(own[name] if name in own else getattr(bench, name) for name in RESULTS)
 
 
 def _metrics(run: str, bench: BenchSummary) -> list[Row]:

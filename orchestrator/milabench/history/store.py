@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from milabench.errors import EnvironmentFailed, NothingSelected, RecordError, Unreachable, UsageError
@@ -17,29 +17,11 @@ _URLS = ("postgresql://", "postgres://")
 _WAIT_S = 30  # for another writer of the same file
 
 
-class Cursor(Protocol):
-    """What both drivers have in common."""
-
-    @property
-    def description(self) -> Sequence[Any] | None: ...
-    def fetchall(self) -> Sequence[Row]: ...
-    def fetchone(self) -> Row | None: ...
-
-
-class DatabaseConnection(Protocol):
-    """What both drivers have in common."""
-
-    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Cursor: ...
-    def commit(self) -> None: ...
-    def rollback(self) -> None: ...
-    def close(self) -> None: ...
-
-
 class Store:
     """An open results store. Every method raises RecordError when the database does."""
 
     def __init__(
-        self, connection: DatabaseConnection, name: str, mark: Literal["?", "%s"], failure: type[Exception]
+        self, connection: sqlite3.Connection, name: str, mark: Literal["?", "%s"], failure: type[Exception]
     ) -> None:
         self._connection = connection
         self._name = name
@@ -73,7 +55,7 @@ class Store:
         """Return the number of runs."""
         return int(self.query("SELECT count(*) FROM runs")[1][0][0])
 
-    def _execute(self, sql: str, parameters: Sequence[Any]) -> Cursor:
+    def _execute(self, sql: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
         return self._connection.execute(sql.replace("?", self._mark), parameters)
 
     @contextmanager
@@ -140,20 +122,15 @@ def _open_file(path: Path, is_writing: bool) -> Store:
             connection.execute("PRAGMA query_only = ON")
             # A file that is attached, or vacuumed into, would be made.
             connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        connection.execute("SELECT count(*) FROM sqlite_master")
-        if not is_writing and not _has_tables(connection):
+        tables = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'milabench_store'").fetchone()
+        if not is_writing and not tables[0]:
             connection.close()
             raise NothingSelected(f"{path}: is empty: no run was added; `milabench db add RUN...` adds one")
     except sqlite3.Error as error:
         raise RecordError(f"{path}: not a results store: {_first_line(error)}") from None
     except OSError as error:
         raise RecordError(f"{path}: cannot be created: {(error.strerror or str(error)).lower()}") from None
-    return Store(cast(DatabaseConnection, connection), str(path), "?", sqlite3.Error)
-
-
-def _has_tables(connection: sqlite3.Connection) -> bool:
-    count_row = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'milabench_store'").fetchone()
-    return bool(count_row[0])
+    return Store(connection, str(path), "?", sqlite3.Error)
 
 
 def _open_server(url: str, is_writing: bool) -> Store:
@@ -174,7 +151,8 @@ def _open_server(url: str, is_writing: bool) -> Store:
         if table_row is None or table_row[0] is None:
             connection.close()
             raise NothingSelected(f"{name}: is empty: no run was added; `milabench db add RUN... --db URL` adds one")
-    return Store(cast(DatabaseConnection, connection), name, "%s", psycopg.Error)
+    # Of what a connection can do, only what the two drivers have in common is used.
+    return Store(cast("sqlite3.Connection", connection), name, "%s", psycopg.Error)
 
 
 def without_password(url: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from milabench.analysis.changepoints import LEAST_HISTORY, Segment, segments
+from milabench.analysis.changepoints import LEAST_HISTORY, segments
+from milabench.analysis.json_codec import JsonKey, to_json_value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,28 +18,34 @@ class Point:
     run: str
     created: str
     value: float
-    interval: tuple[float, float] | None = None
-    validity: str = ""
+    interval: tuple[float, float] | None = field(default=None, metadata={"json": JsonKey("ci95")})
+    validity: str = field(default="", metadata={"json": JsonKey(write=lambda validity: validity or None)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """Runs between two changes: the first of them, their number and their level."""
+
+    first: str = field(metadata={"json": JsonKey("from")})
+    runs: int
+    level: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelChange:
-    """The level changed with the run at `point`: by `ratio`; `side` says whether for the better."""
+    """The level changed with a run, by `ratio` (new over old); `side` says whether for the better."""
 
-    point: Point
+    run: str
+    created: str
     before: float
     after: float
+    ratio: float
     side: str
-
-    @property
-    def ratio(self) -> float:
-        """The new level over the old one."""
-        return self.after / self.before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """The history of one benchmark's number on one system."""
+    """The history of one benchmark's number on one system; its fields are the JSON of `history --json`."""
 
     bench: str
     metric: str
@@ -46,20 +53,8 @@ class Trend:
     units: str
     direction: str
     points: tuple[Point, ...]
-    levels: tuple[Segment, ...]
-
-    @property
-    def changes(self) -> tuple[LevelChange, ...]:
-        """Where the level changed, in the order of time."""
-        return tuple(
-            LevelChange(
-                point=self.points[later.start],
-                before=earlier.level,
-                after=later.level,
-                side=_side(later.level / earlier.level, self.direction),
-            )
-            for earlier, later in pairwise(self.levels)
-        )
+    levels: tuple[Level, ...]
+    changes: tuple[LevelChange, ...]
 
     @property
     def is_judged(self) -> bool:
@@ -68,38 +63,8 @@ class Trend:
 
     def to_json(self) -> dict[str, Any]:
         """Return the value of `history --json`."""
-        return {
-            "bench": self.bench,
-            "metric": self.metric,
-            "system": self.system,
-            "units": self.units,
-            "direction": self.direction,
-            "points": [
-                {
-                    "run": point.run,
-                    "created": point.created,
-                    "value": point.value,
-                    "ci95": None if point.interval is None else list(point.interval),
-                    "validity": point.validity or None,
-                }
-                for point in self.points
-            ],
-            "levels": [
-                {"from": self.points[point.start].run, "runs": point.stop - point.start, "level": point.level}
-                for point in self.levels
-            ],
-            "changes": [
-                {
-                    "run": point.point.run,
-                    "created": point.point.created,
-                    "before": point.before,
-                    "after": point.after,
-                    "ratio": point.ratio,
-                    "side": point.side,
-                }
-                for point in self.changes
-            ],
-        }
+        encoded: dict[str, Any] = to_json_value(self)
+        return encoded
 
 
 def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: int | None = None) -> tuple[Trend, ...]:
@@ -129,6 +94,19 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
             )
             for row in ordered
         )
+        parts = segments([point.value for point in points])
+        levels = [Level(first=points[part.start].run, runs=part.stop - part.start, level=part.level) for part in parts]
+        changes = [
+            LevelChange(
+                run=points[later.start].run,
+                created=points[later.start].created,
+                before=earlier.level,
+                after=later.level,
+                ratio=later.level / earlier.level,
+                side=_side(later.level / earlier.level, direction),
+            )
+            for earlier, later in pairwise(parts)
+        ]
         result.append(
             Trend(
                 bench=bench,
@@ -137,7 +115,8 @@ def trends(bench: str, metric: str, rows: Sequence[Mapping[str, Any]], *, last: 
                 units=units,
                 direction=direction,
                 points=points,
-                levels=segments([point.value for point in points]),
+                levels=tuple(levels),
+                changes=tuple(changes),
             )
         )
     return tuple(result)

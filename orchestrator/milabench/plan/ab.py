@@ -37,6 +37,7 @@ def interleaved(a: Plan, b: Plan, seed: int) -> Interleaved:
     for bench, repeat in ours:
         if bench in both:
             pair = [(side, launch[bench, repeat]) for side, launch in zip(SIDES, (ours, theirs), strict=True)]
+            # Always A first would give A the cooler device and B the warmer page cache.
             if shuffle_key(seed, repeat, side_name(bench, "?"))[0] % 2:
                 pair.reverse()
             bundles.append(tuple(_of_side(step, side) for side, launch in pair for step in launch))
@@ -72,12 +73,8 @@ def _left_out(plan: Plan, other: Plan, side: str, both: set[str]) -> list[Skippe
     other_side = "B" if side == "A" else "A"
     skipped = [SkippedBench(bench=side_name(skip.bench, side), why=skip.why) for skip in plan.skipped]
     for bench in dict.fromkeys(step.bench for step in plan.steps if step.bench not in both):
-        why = (
-            f"{other_side} skips it: {elsewhere[bench]}"
-            if bench in elsewhere
-            else f"{other_side} has no benchmark of this name"
-        )
-        skipped.append(SkippedBench(bench=side_name(bench, side), why=why))
+        why = f"skips it: {elsewhere[bench]}" if bench in elsewhere else "has no benchmark of this name"
+        skipped.append(SkippedBench(bench=side_name(bench, side), why=f"{other_side} {why}"))
     return skipped
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 from milabench.config.problems import Problems
 from milabench.config.schema import BenchmarkConfig, Suite
-from milabench.errors import ConfigError, Problem
+from milabench.errors import Problem
 from milabench.facts.model import Node
 from milabench.plan.container import container_of
 from milabench.plan.context import COMMAND, PlanContext, ResolvedBenchmark, benchmark_on
@@ -29,7 +27,7 @@ def planning_problems(suite: Suite, dirs: Dirs) -> tuple[Problem, ...]:
     facts = system_facts(suite.system, Node(), suite.system.arch or "cpu")
     context = PlanContext(facts=facts, system=suite.system, dirs=dirs, profile=PROFILES[suite.profile])
     problems = Problems()
-    with _noted(problems):
+    with problems.taking():
         sizer_options(suite.system.options.get("sizer"), suite.system.origin.where)
     for config in suite.benchmarks.values():
         _check_benchmark(config, context, problems)
@@ -39,30 +37,22 @@ def planning_problems(suite: Suite, dirs: Dirs) -> tuple[Problem, ...]:
 def _check_benchmark(config: BenchmarkConfig, context: PlanContext, problems: Problems) -> None:
     facts = context.facts
     resolved = ResolvedBenchmark(config=config, folder="", declared=COMMAND)
-    with _noted(problems):
+    with problems.taking():
         benchmark_on(facts.main, resolved, context)
     bench = benchmark_on(facts.main, replace(resolved, config=replace(config, dirs={})), context)
     rendered = RenderedBenchmark()
-    with _noted(problems):
+    with problems.taking():
         rendered = render_benchmark(
             config,
             names_for(bench),
             argument_keys=("argv", "server.argv", "client.argv"),
             has_launcher=launcher_of(config) not in ("none", RANKS),
         )
-    with _noted(problems):
+    with problems.taking():
         unmet_requirement(bench)
-    with _noted(problems):
+    with problems.taking():
         container_of(config, context.system)
     for placement in placements(config, facts)[:1]:
         options, own_options = context.system.options, rendered.launcher_options
-        with _noted(problems):
+        with problems.taking():
             launcher_words(config, placement, facts, options=options, own_options=own_options, env={})
-
-
-@contextmanager
-def _noted(problems: Problems) -> Iterator[None]:
-    try:
-        yield
-    except ConfigError as error:
-        problems.take(error)

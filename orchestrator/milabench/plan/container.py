@@ -45,7 +45,7 @@ def container_of(config: BenchmarkConfig, system: SystemConfig) -> Container | N
     if image is None:
         where, path = _place_of(own, config, system)
         hint = "add image: NAME, or docker_image: NAME"
-        raise ConfigError(Problem(where=where, path=path, what="a container without an image", hint=hint))
+        raise ConfigError(Problem(where, path, "a container without an image", hint))
     return Container(
         engine=engine or "docker",
         image=image,
@@ -97,25 +97,30 @@ def containerize(
     names = sorted({*env, *_MARKERS, *_INHERITED} - {"PATH"})
     path = ":".join((f"{step.venv}/bin", *_PATH) if step.venv else _PATH)
     ours = [
+        # Ranks find each other at the addresses of their nodes; port mappings would also cost throughput.
         "--network=host",
+        # Loader workers hand batches over in /dev/shm, of which a container has 64 MiB by default.
         "--ipc=host",
+        # Else root would own what is written into the mounted folders.
         "--user=@user",
         *(["--userns=@userns"] if container.engine == "podman" else []),
         # Who is polite gets TERM through the client; by the time that the engine is asked, the grace is over.
         "--stop-timeout=0",
         # An image comes with `milabench install`: fetched within the step's time, it would be measured.
         "--pull=never",
+        # An entry point of the image would be started with our command as its arguments.
         "--entrypoint=",
     ]
     words = (
         *(container.engine, "run", "--rm", "--init", "--name=@container", "--label=milabench.marker=@marker"),
         *(word for word in ours if not _is_given(word, container.args)),
-        *vendor.container_options(container.engine, ids),
+        *(vendor.container_options(container.engine, ids) if ids else ()),
         *(f"--volume={_pair(mount)}" for mount in mounts),
         "--volume=@folder",
         f"--workdir={step.cwd}",
         f"--env=PATH={path}",
         *(f"--env={name}" for name in names),
+        # Last, where the engine lets a later option win.
         *container.args,
         container.image,
         *step.argv,

@@ -58,6 +58,7 @@ def dirs_at(context: PlanContext, node: Node) -> Dirs:
     """Return the folders on a node."""
     local = context.dirs
     base = local.base if node.local else node.base or local.base
+    # A folder that was moved out of the base by hand has the same path on every node.
     return Dirs(**{folder.name: rebase_path(local.base, getattr(local, folder.name), base) for folder in fields(local)})
 
 
@@ -144,6 +145,5 @@ def _own_dirs(config: BenchmarkConfig, dirs: Dirs) -> Dirs:
         if name not in ("data", "cache", "extra"):
             what = f"'{name}' cannot be moved for one benchmark"
             hint = "move data, cache or extra; system.dirs moves any folder for all"
-            where = config.origin.where(f"dirs.{name}")
-            raise ConfigError(Problem(where=where, path=f"{config.name}.dirs.{name}", what=what, hint=hint))
+            raise ConfigError(Problem(config.origin.where(f"dirs.{name}"), f"{config.name}.dirs.{name}", what, hint))
     return replace(dirs, **{name: str(PurePath(dirs.base, folder)) for name, folder in config.dirs.items()})

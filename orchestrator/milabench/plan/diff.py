@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from milabench.plan.model import SCHEMA
@@ -30,7 +30,7 @@ class FieldChange:
 
     def to_json(self) -> dict[str, Any]:
         """Return `{"field", "old", "new"}`."""
-        return {"field": self.field, "old": self.old, "new": self.new}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,15 +150,8 @@ def diff_text(diff: PlanDiff) -> str:
     for section in diff.sections:
         if not section:
             continue
-        counts = [
-            f"{len(names)} {what}"
-            for names, what in (
-                (section.added, "added"),
-                (section.removed, "removed"),
-                (section.changed, "changed"),
-            )
-            if names
-        ]
+        parts = {"added": section.added, "removed": section.removed, "changed": section.changed}
+        counts = [f"{len(names)} {what}" for what, names in parts.items() if names]
         counts += ["in another order"] if section.is_reordered else []
         lines.append(f"{section.name}: {', '.join(counts)}")
         for alike, changed in _alike(section):
@@ -188,6 +181,7 @@ def _lines(change: FieldChange) -> list[str]:
 def _words(old: list[str], new: list[str]) -> list[str]:
     """Return each run of words that differs, after the option that it belongs to."""
     lines = []
+    # autojunk takes words that occur often for noise, and of long command lines those are the options.
     for tag, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
             continue

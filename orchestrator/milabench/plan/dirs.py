@@ -47,15 +47,5 @@ def dirs_under(base: str, overrides: Mapping[str, str]) -> Dirs:
             "system.dirs.runs: runs stay below the base, where every verb looks for them; choose it with --base"
         )
 
-    def at(name: str) -> str:
-        return str(PurePath(base, overrides.get(name, name)))
-
-    return Dirs(
-        base=base,
-        venv=at("venv"),
-        code=at("code"),
-        data=at("data"),
-        cache=at("cache"),
-        extra=at("extra"),
-        runs=at("runs"),
-    )
+    names = ("venv", "code", "data", "cache", "extra", "runs")
+    return Dirs(base=base, **{name: str(PurePath(base, overrides.get(name, name))) for name in names})

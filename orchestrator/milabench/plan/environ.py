@@ -15,6 +15,8 @@ from milabench.plan.method import Placement
 SECRET = re.compile(
     r"(^|_)(TOKENS?|SECRETS?|PASSWORD|PASSWD|PASS|PGPASSWORD|APIKEY|KEY|PAT|CREDENTIALS?|AUTH)(_|$)", re.IGNORECASE
 )
+# Records keep the command line that a run was started with.
+_OVERRIDDEN_VARIABLE = re.compile(r"((?:--[^=]*=)?[^=]*\.env\.([^=]*))=")
 
 
 def secret_names(env: Mapping[str, str]) -> tuple[str, ...]:
@@ -23,21 +25,12 @@ def secret_names(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def without_secrets(words: Sequence[str]) -> tuple[str, ...]:
-    """Return a command line of ours with the values left out that its overrides give to secret variables."""
-    return tuple(_without_secret(word) for word in words)
+    """Return a command line of ours with the values left out that its overrides give to secret variables.
 
-
-def _without_secret(word: str) -> str:
-    """Return `bench.env.HF_TOKEN=value` without the value."""
-    key, equals, _ = word.partition("=") if not word.startswith("--") else _split_option(word)
-    name = key.rpartition(".env.")[2]
-    return f"{key}{equals}(secret)" if ".env." in key and equals and SECRET.search(name) else word
-
-
-def _split_option(word: str) -> tuple[str, str, str]:
-    option, equals, rest = word.partition("=")
-    key, second_equals, value = rest.partition("=")
-    return f"{option}{equals}{key}", second_equals, value
+    `bench.env.HF_TOKEN=value`, by itself or behind `--override=`, loses its value.
+    """
+    given = ((word, _OVERRIDDEN_VARIABLE.match(word)) for word in words)
+    return tuple(f"{match[1]}=(secret)" if match and SECRET.search(match[2]) else word for word, match in given)
 
 
 def program_environment(bench: NodeBenchmark, own: Mapping[str, str]) -> dict[str, str]:

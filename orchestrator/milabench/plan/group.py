@@ -26,10 +26,11 @@ def barrier(config: BenchmarkConfig, instances: int, options: Mapping[str, Any])
     given = options.get("barrier")
     limit = given.get("timeout_s") if isinstance(given, Mapping) else None
     if limit is None:
+        # Well below max_duration, so that waiting in vain ends as that, and not as a step that ran out of time.
         limit = BARRIER_S if config.max_duration is None else min(BARRIER_S, config.max_duration / 2)
     if isinstance(limit, bool) or not isinstance(limit, int | float) or limit <= 0:
         what = f"expected a number of seconds, got {limit!r}"
-        raise ConfigError(Problem(where="", path="system.options.barrier.timeout_s", what=what, hint=""))
+        raise ConfigError(Problem("", "system.options.barrier.timeout_s", what, ""))
     return {"barrier": True, "barrier_timeout_s": float(limit)}
 
 

@@ -53,6 +53,7 @@ def image_of(engine: str, name: str, cache: str) -> Image:
         return Image(engine=engine, name=name, source=name)
     if "://" not in name and (name.startswith(("/", "./", "../")) or name.endswith(".sif")):
         return Image(engine=engine, name=name, file=name)
+    # docker:// is where the same name leads with docker and podman.
     source = name if "://" in name else f"docker://{name}"
     return Image(engine=engine, name=name, file=f"{cache}/images/{quote(source, safe='')}.sif", source=source)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
-from milabench.bench.api import Git, PyPI, Source
+from milabench.bench.api import Git, Source
 from milabench.plan.image import Image
 from milabench.plan.model import SCHEMA, SkippedBench, digest
 from milabench.plan.venvs import VenvRequest, VenvSpec, plan_venvs
@@ -68,12 +68,7 @@ def plan_install(
 
 def source_json(source: Source) -> dict[str, str]:
     """Return a source in words; `folder` is where it lies under base/code."""
-    origin: dict[str, str]
-    match source:
-        case PyPI():
-            origin = {"pypi": source.project, "version": source.version, "file": source.file, "sha256": source.sha256}
-        case Git():
-            origin = {"git": source.url, "rev": source.rev}
-        case _:
-            assert_never(source)
+    if isinstance(source, Git):
+        return {"git": source.url, "rev": source.rev, "folder": source.folder}
+    origin = {"pypi": source.project, "version": source.version, "file": source.file, "sha256": source.sha256}
     return {**origin, "folder": source.folder}

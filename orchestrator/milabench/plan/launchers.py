@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,15 +55,15 @@ def launcher_words(
     over what follows from the placement; `env` is the step's, of which mpirun hands on the names. Raises ConfigError for a
     launcher that is not known, or that does not go with the method.
     """
-    job = _Job.of(config, placement, facts)
+    nodes, rank = _job(config, placement, facts)
     match launcher_of(config):
         case "none":
             return Launcher()
         case "torchrun":
-            words = _words(_torchrun(config, job, options), own_options)
+            words = _words(_torchrun(config, nodes, rank, options), own_options)
             return Launcher(after=("-m", "torch.distributed.run", *words))
         case "accelerate":
-            words = _words(_accelerate(config, job, facts.arch, options), own_options)
+            words = _words(_accelerate(config, nodes, rank, facts.arch, options), own_options)
             return Launcher(after=("-m", "accelerate.commands.launch", *words))
         case "ranks" | "mpirun" as launcher if not method_of(config).is_one_job:
             what = f"{launcher} starts the ranks of one job, and {config.plan.method} is not one"
@@ -71,14 +71,14 @@ def launcher_words(
         case "ranks":
             return Launcher()
         case "mpirun":
-            return Launcher(before=("mpirun", *_mpirun(job, own_options, env), "/bin/sh", "-c", _AS_RANK, "rank"))
+            return Launcher(before=("mpirun", *_mpirun(nodes, own_options, env), "/bin/sh", "-c", _AS_RANK, "rank"))
         case other:
             raise _problem(config, f"unknown launcher '{other}'", f"known: {', '.join(LAUNCHERS)}")
 
 
 def _problem(config: BenchmarkConfig, what: str, hint: str) -> ConfigError:
     where, path = config.origin.where("plan.launcher"), f"{config.name}.plan.launcher"
-    return ConfigError(Problem(where=where, path=path, what=what, hint=hint))
+    return ConfigError(Problem(where, path, what, hint))
 
 
 def rank_environment(
@@ -88,18 +88,18 @@ def rank_environment(
     launcher = launcher_of(config)
     if launcher not in (RANKS, MPIRUN):
         return {}
-    job = _Job.of(config, placement, facts)
-    master = {"MASTER_ADDR": job.nodes[0].ip, "MASTER_PORT": str(_port(launcher, options))}
+    nodes, rank = _job(config, placement, facts)
+    master = {"MASTER_ADDR": nodes[0].ip, "MASTER_PORT": str(_port(launcher, options))}
     if launcher == MPIRUN:
         return master
-    ranks = [(node.name, device.index) for node in job.nodes for device in node.devices]
+    ranks = [(node.name, device.index) for node in nodes for device in node.devices]
     (device,) = placement.devices
     return {
         "RANK": str(ranks.index((placement.node.name, device.index))),
         "WORLD_SIZE": str(len(ranks)),
         "LOCAL_RANK": str([local.index for local in placement.node.devices].index(device.index)),
         "LOCAL_WORLD_SIZE": str(len(placement.node.devices)),
-        "GROUP_RANK": str(job.rank),
+        "GROUP_RANK": str(rank),
         **master,
     }
 
@@ -117,61 +117,52 @@ def network_environment(config: BenchmarkConfig, placement: Placement, system: S
     return dict.fromkeys(_INTERFACE_VARIABLES, str(interface)) if interface else {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """The nodes of one job, that of rank 0 first, and the number of this one among them."""
-
-    nodes: tuple[Node, ...]
-    rank: int
-
-    @classmethod
-    def of(cls, config: BenchmarkConfig, placement: Placement, facts: SystemFacts) -> _Job:
-        if not method_of(config).spans_nodes:
-            return cls(nodes=(placement.node,), rank=0)
-        used = nodes_of(config, facts)
-        return cls(
-            nodes=tuple(node for _, node in used), rank=[number for number, _ in used].index(placement.node_rank)
-        )
-
-    @property
-    def is_spread(self) -> bool:
-        return len(self.nodes) > 1
+def _job(config: BenchmarkConfig, placement: Placement, facts: SystemFacts) -> tuple[tuple[Node, ...], int]:
+    """Return the nodes of one job, that of rank 0 first, and the number of this one among them."""
+    if not method_of(config).spans_nodes:
+        return (placement.node,), 0
+    numbers, nodes = zip(*nodes_of(config, facts), strict=True)
+    return nodes, numbers.index(placement.node_rank)
 
 
-def _torchrun(config: BenchmarkConfig, job: _Job, options: Mapping[str, Any]) -> dict[str, Any]:
-    ranks = {"nproc-per-node": max(1, len(job.nodes[job.rank].devices))}
-    if not job.is_spread:
+def _torchrun(config: BenchmarkConfig, nodes: Sequence[Node], rank: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    ranks = {"nproc-per-node": max(1, len(nodes[rank].devices))}
+    if len(nodes) == 1:
+        # Chooses a free port itself, so that two jobs on one node do not collide.
         return {"standalone": True, **ranks}
-    common = {"nnodes": len(job.nodes), "node-rank": job.rank, **ranks}
-    address, port = job.nodes[0].ip, _port("torchrun", options)
+    common = {"nnodes": len(nodes), "node-rank": rank, **ranks}
+    address, port = nodes[0].ip, _port("torchrun", options)
     if {_bare(key): value for key, value in config.plan.extra.items()}.get("rdzv-backend") == "static":
         return {**common, "master-addr": address, "master-port": port}
     return {**common, "rdzv-backend": "c10d", "rdzv-endpoint": f"{address}:{port}", "rdzv-id": config.name}
 
 
-def _accelerate(config: BenchmarkConfig, job: _Job, arch: Arch, options: Mapping[str, Any]) -> dict[str, Any]:
+def _accelerate(
+    config: BenchmarkConfig, nodes: Sequence[Node], rank: int, arch: Arch, options: Mapping[str, Any]
+) -> dict[str, Any]:
     derived: dict[str, Any] = {
-        "num_processes": sum(max(1, len(node.devices)) for node in job.nodes),
-        "num_machines": len(job.nodes),
-        "machine_rank": job.rank,
+        "num_processes": sum(max(1, len(node.devices)) for node in nodes),
+        "num_machines": len(nodes),
+        "machine_rank": rank,
     }
-    if job.is_spread:
-        derived |= {"main_process_ip": job.nodes[0].ip, "main_process_port": _port("accelerate", options)}
+    if len(nodes) > 1:
+        derived |= {"main_process_ip": nodes[0].ip, "main_process_port": _port("accelerate", options)}
     if arch == "cpu" and derived["num_processes"] > 1 and not {_bare(key) for key in config.plan.extra} & _OTHER_WAYS:
         # Without an accelerator it starts one process on each machine, which has no rank, unless it is told otherwise.
         derived["multi_gpu"] = True
     return derived
 
 
-def _mpirun(job: _Job, own_options: Mapping[str, Any], env: Mapping[str, str]) -> tuple[str, ...]:
+def _mpirun(nodes: Sequence[Node], own_options: Mapping[str, Any], env: Mapping[str, str]) -> tuple[str, ...]:
     """Return one command for the whole job, on its first node; mpirun itself reaches the others.
 
     What only the first node has is not handed on: the ranks there report for all.
     """
-    slots = [(node.ip, max(1, len(node.devices))) for node in job.nodes]
+    slots = [(node.ip, max(1, len(node.devices))) for node in nodes]
     words: tuple[str, ...] = ("-np", str(sum(count for _, count in slots)))
-    if job.is_spread:
+    if len(nodes) > 1:
         words += ("--host", ",".join(f"{ip}:{count}" for ip, count in slots))
+        # Ranks on other nodes inherit nothing but what is named here.
         words += tuple(word for name in sorted(env) if env[name] not in _HERE for word in ("-x", name))
     # mpirun takes a value as a word of its own.
     return (*words, *(part for word in _words({}, own_options) for part in word.split("=", 1)))

@@ -87,6 +87,7 @@ def placements(bench: BenchmarkConfig, facts: SystemFacts) -> tuple[Placement, .
     method, nodes = method_of(bench), nodes_of(bench, facts)
     if method.is_one_job and bench.plan.launcher == RANKS:
         return tuple(_one_per_device(bench, nodes))
+    # One command starts the whole job; a second one on another node would start it again.
     if method.spans_nodes and bench.plan.launcher == MPIRUN:
         nodes = nodes[:1]
     return tuple(method.placements(bench, nodes))

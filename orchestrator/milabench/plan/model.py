@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 PhaseName = Literal["install", "prepare", "run"]
@@ -79,7 +79,7 @@ class SkippedBench:
 
     def to_json(self) -> dict[str, str]:
         """Return `{"bench", "why"}`."""
-        return {"bench": self.bench, "why": self.why}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,24 @@ class Plan:
         }
 
 
+def remaining_plan(plan: Plan, passed: Collection[str], bundles: Sequence[Sequence[Step]] | None = None) -> Plan:
+    """Return the plan of the bundles in which a step has not passed; of its groups, where no bundles are given.
+
+    A group is done again as a whole: its steps are concurrent, and an instance measured alone is not comparable. So
+    are the two sides of a pair: what drifts cancels only while one follows the other.
+    """
+    todo = (bundle for bundle in bundles or plan.groups() if not all(step.id in passed for step in bundle))
+    return replace(plan, steps=tuple(step for bundle in todo for step in bundle))
+
+
+def restricted_plan(plan: Plan, steps: Collection[str]) -> Plan:
+    """Return the plan of the groups that hold one of these steps."""
+    groups = (group for group in plan.groups() if any(step.id in steps for step in group))
+    return replace(plan, steps=tuple(step for group in groups for step in group))
+
+
 def digest(value: Any) -> str:
     """Return the sha256, in hexadecimal, of a value's canonical JSON."""
+    # Kept in records: any change here makes every old plan look like another one.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -17,6 +17,7 @@ BACKENDS: Mapping[str, str] = {"cpu": "cpu", "rocm": "rocm7.2", "xpu": "xpu"}
 # Published only on an index of their own, where the ordinary index has the CUDA build under the same name.
 ELSEWHERE = ("rocm", "xpu")
 PLATFORM = "linux x86_64"
+# As old a glibc as the wheels of torch ask for.
 UV_PLATFORM = "x86_64-manylinux_2_28"
 MADE_BY = "milabench pin"
 _CUDA_ONLY = re.compile(r"(nvidia|cuda)-.+|triton$")
@@ -95,20 +96,12 @@ def pin_command(
 ) -> tuple[str, ...]:
     """Return the uv command that resolves requirement files for the spec's interpreter and platform."""
     return (
-        uv,
-        "pip",
-        "compile",
-        "--no-header",
-        "--no-annotate",
-        "--python-version",
-        spec.python,
-        "--python-platform",
-        UV_PLATFORM,
+        *(uv, "pip", "compile", "--no-header", "--no-annotate"),
+        *("--python-version", spec.python, "--python-platform", UV_PLATFORM),
         *(("--generate-hashes",) if hashes else ()),
         *(("--torch-backend", backend) if backend else ()),
         *(part for path in constraints for part in ("--constraints", path)),
-        "--output-file",
-        output,
+        *("--output-file", output),
         *options,
         *inputs,
     )
@@ -151,6 +144,7 @@ def _for_other_platforms(pin: Pin, files: Sequence[tuple[str, str]]) -> tuple[Pi
     public, _, local = (pin.version or "").partition("+")
     if pin.name != "torch" or local != "cpu" or pin.marker:
         return (pin,)
+    # uv lists the files for Linux; an installer that checks hashes refuses all others.
     mac = tuple(sorted(f"sha256:{sha}" for name, sha in hashes_of(files, public).items() if "macosx" in name))
     if not mac:
         return (pin,)

@@ -6,17 +6,18 @@ No shell, no eval. `render_benchmark` renders everything that one process of a b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from milabench.config import expr
 from milabench.config.kinds import Argument
-from milabench.config.problems import did_you_mean
+from milabench.config.problems import UnplacedProblem, did_you_mean
 from milabench.config.schema import BenchmarkConfig
 from milabench.config.template import Field, FieldError, parts, text_of, unescaped, value_of
 from milabench.errors import ConfigError, Problem
 
+# Names with an underscore cannot be reached by a placeholder.
 AUTO_CPU: Final = "_auto_cpu"
 """The name that says whether CPU sizing is enabled."""
 AUTO_BATCH: Final = "_auto_batch"
@@ -25,12 +26,7 @@ for.
 """
 
 _CALL: Final = re.compile(r"(?<![\w.])(auto_batch|auto|expr)\(")
-_ARGUMENTS: Final[Mapping[str, Callable[[BenchmarkConfig], tuple[Argument, ...]]]] = {
-    "argv": lambda bench: bench.argv,
-    "server.argv": lambda bench: bench.server.argv if bench.server else (),
-    "client.argv": lambda bench: bench.client.argv if bench.client else (),
-    "command": lambda bench: bench.command,
-}
+_ARGUMENT_KEYS: Final = ("argv", "server.argv", "client.argv", "command")
 _NUMBER: Final = re.compile(r"[-+]?\d{1,18}\Z")
 _MAX_DEPTH: Final = 16
 
@@ -85,21 +81,6 @@ def render_benchmark(
     return rendered
 
 
-def render_argv(
-    bench: BenchmarkConfig, names: Mapping[str, Any], *, key: str = "argv", flags: frozenset[str] = frozenset()
-) -> tuple[str, ...]:
-    """Render the arguments of a benchmark; `key` is `argv`, `server.argv`, `client.argv` or `command`.
-
-    Of a mapping, keys without a leading dash come first, then options, then what is under `--`. null and false drop
-    the key, true is a bare flag, a list is joined by commas; false gives `--no-x` where `flags` has `--x`. A list is
-    verbatim. Raises ConfigError, with every placeholder that cannot be resolved and its place.
-    """
-    renderer = _Renderer(bench, names)
-    arguments = renderer.arguments(key, flags)
-    renderer.raise_any()
-    return arguments
-
-
 def render_text(text: str, names: Mapping[str, Any]) -> str:
     """Render any text. Raises ConfigError for a placeholder that cannot be resolved."""
     renderer = _Renderer(None, names)
@@ -119,47 +100,40 @@ def placeholders(bench: BenchmarkConfig, key: str = "argv") -> tuple[str, ...]:
 
 def uses_auto_batch(bench: BenchmarkConfig) -> bool:
     """Return whether the sizer may choose a batch size of this benchmark."""
-    return any(
-        call[1] == "auto_batch" for key in _ARGUMENTS for text in texts(bench, key) for call in _CALL.finditer(text)
-    )
+    written = (text for key in _ARGUMENT_KEYS for text in texts(bench, key))
+    return any(call[1] == "auto_batch" for text in written for call in _CALL.finditer(text))
 
 
 def texts(bench: BenchmarkConfig, key: str) -> Iterator[str]:
     """Yield every text in the value of a key whose placeholders would be resolved."""
-    if key in _ARGUMENTS:
-        for argument in _ARGUMENTS[key](bench):
-            yield from [argument] if isinstance(argument, str) else [argument[0], *map(_text, _items(argument[1]))]
+    if key in _ARGUMENT_KEYS:
+        for argument in _arguments_of(bench, key):
+            yield from [argument] if isinstance(argument, str) else [argument[0], *map(str, _items(argument[1]))]
         return
     top, _, rest = key.partition(".")
     if top == "env":
         yield from [bench.env[rest]] if rest in bench.env else list(bench.env.values())
         return
-    for prefix, arguments_of in _ARGUMENTS.items():
-        if key.startswith(f"{prefix}."):
-            name = key.removeprefix(f"{prefix}.")
-            for number, argument in enumerate(arguments_of(bench)):
-                if isinstance(argument, str):
-                    yield from [argument] if name == str(number) else []
-                elif argument[0] == name:
-                    yield from map(_text, _items(argument[1]))
+    for prefix in _ARGUMENT_KEYS:
+        for number, argument in enumerate(_arguments_of(bench, prefix)):
+            if isinstance(argument, str):
+                yield from [argument] if key == f"{prefix}.{number}" else []
+            elif key == f"{prefix}.{argument[0]}":
+                yield from map(str, _items(argument[1]))
+
+
+def _arguments_of(bench: BenchmarkConfig, key: str) -> tuple[Argument, ...]:
+    """Return the arguments under one of the keys that have some; a benchmark without a server has none for it."""
+    value: Any = bench
+    for name in key.split("."):
+        value = getattr(value, name, ())
+    return tuple(value)
 
 
 def _items(value: Any) -> tuple[Any, ...]:
     if value is None:
         return ()
     return value if isinstance(value, tuple) else (value,)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value)
-
-
-class _UnresolvedError(Exception):
-    """What is wrong with a text, and a hint."""
-
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(what)
-        self.hint = hint
 
 
 class _Renderer:
@@ -180,8 +154,8 @@ class _Renderer:
         """Return a text rendered, or as it is after noting the problem; `key` is the benchmark's key that it stands under."""
         try:
             return self._rendered(text, 0)
-        except _UnresolvedError as error:
-            self._note(key, Problem(where="", path="", what=str(error), hint=error.hint))
+        except UnplacedProblem as error:
+            self._note(key, Problem("", "", str(error), error.hint))
         except ConfigError as error:
             self._note(key, *error.problems)
         return text
@@ -193,26 +167,31 @@ class _Renderer:
         self._problems += [replace(problem, where=where, path=path) for problem in problems]
 
     def arguments(self, key: str, flags: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """Return the arguments under one of the keys that have some, as `render_argv` describes."""
+        """Return the arguments under one of the keys that have some.
+
+        Of a mapping, keys without a leading dash come first, then options, then what is under `--`. null and false drop
+        the key, true is a bare flag, a list is joined by commas; false gives `--no-x` where `flags` has `--x`. A list is
+        verbatim.
+        """
         assert self._bench is not None
         positional: list[str] = []
         options: list[str] = []
         tail: list[str] = []
-        for index, argument in enumerate(_ARGUMENTS[key](self._bench)):
+        for index, argument in enumerate(_arguments_of(self._bench, key)):
             if isinstance(argument, str):
                 options.append(self.text(argument, f"{key}.{index}"))
                 continue
             option, value = argument
             path = f"{key}.{option}"
             if option == "--":
-                tail.extend(self.text(_text(item), path) for item in _items(value))
+                tail.extend(self.text(str(item), path) for item in _items(value))
             elif value is False:
                 options.extend([f"--no-{option[2:]}"] if option in flags and option.startswith("--") else [])
             elif value is not None:
                 target = options if option.startswith("-") else positional
                 target.append(self.text(option, path))
                 if value is not True:
-                    target.append(",".join(self.text(_text(item), path) for item in _items(value)))
+                    target.append(",".join(self.text(str(item), path) for item in _items(value)))
         return (*positional, *options, *tail)
 
     def launcher_options(self) -> dict[str, Any]:
@@ -232,7 +211,7 @@ class _Renderer:
         if "{" not in text and "}" not in text and "(" not in text:
             return text
         if depth > _MAX_DEPTH:
-            raise _UnresolvedError("functions are nested too deep")
+            raise UnplacedProblem("functions are nested too deep")
         pieces: list[str] = []
         position = 0
         for start, end, name, argument in _calls(text):
@@ -247,7 +226,7 @@ class _Renderer:
             case "auto":
                 choices = _split(argument)
                 if len(choices) != 2 or not all(choices):
-                    raise _UnresolvedError(f"auto takes two values, got auto({argument})", "write auto({n_worker}, 8)")
+                    raise UnplacedProblem(f"auto takes two values, got auto({argument})", "write auto({n_worker}, 8)")
                 return self._rendered(choices[0] if self._names.get(AUTO_CPU) else choices[1], depth + 1)
             case "auto_batch":
                 size = self._batch_size(argument, depth)
@@ -262,13 +241,13 @@ class _Renderer:
     def _batch_size(self, argument: str, depth: int) -> str:
         choices = _split(argument)
         if len(choices) != 1 or not choices[0]:
-            raise _UnresolvedError(f"auto_batch takes one value, got auto_batch({argument})", "write auto_batch(128)")
+            raise UnplacedProblem(f"auto_batch takes one value, got auto_batch({argument})", "write auto_batch(128)")
         own = self._rendered(choices[0], depth + 1)
         sizer = self._names.get(AUTO_BATCH)
         if sizer is None:
             return own
         if not _NUMBER.match(own):
-            raise _UnresolvedError(f"auto_batch takes a whole number, got {own!r}", "write auto_batch(128)")
+            raise UnplacedProblem(f"auto_batch takes a whole number, got {own!r}", "write auto_batch(128)")
         return str(sizer(int(own)))
 
     def _expression(self, argument: str) -> tuple[str, dict[str, Any]]:
@@ -287,6 +266,7 @@ class _Renderer:
                 lists[name] = value
                 pieces.append(name)
             else:
+                # A number in a text, as the system file may have it, counts as a number in arithmetic.
                 is_number = isinstance(value, str) and _NUMBER.match(value)
                 is_verbatim = quote or isinstance(value, int | float)
                 pieces.append(str(value) if is_verbatim else repr(int(value) if is_number else value))
@@ -301,6 +281,7 @@ class _Renderer:
         fields = [piece for piece in pieces if isinstance(piece, Field)]
         if not fields:
             return unescaped(text)
+        # NUL marks the fields: no value of a suite can hold one, the YAML reader refuses it.
         marked = "".join(piece if isinstance(piece, str) else "\0" for piece in pieces)
         first, *literals = unescaped(marked).split("\0")
         values = [self._value_text(piece) for piece in fields]
@@ -309,11 +290,11 @@ class _Renderer:
     def _value_text(self, field: Field) -> str:
         value = self._value(field)
         if isinstance(value, Mapping | list | tuple):
-            raise _UnresolvedError(f"the placeholder {field.text} is not one value", "continue with [name] or [number]")
+            raise UnplacedProblem(f"the placeholder {field.text} is not one value", "continue with [name] or [number]")
         try:
             return text_of(field, value)
         except ValueError as error:
-            raise _UnresolvedError(f"the placeholder {field.text} cannot be formatted: {error}") from None
+            raise UnplacedProblem(f"the placeholder {field.text} cannot be formatted: {error}") from None
 
     def _value(self, field: Field) -> Any:
         if field.name.startswith("_"):
@@ -323,15 +304,14 @@ class _Renderer:
         except FieldError as error:
             raise _no_such_name(error) from None
         if value is None:
-            what = f"the placeholder {field.text} has no value here"
-            raise _UnresolvedError(what, "give it one in the system file")
+            raise UnplacedProblem(f"the placeholder {field.text} has no value here", "give it one in the system file")
         return value
 
 
-def _no_such_name(error: FieldError) -> _UnresolvedError:
+def _no_such_name(error: FieldError) -> UnplacedProblem:
     known = sorted(name for name in error.known if not name.startswith("_"))
     what = f"the placeholder {error.field.text} cannot be resolved, there is no {error.name!r}"
-    return _UnresolvedError(what, did_you_mean(error.name, known) or "double the braces if they are meant as such")
+    return UnplacedProblem(what, did_you_mean(error.name, known) or "double the braces if they are meant as such")
 
 
 def _scanned(text: str, quote: str = "") -> Iterator[tuple[int, str, str]]:
@@ -363,7 +343,7 @@ def _calls(text: str) -> Iterator[tuple[int, int, str, str]]:
                 yield call.start(), position, call[1], text[start : position - 1]
                 break
         else:
-            raise _UnresolvedError(f"the parenthesis of {call[1]}( is not closed", "close it")
+            raise UnplacedProblem(f"the parenthesis of {call[1]}( is not closed", "close it")
 
 
 def _split(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -27,6 +27,10 @@ class RequirementFile:
     def sha256(self) -> str:
         """Of the text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def to_json(self) -> dict[str, str]:
+        """Return its name and the digest of its text."""
+        return {"name": self.name, "sha256": self.sha256}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +83,7 @@ def merge_locks(locks: Sequence[Lock]) -> Lock:
     for pin in (pin for lock in locks for pin in lock.pins):
         key = (pin.name or pin.line, pin.version if pin.version else pin.line, pin.marker)
         known = pins.get(key)
-        hashes = tuple(sorted({*(known.hashes if known else ()), *pin.hashes}))
-        pins[key] = Pin(line=pin.line, name=pin.name, version=pin.version, marker=pin.marker, hashes=hashes)
+        pins[key] = replace(pin, hashes=tuple(sorted({*(known.hashes if known else ()), *pin.hashes})))
     options = tuple(dict.fromkeys(option for lock in locks for option in lock.options))
     return Lock(pins=tuple(pins[key] for key in sorted(pins, key=str)), options=options)
 
@@ -94,6 +97,7 @@ def render_requirements(lock: Lock) -> str:
 
 def disagreements(first: Lock, second: Lock) -> Iterator[tuple[Pin, Pin]]:
     """Yield the packages for which both locks name an exact version, but not the same."""
+    # Under different markers two versions are two platforms, and no contradiction.
     pinned = {(pin.name, pin.marker): pin for pin in first.pins if pin.version}
     for pin in second.pins:
         other = pinned.get((pin.name, pin.marker))
@@ -155,6 +159,7 @@ def _pin(line: str) -> Pin:
 
 def _allows(line: str, version: str) -> bool:
     try:
+        # A lock may name a pre-release on purpose; specifiers alone would refuse it.
         return Requirement(line).specifier.contains(Version(version), prereleases=True)
     except (InvalidRequirement, InvalidVersion):
         return True

@@ -41,6 +41,7 @@ def plan_run(benches: Sequence[ResolvedBenchmark], context: PlanContext) -> Plan
 
 def shuffle_key(seed: int, block: int, name: str) -> bytes:
     """Return what to sort by for an order that only seed and block decide, the same on every machine."""
+    # Not random.shuffle: adding a benchmark must not change the order of the others.
     return hashlib.sha256(f"{seed}:{block}:{name}".encode()).digest()
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from milabench.config.schema import BenchmarkConfig
 from milabench.errors import ConfigError, Problem
-from milabench.facts.model import Device, SystemFacts
+from milabench.facts.model import Device
 from milabench.plan.container import containerized
 from milabench.plan.context import NodeBenchmark, PlanContext, ResolvedBenchmark, benchmark_on
 from milabench.plan.environ import placed_environment, program_environment, secret_names
@@ -21,16 +21,20 @@ from milabench.plan.model import Step
 from milabench.plan.placeholders import names_for
 from milabench.plan.render import RenderedBenchmark, render_benchmark
 
+# Of a profile, what the instruments need to know.
+_MEASURED = ("warmup_steps", "warmup_s", "window_steps", "window_s")
+
 Role = Literal["", "server", "client"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedProcess:
-    """One process of a replicate: its placement, and whether it is the server or the client of a pair.
+    """One process of a replicate: the benchmark on its node, and whether it is the server or the client of a pair.
 
     `repeat` is the number of the replicate, None where there is one only.
     """
 
+    bench: NodeBenchmark
     placement: Placement
     role: Role = ""
     group: str
@@ -48,55 +52,56 @@ def replicate_steps(bench: ResolvedBenchmark, context: PlanContext, *, repeat: i
     A server and its client see the same devices; which server a client has to wait for stands in its configuration.
     Raises ConfigError for what cannot be resolved.
     """
-    processes = _processes(bench.config, context.facts, repeat)
-    on_node = {name: benchmark_on(node, bench, context) for name, node in _nodes(processes).items()}
+    processes = _processes(bench, context, repeat)
     server = None
     for process in processes:
         siblings = sum(other.placement.node is process.placement.node for other in processes)
-        node_bench = on_node[process.placement.node.name]
-        step = _step(node_bench, process, siblings=siblings, instances=len(processes), server=server)
+        step = _step(process, siblings=siblings, instances=len(processes), server=server)
         server = step if process.role == "server" else None
         yield step
 
 
-def _nodes(processes: Sequence[PlannedProcess]) -> dict[str, Any]:
-    return {process.placement.node.name: process.placement.node for process in processes}
-
-
-def _processes(config: BenchmarkConfig, facts: SystemFacts, repeat: int | None) -> tuple[PlannedProcess, ...]:
+def _processes(bench: ResolvedBenchmark, context: PlanContext, repeat: int | None) -> tuple[PlannedProcess, ...]:
     """Return the processes of a replicate. Of several machines, the server has the first and the client the last."""
+    config = bench.config
     group = config.name if repeat is None else f"{config.name}.R{repeat}"
-    placed = placements(config, facts)
+    placed = placements(config, context.facts)
+    # Paths and folders follow from the node alone: worked out once for all processes of a node.
+    nodes = {placement.node.name: placement.node for placement in placed}
+    on_node = {name: benchmark_on(node, bench, context) for name, node in nodes.items()}
+
+    def process(placement: Placement, role: Role = "") -> PlannedProcess:
+        node_bench = on_node[placement.node.name]
+        return PlannedProcess(bench=node_bench, placement=placement, role=role, group=group, repeat=repeat)
+
     if not is_client_server(config):
-        return tuple(PlannedProcess(placement=placement, group=group, repeat=repeat) for placement in placed)
+        return tuple(map(process, placed))
     first = [placement for placement in placed if placement.node_rank == 0]
     last = [placement for placement in placed if placement.node_rank == config.num_machines - 1]
-    roles: tuple[Role, Role] = ("server", "client")
-    return tuple(
-        PlannedProcess(placement=placement, role=role, group=group, repeat=repeat)
-        for pair in zip(first, last, strict=False)
-        for role, placement in zip(roles, pair, strict=True)
-    )
+    # Nodes may have different numbers of devices: a half without a partner is not started.
+    pairs = zip(first, last, strict=False)
+    return tuple(half for server, client in pairs for half in (process(server, "server"), process(client, "client")))
 
 
-def _step(bench: NodeBenchmark, process: PlannedProcess, *, siblings: int, instances: int, server: Step | None) -> Step:
-    config, context, placement = bench.config, bench.context, process.placement
+def _step(process: PlannedProcess, *, siblings: int, instances: int, server: Step | None) -> Step:
+    bench, placement = process.bench, process.placement
+    config, context = bench.config, bench.context
     is_server = process.role == "server"
     rendered = render(bench, process.role)
-    env = _environment(bench, process, rendered, threads=max(1, placement.node.cpu_count // siblings))
-    suffix = [process.tag] if process.tag else []
-    suffix += [f"R{process.repeat}"] if process.repeat is not None else []
-    suffix += [f"node{placement.node_rank}"] if len(context.facts.nodes) > 1 else []
-    name = ".".join([config.name, *suffix])
+    # Concurrent processes of a node share its cores, else they would measure each other.
+    env = _environment(process, rendered, threads=max(1, placement.node.cpu_count // siblings))
+    repeat = f"R{process.repeat}" if process.repeat is not None else ""
+    rank = f"node{placement.node_rank}" if len(context.facts.nodes) > 1 else ""
+    name = ".".join(part for part in (config.name, process.tag, repeat, rank) if part)
     step = Step(
         id=name,
         bench=config.name,
         phase="run",
-        argv=(*_command(bench, process, rendered, env), *rendered.arguments),
+        argv=(*_command(process, rendered, env), *rendered.arguments),
         tag=process.tag,
         repeat=process.repeat or 0,
         group=process.group,
-        job=_job(config, process, name, server),
+        job=_job(process, name, server),
         one_job=method_of(config).is_one_job,
         node=placement.node.name,
         devices=tuple(device.index for device in placement.devices),
@@ -104,10 +109,11 @@ def _step(bench: NodeBenchmark, process: PlannedProcess, *, siblings: int, insta
         secret_env=secret_names(env),
         cwd=bench.cwd,
         venv=bench.venv,
+        # A server has to outlive its client, whose time begins when it is ready.
         timeout_s=config.max_duration + (_ready_s(config) if is_server else 0.0),
         # A server that gets no request writes nothing.
         max_silence_s=None if is_server else config.max_silence,
-        config=_step_config(bench, process, rendered, instances, server),
+        config=_step_config(process, rendered, instances, server),
         # What a command prints is read from its log afterwards; a server is there for its client.
         needs_data=not is_server and not config.command,
         monitor=monitor_command(
@@ -134,15 +140,13 @@ def render(bench: NodeBenchmark, role: Role = "") -> RenderedBenchmark:
     )
 
 
-def _environment(
-    bench: NodeBenchmark, process: PlannedProcess, rendered: RenderedBenchmark, *, threads: int
-) -> dict[str, str]:
-    config, context, placement = bench.config, bench.context, process.placement
+def _environment(process: PlannedProcess, rendered: RenderedBenchmark, *, threads: int) -> dict[str, str]:
+    bench, placement = process.bench, process.placement
+    config, context = bench.config, bench.context
+    visible = _visible_devices(config, placement)
     return {
         **program_environment(bench, rendered.env),
-        **placed_environment(
-            placement, arch=context.facts.arch, threads=threads, visible=_visible_devices(config, placement)
-        ),
+        **placed_environment(placement, arch=context.facts.arch, threads=threads, visible=visible),
         **rank_environment(config, placement, context.facts, context.system.options),
         **network_environment(config, placement, context.system),
         **rendered.env,
@@ -154,10 +158,9 @@ def _visible_devices(config: BenchmarkConfig, placement: Placement) -> Sequence[
     return placement.node.devices if launcher_of(config) == RANKS else placement.devices
 
 
-def _command(
-    bench: NodeBenchmark, process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[str, str]
-) -> tuple[str, ...]:
+def _command(process: PlannedProcess, rendered: RenderedBenchmark, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return interpreter, launcher, our runner and the program; the program's own arguments follow."""
+    bench = process.bench
     config, declared, context = bench.config, bench.declared, bench.context
     if config.command:
         words = rendered.command
@@ -189,8 +192,9 @@ def _program(bench: NodeBenchmark) -> tuple[str, ...]:
     return (str(PurePath(bench.source if declared.source is not None else bench.folder, declared.script)),)
 
 
-def _job(config: BenchmarkConfig, process: PlannedProcess, name: str, server: Step | None) -> str:
+def _job(process: PlannedProcess, name: str, server: Step | None) -> str:
     """Return what all steps share that need each other, see `Step.job`."""
+    config = process.bench.config
     if process.role:
         return server.id if server is not None else name
     if method_of(config).spans_nodes:
@@ -217,24 +221,18 @@ def bench_config(bench: NodeBenchmark, arguments: Sequence[str]) -> dict[str, An
             **({"ranks": True} if launcher_of(config) == RANKS else {}),
         },
         **({"metrics": {name: asdict(metric) for name, metric in config.metrics.items()}} if config.metrics else {}),
-        "measure": {
-            "profile": profile.name,
-            "warmup_steps": profile.warmup_steps,
-            "warmup_s": profile.warmup_s,
-            "window_steps": profile.window_steps,
-            "window_s": profile.window_s,
-        },
+        "measure": {"profile": profile.name, **{name: getattr(profile, name) for name in _MEASURED}},
     }
 
 
 def _step_config(
-    bench: NodeBenchmark, process: PlannedProcess, rendered: RenderedBenchmark, instances: int, server: Step | None
+    process: PlannedProcess, rendered: RenderedBenchmark, instances: int, server: Step | None
 ) -> dict[str, Any]:
     """Return the benchmark's configuration with what only this process of it has.
 
     A server and its client have what they need to find each other; `ready` is the port or pattern for which the client waits.
     """
-    config = bench.config
+    bench, config = process.bench, process.bench.config
     described = bench_config(bench, rendered.arguments)
     described["measure"] |= barrier(config, instances, bench.context.system.options)
     if len(rendered.batch_sizes) == 1:
@@ -277,5 +275,4 @@ def _ready_condition(config: BenchmarkConfig, ready: str, placement: Placement) 
 
 
 def _ready_problem(config: BenchmarkConfig, what: str, hint: str = "") -> ConfigError:
-    where = config.origin.where("server.ready")
-    return ConfigError(Problem(where=where, path=f"{config.name}.server.ready", what=what, hint=hint))
+    return ConfigError(Problem(config.origin.where("server.ready"), f"{config.name}.server.ready", what, hint))

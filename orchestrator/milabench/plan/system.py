@@ -50,6 +50,7 @@ def _with_devices(node: Node, gpu: GpuConfig, arch: Arch) -> Node:
     count = gpu.count
     detected = tuple(device for device in node.devices if device.arch == arch)
     if count is None or arch == "cpu":
+        # Slots of a processor are made up: one, where nobody says how many.
         count = count or len(detected) or 1
     kept = detected[:count]
     # One that is lost, or hidden from us, leaves a gap: those that are only stated take the next numbers.

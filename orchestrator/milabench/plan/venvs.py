@@ -69,10 +69,12 @@ class VenvSpec:
                 "variant": self.variant,
                 "python": self.python,
                 "platform": self.platform,
+                # By content: two benchmarks with equal locks, or in another order, share one environment.
                 "requirements": sorted({file.sha256 for file in self.requirements}),
                 "constraints": self.constraints.sha256 if self.constraints else None,
                 "benchmate": self.benchmate,
                 "pip": dict(self.pip),
+                # A lock decides on the build of torch; only what is unpinned takes what suits the machine.
                 "arch": None if self.is_pinned else self.arch,
             }
         )
@@ -130,10 +132,8 @@ class VenvSpec:
             "path": f"venv/.store/{self.folder}",
             "link": f"venv/{self.group}",
             "benches": list(self.benches),
-            "requirements": [{"name": file.name, "sha256": file.sha256} for file in self.requirements],
-            "constraints": {"name": self.constraints.name, "sha256": self.constraints.sha256}
-            if self.constraints
-            else None,
+            "requirements": [file.to_json() for file in self.requirements],
+            "constraints": self.constraints.to_json() if self.constraints else None,
             "packages": len(self.lock.pins),
             "hashed": self.is_hashed,
             "torch_backend": self.torch_backend,
@@ -210,16 +210,22 @@ def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
             for other_bench, other_file, other_lock in read[index + 1 :]
             for mine, theirs in disagreements(lock, other_lock)
         ]
-        problems += _header_problems(file, lock, first.variant)
-    problems += _python_problems(group, [(file, lock) for _, file, lock in read])
+        locked = lock.header.get("variant")
+        if locked not in (None, first.variant) and first.variant != UNPINNED:
+            what = f"is a lock of the variant {locked!r}, not {first.variant!r}"
+            problems.append(Problem(file.name, "", what))
+    files_by_python = {lock.header["python"]: file.name for _, file, lock in read if "python" in lock.header}
+    if len(files_by_python) > 1:
+        pythons = ", ".join(f"{name} for {python}" for python, name in files_by_python.items())
+        problems.append(_problem(group, f"locks for different pythons: {pythons}"))
     if first.constraints:
         limits = parse_requirements(first.constraints.text)
         problems += [
             Problem(
-                where=file.name,
-                path=pin.name,
-                what=f"{pin.line} breaks the constraint {limit.line} of {first.constraints.name}",
-                hint="rewrite the lock with `milabench pin`",
+                file.name,
+                pin.name,
+                f"{pin.line} breaks the constraint {limit.line} of {first.constraints.name}",
+                "rewrite the lock with `milabench pin`",
             )
             for _, file, lock in read
             for pin, limit in broken_constraints(lock, limits)
@@ -227,24 +233,5 @@ def _contradictions(members: Sequence[VenvRequest]) -> list[Problem]:
     return problems
 
 
-def _header_problems(file: RequirementFile, lock: Lock, variant: str) -> list[Problem]:
-    locked_variant = lock.header.get("variant")
-    if locked_variant in (None, variant) or variant == UNPINNED:
-        return []
-    return [Problem(where=file.name, path="", what=f"is a lock of the variant {locked_variant!r}, not {variant!r}")]
-
-
-def _python_problems(group: str, read: Sequence[tuple[RequirementFile, Lock]]) -> list[Problem]:
-    files_by_python = {lock.header["python"]: file.name for file, lock in read if "python" in lock.header}
-    if len(files_by_python) < 2:
-        return []
-    return [
-        _problem(
-            group, "locks for different pythons: " + ", ".join(f"{name} for {v}" for v, name in files_by_python.items())
-        )
-    ]
-
-
 def _problem(where: str, what: str) -> Problem:
-    hint = "let them agree with `milabench pin`, or give one of them another install_group"
-    return Problem(where=where, path="", what=what, hint=hint)
+    return Problem(where, "", what, "let them agree with `milabench pin`, or give one of them another install_group")

@@ -1,35 +1,16 @@
-"""A comparison as a document: its tables, failures, exclusions and differences, and the texts of its cells."""
+"""What reports of a comparison show: its tables, failures and differences, and the texts of their cells."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 
 from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Index, SystemResult
 from milabench.analysis.intervals import Interval
 from milabench.analysis.job_mix import JobMix
 from milabench.analysis.system_diff import Difference
-from milabench.report.document import Document, Statement, Table, Title, notes, section
+from milabench.report.document import Table, words_table
 from milabench.report.model import format_number
-
-
-def comparison_document(comparison: Comparison, differences: Sequence[Difference] | None) -> Document:
-    """Return the comparison as a document: sentence, failures, exclusions, tables; `differences` where requested."""
-    remarks = [f"{name}: {text}" for name, text in verdict_notes(comparison)]
-    job = job_table(comparison)
-    return (
-        Title(text=title(comparison)),
-        Statement(text=comparison.sentence),
-        *notes(comparison.warnings, name="note"),
-        *section("failures", failed_entries(comparison)),
-        *section("excluded", comparison.excluded),
-        *section("suspect", suspects(comparison)),
-        index_table(comparison),
-        main_table(comparison),
-        *(() if job is None else (job,)),
-        *notes(remarks),
-        *(() if differences is None else (differences_table(comparison, differences),)),
-        *notes(legend_lines(comparison)),
-    )
 
 
 def ratio_text(value: float | None) -> str:
@@ -61,58 +42,52 @@ def verdict_text(contrast: Contrast | None) -> str:
     """Return the verdict; an inconclusive one with the launches that would decide it."""
     if contrast is None:
         return "excluded"
-    needed = (
-        f" (about {contrast.needed} launches a side)" if contrast.needed and contrast.verdict == "INCONCLUSIVE" else ""
-    )
-    return contrast.verdict + needed
+    is_open = contrast.verdict == "INCONCLUSIVE"
+    return contrast.verdict + (f" (about {contrast.needed} launches a side)" if contrast.needed and is_open else "")
 
 
-def main_table(comparison: Comparison) -> Table:
-    """Return absolute values and ratios: a row for each benchmark and system but the first, the best ratio first."""
-    names = tuple(system.name for system in comparison.systems)
-    several = len(names) > 2
-    of_system = ("system",) if several else ()
-    has_devices = any(
-        contrast and contrast.efficiency is not None for row in comparison.rows for contrast in row.contrasts
-    )
-    headings = (
-        *("bench", "units"),
-        *names,
-        *of_system,
-        *("n", "ratio", "95 % interval", "p (Holm)", "verdict"),
-        *(("scaling",) if has_devices else ()),
+def ratios(rows: Iterable[ComparisonRow]) -> list[tuple[ComparisonRow, SystemResult, Contrast | None]]:
+    """Return a benchmark, a system and its ratio to the first system for every pair of the two, row by row."""
+    return [(row, side, contrast) for row in rows for side, contrast in zip(row.sides[1:], row.contrasts, strict=True)]
+
+
+def ratio_table(comparison: Comparison, *, is_whole: bool = False, is_compact: bool = False) -> Table:
+    """Return absolute values and ratios: a row for each benchmark and system but the first, the best ratio first.
+
+    `is_whole` repeats what the rows of a benchmark share, for readers that sort them. `is_compact` shows of all values only
+    the two that the ratio of a row is made of.
+    """
+    first, *others = (system.name for system in comparison.systems)
+    names = (first, "its value") if is_compact else (first, *others)
+    columns = (
+        *(("bench", True), ("units", True), *((name, False) for name in names)),
+        *(("system", True), ("n", False), ("ratio", False), ("95 % interval", True), ("p (Holm)", False)),
+        *(("verdict", True), ("scaling", False)),
     )
     rows = []
-    for row in by_ratio(comparison.rows):
-        for position, contrast in enumerate(row.contrasts):
-            sides = [side_text(side) for side in row.sides] if position == 0 else [""] * len(names)
-            rows.append(
-                (
-                    *((row.bench, row.units) if position == 0 else ("", "")),
-                    *sides,
-                    *((names[position + 1],) if several else ()),
-                    f"{len(row.sides[0].values)}/{len(row.sides[position + 1].values)}",
-                    ratio_text(contrast.ratio if contrast else None),
-                    interval_text(contrast.ci95 if contrast else None),
-                    p_text(contrast),
-                    verdict_text(contrast),
-                    *((ratio_text(contrast.efficiency if contrast else None),) if has_devices else ()),
-                )
+    for row, side, contrast in ratios(by_ratio(comparison.rows)):
+        sides = (row.sides[0], side) if is_compact else row.sides
+        shared = (row.bench, row.units, *map(side_text, sides))
+        rows.append(
+            (
+                *(shared if is_whole or side is row.sides[1] else ("",) * len(shared)),
+                side.system if len(others) > 1 else "",
+                f"{len(row.sides[0].values)}/{len(side.values)}",
+                ratio_text(contrast.ratio if contrast else None),
+                interval_text(contrast.ci95 if contrast else None),
+                p_text(contrast),
+                verdict_text(contrast),
+                ratio_text(contrast.efficiency if contrast else None),
             )
-    is_text = (True, True, *(False for _ in names), *(True for _ in of_system), False, False, True, False, True)
-    return Table(
-        title="benchmarks", headings=headings, is_text=(*is_text, *((False,) if has_devices else ())), rows=tuple(rows)
-    )
+        )
+    headings, is_text = zip(*columns, strict=True)
+    table = Table(title="benchmarks", headings=headings, is_text=is_text, rows=tuple(rows))
+    return table.without_empty(("system", "scaling"))[0]
 
 
 def by_ratio(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     """Return the rows by the ratio of the last system, the fastest first; those without a ratio last."""
-
-    def place(row: ComparisonRow) -> tuple[bool, float, str]:
-        contrast = row.contrasts[-1]
-        return contrast is None, -contrast.ratio if contrast else 0.0, row.bench
-
-    return sorted(rows, key=place)
+    return sorted(rows, key=lambda row: (-row.contrasts[-1].ratio if row.contrasts[-1] else math.inf, row.bench))
 
 
 def p_text(contrast: Contrast | None) -> str:
@@ -154,20 +129,18 @@ def left_out(index: Index) -> str:
     return f"{index.without[low]:.4f} (without {low}) to {index.without[high]:.4f} (without {high})"
 
 
-def job_table(comparison: Comparison) -> Table | None:
-    """Return a table of the time, energy and cost of the same work; None where no benchmark counts on all systems."""
+def job_tables(comparison: Comparison) -> tuple[Table, ...]:
+    """Return a table of the time, energy and cost of the same work; empty where no benchmark counts on all systems."""
     if not comparison.job_mix:
-        return None
-    rows = [_job_row(mix) for mix in comparison.job_mix]
-    what = (
-        "the declared work" if comparison.has_work else "what the first system does in an hour for each unit of weight"
-    )
-    return Table(
-        title=f"job mix: {what}",
+        return ()
+    hour = "what the first system does in an hour for each unit of weight"
+    table = Table(
+        title=f"job mix: {'the declared work' if comparison.has_work else hour}",
         headings=("system", "hours", "95 % interval", "kWh", "cost", "index per watt", "index per money", "not known"),
         is_text=(True, False, True, False, False, False, False, True),
-        rows=tuple(rows),
+        rows=tuple(map(_job_row, comparison.job_mix)),
     )
+    return (table,)
 
 
 def _job_row(mix: JobMix) -> tuple[str, ...]:
@@ -202,12 +175,12 @@ def suspects(comparison: Comparison) -> list[tuple[str, str]]:
     return [(f"{name}: {', '.join(benches)}", reason) for (name, reason), benches in groups.items()]
 
 
-def verdict_notes(comparison: Comparison) -> list[tuple[str, str]]:
+def verdict_notes(comparison: Comparison) -> list[str]:
     """Return the notes on verdicts that need one."""
+    several = len(comparison.systems) > 2
     return [
-        (row.bench + (f" on {contrast.system}" if len(comparison.systems) > 2 else ""), contrast.note)
-        for row in comparison.rows
-        for contrast in row.contrasts
+        f"{row.bench}{f' on {side.system}' if several else ''}: {contrast.note}"
+        for row, side, contrast in ratios(comparison.rows)
         if contrast is not None and contrast.note
     ]
 
@@ -225,12 +198,7 @@ def differences_table(comparison: Comparison, differences: Sequence[Difference])
         )
         for difference in differences
     ]
-    return Table(
-        title="what differs, nearest to what changed first",
-        headings=("", "area", "what", *names, "benchmarks"),
-        is_text=(True,) * (len(names) + 4),
-        rows=tuple(rows),
-    )
+    return words_table("what differs, nearest to what changed first", ("", "area", "what", *names, "benchmarks"), rows)
 
 
 def legend_lines(comparison: Comparison) -> list[str]:

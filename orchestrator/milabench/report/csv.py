@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.compare import Comparison, ComparisonRow
+from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, SystemResult
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.analysis.system_diff import Difference
-from milabench.analysis.traces import Trace
+from milabench.analysis.system_diff import Differences
+from milabench.analysis.traces import RunTraces
+from milabench.report import comparison_text
 from milabench.report.model import ordered
 
 _SAME_AS_JSON = (
@@ -26,14 +27,16 @@ FIELDS = (
 )
 
 
-def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
+def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     """Return all runs in one table; an unknown value is an empty field."""
+    return _table(FIELDS, (_row(summary, bench) for summary in summaries for bench in ordered(summary.benchmarks)))
+
+
+def _table(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
+    writer = csv.DictWriter(text, fields, lineterminator="\n")
     writer.writeheader()
-    for summary in summaries:
-        for bench in ordered(summary.benchmarks):
-            writer.writerow(_row(summary, bench))
+    writer.writerows(rows)
     return text.getvalue()
 
 
@@ -46,10 +49,7 @@ def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
         **{name: values[name] for name in _SAME_AS_JSON},
         "ci95_low": low,
         "ci95_high": high,
-        "sem": bench.sem,
-        "spread": bench.spread,
-        "mde": bench.mde,
-        "icc": bench.icc,
+        **{name: getattr(bench, name) for name in ("sem", "spread", "mde", "icc")},
         **{name: bench.counts.get(name, 0) for name in _COUNTS},
         "reasons": " ".join(bench.reasons),
         "failures": "; ".join(f"{failure.step}: {failure.why}" for failure in bench.failures),
@@ -58,31 +58,26 @@ def _row(summary: Summary, bench: BenchSummary) -> dict[str, Any]:
 
 _OF_CONTRAST = (
     *("ratio", "p", "p_holm", "p_bh", "verdict", "needed", "efficiency", "shift", "rank_p", "is_suspect", "note"),
+    "least_rank_p",
 )
 CRITERIA = ("verdict", "bench", "criterion", "asked", "found", "missing", "value", "where")
 COMPARED = (
     *("bench", "units", "direction", "weight", "first", "system", "first_value", "value", "first_n", "n"),
-    *("ci95_low", "ci95_high", *_OF_CONTRAST, "least_rank_p", "fieller_low", "fieller_high"),
+    *("ci95_low", "ci95_high", *_OF_CONTRAST, "fieller_low", "fieller_high"),
     *("first_validity", "validity", "excluded"),
 )
 
 
-def render_comparison(
-    comparison: Comparison,
-    differences: Sequence[Difference] | None = None,
-    traces: Sequence[Sequence[Trace] | None] | None = None,
-) -> str:
+def render_comparison(comparison: Comparison, differences: Differences = None, traces: RunTraces = None) -> str:
     """Return a row for each benchmark and system but the first, then one for each index; differences are left out."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COMPARED, lineterminator="\n")
-    writer.writeheader()
     excluded = dict(comparison.excluded)
-    for row in comparison.rows:
-        for position in range(len(row.contrasts)):
-            writer.writerow({**_compared(row, position), "excluded": excluded.get(row.bench, "")})
+    rows = [
+        {**_compared(row, side, contrast), "excluded": excluded.get(row.bench, "")}
+        for row, side, contrast in comparison_text.ratios(comparison.rows)
+    ]
     for index in comparison.indices:
         low, high = index.ci95 or (None, None)
-        writer.writerow(
+        rows.append(
             {
                 "bench": "(index)",
                 "first": comparison.systems[0].name,
@@ -95,27 +90,21 @@ def render_comparison(
                 "note": f"{index.complete[0]} of {index.complete[1]} benchmarks",
             }
         )
-    return text.getvalue()
+    return _table(COMPARED, rows)
 
 
 def render_acceptance(acceptance: Acceptance) -> str:
     """Return a row for each criterion, in the order of the criteria file."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, CRITERIA, lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(check.to_json() for check in acceptance.checks)
-    return text.getvalue()
+    checks = [check.to_json() for check in acceptance.checks]
+    return _table(CRITERIA, ({name: check[name] for name in CRITERIA} for check in checks))
 
 
-def _compared(row: ComparisonRow, position: int) -> dict[str, Any]:
-    first, side, contrast = row.sides[0], row.sides[position + 1], row.contrasts[position]
+def _compared(row: ComparisonRow, side: SystemResult, contrast: Contrast | None) -> dict[str, Any]:
+    first = row.sides[0]
     low, high = (contrast.ci95 if contrast is not None else None) or (None, None)
     fieller = (contrast.cross_check if contrast is not None else None) or (None, None)
     return {
-        "bench": row.bench,
-        "units": row.units,
-        "direction": row.direction,
-        "weight": row.weight,
+        **{name: getattr(row, name) for name in ("bench", "units", "direction", "weight")},
         "first": first.system,
         "system": side.system,
         "first_value": first.value,
@@ -124,8 +113,7 @@ def _compared(row: ComparisonRow, position: int) -> dict[str, Any]:
         "n": len(side.values),
         "ci95_low": low,
         "ci95_high": high,
-        **({} if contrast is None else {name: getattr(contrast, name) for name in _OF_CONTRAST}),
-        "least_rank_p": None if contrast is None else contrast.least_rank_p,
+        **{name: getattr(contrast, name, None) for name in _OF_CONTRAST},
         "fieller_low": fieller[0],
         "fieller_high": fieller[1],
         "first_validity": first.validity,

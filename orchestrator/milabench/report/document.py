@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +20,22 @@ class Table:
     is_text: tuple[bool, ...]
     rows: tuple[tuple[str, ...], ...]
     title: str = ""
+
+    def without_empty(self, optional: Collection[str] | None = None) -> tuple[Table, list[str]]:
+        """Return the table without its empty columns, or those of them that are `optional`, and their headings."""
+        empty = [
+            at
+            for at, heading in enumerate(self.headings)
+            if (optional is None or heading in optional) and not any(row[at] for row in self.rows)
+        ]
+
+        def kept(row: Iterable[T]) -> tuple[T, ...]:
+            return tuple(cell for at, cell in enumerate(row) if at not in empty)
+
+        table = replace(
+            self, headings=kept(self.headings), is_text=kept(self.is_text), rows=tuple(map(kept, self.rows))
+        )
+        return table, [self.headings[at] for at in empty]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +97,16 @@ Block = Title | Properties | Statement | Value | Notes | Section | Table
 Document = tuple[Block, ...]
 
 
-def section(title: str, pairs: Sequence[tuple[str, str]]) -> tuple[Section, ...]:
-    """Return a section of these names and texts; empty when there are none."""
-    return (Section(title=title, entries=tuple(Entry(name=name, text=text) for name, text in pairs)),) if pairs else ()
+def words_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
+    """Return a table without numbers."""
+    headings = tuple(headings)
+    return Table(title=title, headings=headings, is_text=(True,) * len(headings), rows=tuple(map(tuple, rows)))
+
+
+def section(title: str, entries: Iterable[Entry | tuple[str, str]]) -> tuple[Section, ...]:
+    """Return a section of entries, or of names and texts; empty when there are none."""
+    listed = tuple(e if isinstance(e, Entry) else Entry(name=e[0], text=e[1]) for e in entries)
+    return (Section(title=title, entries=listed),) if listed else ()
 
 
 def notes(lines: Sequence[str], name: str = "") -> tuple[Notes, ...]:

@@ -1,18 +1,35 @@
-"""The reports of a format that writes documents (report/document.py): all that differs is how it writes a block."""
+"""Runs, comparisons and verdicts as documents (report/document.py), and the formats that only differ in how they write these."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from milabench.report import comparison_text, model
+from milabench.report.document import (
+    Document,
+    Notes,
+    Properties,
+    Statement,
+    Table,
+    Title,
+    Value,
+    notes,
+    section,
+    words_table,
+)
+
+# A report needs none of these at run time; acceptance alone takes 15 ms, for criteria are YAML.
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
     from milabench.analysis.compare import Comparison
     from milabench.analysis.summary_model import Summary
-    from milabench.analysis.system_diff import Difference
-    from milabench.analysis.traces import Trace
-    from milabench.report.document import Document
+    from milabench.analysis.system_diff import Differences
+    from milabench.analysis.traces import RunTraces
+
+WORST_FIRST = ("FAIL", "INCONCLUSIVE", "PASS")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,25 +38,106 @@ class DocumentRenderer:
 
     write: Callable[[Document], str]
 
-    def render(self, summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
+    def render(self, summaries: Sequence[Summary], traces: RunTraces = None) -> str:
         """Return the reports on some runs, one after the other."""
-        from milabench.report.run_document import run_document
-
         return "\n".join(self.write(run_document(summary)) for summary in summaries)
 
     def render_comparison(
-        self,
-        comparison: Comparison,
-        differences: Sequence[Difference] | None = None,
-        traces: Sequence[Sequence[Trace] | None] | None = None,
+        self, comparison: Comparison, differences: Differences = None, traces: RunTraces = None
     ) -> str:
         """Return a comparison; `differences` where requested."""
-        from milabench.report.comparison_text import comparison_document
-
         return self.write(comparison_document(comparison, differences))
 
     def render_acceptance(self, acceptance: Acceptance) -> str:
         """Return the verdict on a run, criterion by criterion."""
-        from milabench.report.acceptance_document import acceptance_document  # imports YAML, which takes 15 ms
-
         return self.write(acceptance_document(acceptance))
+
+
+def run_document(summary: Summary) -> Document:
+    """Return the report as a document: system, benchmarks, score, then everything that explains them."""
+    (label, run), *properties = model.system_lines(summary)
+    cut_off = Statement(text="this run is incomplete or still running: what follows is what is known")
+    return (
+        Title(text=run, label=label),
+        Properties(pairs=tuple(properties)),
+        *(() if summary.is_ended else (cut_off,)),
+        model.main_table(summary.benchmarks).without_empty(model.OPTIONAL)[0],
+        Value(name="score", text=model.score_line(summary)),
+        Notes(lines=model.LEGEND),
+        *_ab_blocks(summary),
+        *model.node_tables(summary),
+        *section("failures", model.failures(summary)),
+        *section("flaky", model.flaky(summary)),
+        *section("replicates", model.replicate_lines(summary)),
+        *section("skipped", model.skips(summary)),
+        *section("validations", model.validations(summary)),
+        *section("messages", model.messages(summary)),
+        *model.metric_tables(summary),
+    )
+
+
+def _ab_blocks(summary: Summary) -> Document:
+    if summary.ab is None:
+        return ()
+    sides = zip("AB", summary.ab.suites, strict=False)
+    return (*section("A and B", sides), model.pair_table(summary.ab), Notes(lines=(model.PAIR_LEGEND,)))
+
+
+def comparison_document(comparison: Comparison, differences: Differences) -> Document:
+    """Return the comparison as a document: sentence, failures, exclusions, tables; `differences` where requested."""
+    differing = () if differences is None else (comparison_text.differences_table(comparison, differences),)
+    return (
+        Title(text=comparison_text.title(comparison)),
+        Statement(text=comparison.sentence),
+        *notes(comparison.warnings, name="note"),
+        *section("failures", comparison_text.failed_entries(comparison)),
+        *section("excluded", comparison.excluded),
+        *section("suspect", comparison_text.suspects(comparison)),
+        comparison_text.index_table(comparison),
+        comparison_text.ratio_table(comparison),
+        *comparison_text.job_tables(comparison),
+        *notes(comparison_text.verdict_notes(comparison)),
+        *differing,
+        *notes(comparison_text.legend_lines(comparison)),
+    )
+
+
+def acceptance_document(acceptance: Acceptance) -> Document:
+    """Return the verdict, the criteria with the worst first, and what is missing to decide the rest."""
+    return (
+        Title(text=acceptance_title(acceptance)),
+        Statement(text=acceptance_sentence(acceptance)),
+        criteria_table(acceptance),
+        *section("what is missing", missing_evidence(acceptance)),
+    )
+
+
+def acceptance_title(acceptance: Acceptance) -> str:
+    """Return the verdict and what it is on."""
+    return f"{acceptance.verdict}: {acceptance.title or 'acceptance'}"
+
+
+def acceptance_sentence(acceptance: Acceptance) -> str:
+    """Return which run was checked against which criteria, and how many of them hold."""
+    counts = Counter[str](check.verdict for check in acceptance.checks)
+    against = f" against {acceptance.reference}" if acceptance.reference else ""
+    return (
+        f"{acceptance.run}{against}, by {acceptance.file}: {counts['PASS']} of {len(acceptance.checks)} criteria hold, "
+        f"{counts['FAIL']} fail, {counts['INCONCLUSIVE']} are undecided"
+    )
+
+
+def criteria_table(acceptance: Acceptance) -> Table:
+    """Return a row for each criterion, the worst verdict first."""
+    worst_first = sorted(acceptance.checks, key=lambda check: WORST_FIRST.index(check.verdict))
+    rows = [(c.verdict, c.bench or "the run", c.criterion, c.requirement, c.measured) for c in worst_first]
+    return words_table("criteria", ("verdict", "benchmark", "criterion", "asked", "found"), rows)
+
+
+def missing_evidence(acceptance: Acceptance) -> list[tuple[str, str]]:
+    """Return what the undecided criteria lack, with their lines in the file."""
+    return [
+        (f"{check.bench or 'the run:'} {check.criterion}", check.missing + (f" ({check.where})" if check.where else ""))
+        for check in acceptance.checks
+        if check.missing
+    ]

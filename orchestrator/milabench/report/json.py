@@ -8,25 +8,21 @@ from dataclasses import asdict
 from typing import Any
 
 from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.compare import Comparison, Facts
+from milabench.analysis.compare import Comparison, System
 from milabench.analysis.json_codec import strict
 from milabench.analysis.summary_model import SCHEMA, Summary
-from milabench.analysis.system_diff import Difference
-from milabench.analysis.traces import Trace
+from milabench.analysis.system_diff import Differences
+from milabench.analysis.traces import RunTraces
 
 
-def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
+def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     """Return one run as its object; several as `{"schema", "runs": [...]}`."""
     objects = [summary.to_json() for summary in summaries]
     value = objects[0] if len(objects) == 1 else {"schema": SCHEMA, "runs": objects}
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
-def render_comparison(
-    comparison: Comparison,
-    differences: Sequence[Difference] | None = None,
-    traces: Sequence[Sequence[Trace] | None] | None = None,
-) -> str:
+def render_comparison(comparison: Comparison, differences: Differences = None, traces: RunTraces = None) -> str:
     """Return a comparison as `{"schema", "comparison": {...}}`, field by field; of each system, what its run says of itself."""
     value = {
         "schema": SCHEMA,
@@ -51,15 +47,11 @@ def render_acceptance(acceptance: Acceptance) -> str:
     return json.dumps(acceptance.to_json(), indent=2, allow_nan=False) + "\n"
 
 
-def _facts(system: Facts) -> dict[str, Any]:
+def _facts(system: System) -> dict[str, Any]:
     summary = system.summary
     return {
         "name": system.name,
-        "run": summary.run,
-        "created": summary.created,
-        "version": summary.version,
-        "profile": summary.profile,
-        "verdict": summary.verdict,
+        **{name: getattr(summary, name) for name in ("run", "created", "version", "profile", "verdict")},
         "ended": summary.is_ended,
         "counts": summary.counts,
         "system": dict(summary.system),

@@ -7,17 +7,17 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
 from milabench.acceptance.evaluate import Acceptance
-from milabench.analysis.compare import Comparison, ComparisonRow
+from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, SystemResult
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.analysis.system_diff import Difference
-from milabench.analysis.traces import Trace
+from milabench.analysis.system_diff import Differences
+from milabench.analysis.traces import RunTraces
 from milabench.report import comparison_text, model
 
 # XML 1.0 can hold none of these, escaped or not.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
+def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     """Return a test suite for each run: benchmarks that did not pass and invalid numbers are failures."""
     suites = []
     for summary in summaries:
@@ -28,17 +28,13 @@ def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | Non
     return _document(suites)
 
 
-def render_comparison(
-    comparison: Comparison,
-    differences: Sequence[Difference] | None = None,
-    traces: Sequence[Sequence[Trace] | None] | None = None,
-) -> str:
+def render_comparison(comparison: Comparison, differences: Differences = None, traces: RunTraces = None) -> str:
     """Return a test suite for each system but the first: SLOWER is a failure, and so is what failed only on this system."""
     suites = []
     for position, index in enumerate(comparison.indices):
         suite = ET.Element("testsuite", name=_clean(f"{index.system} compared with {comparison.systems[0].name}"))
         for row in comparison.rows:
-            _row(suite, row, position)
+            _row(suite, row, row.sides[position + 1], row.contrasts[position])
         case = _case(suite, "index", index.system)
         text = f"{comparison_text.ratio_text(index.value)} {comparison_text.interval_text(index.ci95)} {index.verdict}"
         if index.verdict == "SLOWER":
@@ -53,16 +49,13 @@ def render_acceptance(acceptance: Acceptance) -> str:
     suite = ET.Element("testsuite", name=_clean(acceptance.title or "acceptance"))
     for check in acceptance.checks:
         case = _case(suite, check.criterion, check.bench or "run")
-        lines = [
-            f"asked: {check.requirement}",
-            f"found: {check.measured}",
-            *([f"missing: {check.missing}"] if check.missing else []),
-        ]
+        missing = f"; missing: {check.missing}" if check.missing else ""
+        text = f"asked: {check.requirement}; found: {check.measured}{missing}"
         if check.verdict == "PASS":
-            _add_output(case, ["; ".join(lines)])
+            _add_output(case, [text])
         else:
             kind = "failure" if check.verdict == "FAIL" else "error"
-            _add_result(case, kind, check.missing or check.measured, "; ".join(lines))
+            _add_result(case, kind, check.missing or check.measured, text)
     return _document([suite])
 
 
@@ -82,9 +75,8 @@ def _bench(suite: ET.Element, summary: Summary, bench: BenchSummary) -> None:
     )
 
 
-def _row(suite: ET.Element, row: ComparisonRow, position: int) -> None:
-    first, side, contrast = row.sides[0], row.sides[position + 1], row.contrasts[position]
-    case = _case(suite, row.bench, side.system)
+def _row(suite: ET.Element, row: ComparisonRow, side: SystemResult, contrast: Contrast | None) -> None:
+    first, case = row.sides[0], _case(suite, row.bench, side.system)
     if contrast is None:
         why = side.why_not or first.why_not or "its units differ"
         is_failure = first.counts and side.outcome not in ("passed", "skipped", "absent")
@@ -110,16 +102,11 @@ def _add_output(case: ET.Element, lines: Iterable[str]) -> None:
 
 def _document(suites: Sequence[ET.Element]) -> str:
     root = ET.Element("testsuites")
-    for suite in suites:
-        for element, counted in ((suite, suite), (root, suite)):
-            for name, cases in (
-                ("tests", counted.findall("testcase")),
-                ("failures", counted.findall("testcase/failure")),
-                ("errors", counted.findall("testcase/error")),
-                ("skipped", counted.findall("testcase/skipped")),
-            ):
-                element.set(name, str(int(element.get(name, "0")) + len(cases)))
-        root.append(suite)
+    root.extend(suites)
+    kinds = {"tests": "", "failures": "/failure", "errors": "/error", "skipped": "/skipped"}
+    for element in (*suites, root):
+        for name, result in kinds.items():
+            element.set(name, str(len(element.findall(f".//testcase{result}"))))
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 

@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from milabench.report.document import (
-    Block,
-    Document,
-    Entry,
-    Notes,
-    Properties,
-    Section,
-    Statement,
-    Table,
-    Title,
-    Value,
-)
+from milabench.report.document import Block, Document, Entry, Notes, Properties, Section, Statement, Table, Title, Value
 from milabench.report.document_renderer import DocumentRenderer
 
 

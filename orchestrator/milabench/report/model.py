@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from milabench.analysis.paired_comparison import AB
 from milabench.analysis.sample_statistics import median
-from milabench.analysis.summary_model import BenchSummary, Failure, Summary
+from milabench.analysis.summary_model import BenchSummary, Failure, Summary, mappings
+from milabench.report.document import Entry, Table
 from milabench.report.labels import aim_text, percents, replicates_text
 
 # Options of `run` that the command which reruns one benchmark replaces or leaves out.
@@ -34,15 +36,11 @@ _METRICS_ELSEWHERE = ("rate", "first_step")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of the main table: its heading, and the cell of a benchmark (empty where there is nothing to show).
-
-    `is_optional`: it is only shown where some benchmark has something in it.
-    """
+    """One column of the main table: its heading, and the cell of a benchmark (empty where there is nothing to show)."""
 
     heading: str
     cell: Callable[[BenchSummary], str]
     is_text: bool = False
-    is_optional: bool = False
 
 
 def format_number(value: float | None) -> str:
@@ -94,14 +92,17 @@ COLUMNS: tuple[Column, ...] = (
     Column(heading="sem%", cell=lambda b: percent(b.sem)),
     Column(heading="std%", cell=lambda b: percent(b.spread)),
     Column(heading="within%", cell=lambda b: percent(b.spread_within)),
-    Column(heading="mde%", cell=lambda b: percent(b.mde), is_optional=True),
+    Column(heading="mde%", cell=lambda b: percent(b.mde)),
     Column(heading="peak_memory", cell=lambda b: "" if b.memory_peak_mib is None else f"{b.memory_peak_mib:.0f}"),
     Column(heading="first_step", cell=lambda b: "" if b.first_step_s is None else f"{b.first_step_s:.2f}"),
     Column(heading="score", cell=lambda b: format_number(b.score)),
-    Column(heading="ratio", cell=lambda b: "" if b.ratio is None else f"{b.ratio:.4f}", is_optional=True),
+    Column(heading="ratio", cell=lambda b: "" if b.ratio is None else f"{b.ratio:.4f}"),
     Column(heading="weight", cell=lambda b: "" if b.weight is None else f"{b.weight:g}"),
     Column(heading="validity", cell=validity_text, is_text=True),
 )
+
+OPTIONAL = ("mde%", "ratio")
+"""Columns that are only shown where some benchmark has something in them."""
 
 LEGEND = (
     "fail: steps that did not pass; n: processes; perf: rate of one instance (a device, a job), geometric mean over n",
@@ -117,15 +118,16 @@ def ordered(benches: Sequence[BenchSummary]) -> list[BenchSummary]:
     return sorted(benches, key=lambda bench: (bench.outcome == "skipped", bench.bench))
 
 
-def columns(benches: Sequence[BenchSummary]) -> list[Column]:
-    """Return the columns of the main table that have content for these benchmarks."""
-    return [column for column in COLUMNS if not column.is_optional or any(map(column.cell, benches))]
-
-
-def cells(benches: Sequence[BenchSummary]) -> list[list[str]]:
-    """Return the main table, row by row."""
-    shown = columns(benches)
-    return [[column.cell(bench) for column in shown] for bench in ordered(benches)]
+def main_table(benches: Sequence[BenchSummary], first: Sequence[str] = (), more: Sequence[Column] = ()) -> Table:
+    """Return a row for each benchmark; `more` columns are added, and those with these headings are the `first`."""
+    # Stable: columns that are not among the first ones stay in their order.
+    ranks = {heading: rank for rank, heading in enumerate(first)}
+    columns = sorted((*COLUMNS, *more), key=lambda column: ranks.get(column.heading, len(ranks)))
+    return Table(
+        headings=tuple(column.heading for column in columns),
+        is_text=tuple(column.is_text for column in columns),
+        rows=tuple(tuple(column.cell(bench) for column in columns) for bench in ordered(benches)),
+    )
 
 
 def system_lines(summary: Summary) -> list[tuple[str, str]]:
@@ -135,11 +137,9 @@ def system_lines(summary: Summary) -> list[tuple[str, str]]:
         lines.append(("created", summary.created))
     profile = summary.profile or "not recorded"
     lines.append(("profile", f"{profile}: every number is an indication only" if profile == "quick" else profile))
-    nodes = summary.system.get("nodes")
-    nodes = [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
-    for node in nodes:
-        lines += _node_lines(node, name=str(node.get("name", "")) if len(nodes) > 1 else "")
-    if not nodes:
+    for node in summary.nodes:
+        lines += _node_lines(node, name=str(node.get("name", "")) if len(summary.nodes) > 1 else "")
+    if not summary.nodes:
         lines.append(("system", "not recorded"))
     software = {"milabench": summary.version, **summary.software}
     versions = ", ".join(f"{name} {version}" for name, version in software.items() if version)
@@ -153,28 +153,22 @@ def _overhead_lines(overhead: Mapping[str, float]) -> list[tuple[str, str]]:
     wall, control, agent = (overhead.get(name) for name in ("wall_s", "control_cpu_s", "agent_cpu_s"))
     if not wall or control is None or agent is None:
         return []
-    share = percent_of_core((control + agent) / wall)
+    share = f"{100 * (control + agent) / wall:.2f}"
     return [("harness", f"{share} % of a core: control plane {control:.2f} s, agent {agent:.2f} s, in {wall:.1f} s")]
-
-
-def percent_of_core(fraction: float) -> str:
-    """Return a small share in per cent with two digits."""
-    return f"{100 * fraction:.2f}"
 
 
 def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     suffix = f" ({name})" if name else ""
-    recorded = node.get("cpu")
-    cpu: Mapping[str, Any] = recorded if isinstance(recorded, dict) else {}
-    lines = []
+    cpu, lines = node.get("cpu"), []
+    cpu = cpu if isinstance(cpu, Mapping) else {}
     if cpu.get("model") or cpu.get("count"):
         count = f"{cpu['count']} x " if cpu.get("count") else ""
         lines.append((f"cpu{suffix}", f"{count}{cpu.get('model') or 'unknown model'}"))
     memory = node.get("memory_MiB")
     if isinstance(memory, int | float) and memory:
         lines.append((f"memory{suffix}", f"{memory / 1024:.1f} GiB"))
-    devices = node.get("devices")
-    if isinstance(devices, list) and devices:
+    devices = mappings(node.get("devices"))
+    if devices:
         lines.append((f"devices{suffix}", _devices(devices)))
     system = " ".join(str(part) for part in (node.get("os"), node.get("kernel")) if part)
     if system:
@@ -182,23 +176,21 @@ def _node_lines(node: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
     return lines
 
 
-def _devices(devices: Sequence[Any]) -> str:
+def _devices(devices: Iterable[Mapping[str, Any]]) -> str:
     """Return `8 x NVIDIA H100 (81559 MiB)` for each kind of device."""
-    kinds: dict[str, int] = {}
+    kinds = Counter[str]()
     for device in devices:
-        if not isinstance(device, dict):
-            continue
         kind = str(device.get("name") or "unknown")
         if device.get("arch") == "cpu":
             kind = f"processor slot ({kind})"
         elif device.get("memory_MiB"):
             kind += f" ({device['memory_MiB']} MiB)"
-        kinds[kind] = kinds.get(kind, 0) + 1
+        kinds[kind] += 1
     return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
 
 
-def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
-    """Return the headings and rows of the rates on each node, the median over its processes; None for a run of one node."""
+def node_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return the rates on each node, the median over its processes; empty for a run of one node."""
     rates: dict[str, dict[str, list[float]]] = {}
     for bench in ordered(summary.benchmarks):
         for process in bench.processes:
@@ -207,20 +199,30 @@ def node_table(summary: Summary) -> tuple[list[str], list[list[str]]] | None:
                 rates.setdefault(bench.bench, {}).setdefault(node, []).append(process.throughput.value)
     nodes = sorted({node for by_node in rates.values() for node in by_node})
     if len(nodes) < 2:
-        return None
+        return ()
     units = {bench.bench: bench.units for bench in summary.benchmarks}
     rows = []
     for name, by_node in rates.items():
         medians = {node: median(rates_of_node) for node, rates_of_node in by_node.items()}
         least, most = min(medians.values()), max(medians.values())
         cells = [format_number(medians.get(node)) for node in nodes]
-        rows.append([name, *cells, units[name], percent((most - least) / most if most > 0 else None)])
-    return ["bench", *nodes, "units", "apart%"], rows
+        rows.append((name, *cells, units[name], percent((most - least) / most if most > 0 else None)))
+    is_text = (True, *(False for _ in nodes), True, False)
+    return (Table(title="by node", headings=("bench", *nodes, "units", "apart%"), is_text=is_text, rows=tuple(rows)),)
 
 
-def failure_entries(summary: Summary) -> list[tuple[BenchSummary, Failure]]:
-    """Return everything that should have passed and did not."""
-    return [(bench, failure) for bench in ordered(summary.benchmarks) for failure in bench.failures]
+def failures(summary: Summary) -> list[Entry]:
+    """Return everything that should have passed and did not: why, its log, and the command that runs it again."""
+    entries = []
+    for bench in ordered(summary.benchmarks):
+        rerun = ("rerun", rerun_line(summary, bench.bench))
+        for failure in bench.failures:
+            entries.append(Entry(name=failure.step, text=step_reason(failure), details=(*_log(failure.log), rerun)))
+    return entries
+
+
+def _log(path: str | None) -> tuple[tuple[str, str], ...]:
+    return (("log", path),) if path else ()
 
 
 def step_reason(failure: Failure) -> str:
@@ -234,17 +236,16 @@ def skips(summary: Summary) -> list[tuple[str, str]]:
     return [(skip.step or bench.bench, skip.detail) for bench in benches for skip in bench.skipped]
 
 
-def flaky(summary: Summary) -> list[tuple[str, str, str | None]]:
-    """Return each step that passed although another attempt failed: its name, a sentence, the log of the failure."""
-    rows = []
+def flaky(summary: Summary) -> list[Entry]:
+    """Return each step that passed although another attempt failed, with the log of the failure."""
+    entries = []
     for bench in ordered(summary.benchmarks):
         for step in bench.flaky:
             for attempt in step.others:
-                ending = ": ".join(part for part in (attempt.why, attempt.detail) if part) or attempt.outcome
-                rows.append(
-                    (step.step, f"passed at attempt {step.attempt}; attempt {attempt.number}: {ending}", attempt.log)
-                )
-    return rows
+                ending = ": ".join(filter(None, (attempt.why, attempt.detail))) or attempt.outcome
+                text = f"passed at attempt {step.attempt}; attempt {attempt.number}: {ending}"
+                entries.append(Entry(name=step.step, text=text, details=_log(attempt.log)))
+    return entries
 
 
 def validations(summary: Summary) -> list[tuple[str, str]]:
@@ -256,12 +257,9 @@ def validations(summary: Summary) -> list[tuple[str, str]]:
             steps.setdefault(check["step"], []).append(check)
         for step, verdicts in steps.items():
             passed = [check["check"] for check in verdicts if check["verdict"] == "pass"]
-            not_passed = [
-                f"{check['verdict']} {check['check']} ({check['message']})"
-                for check in verdicts
-                if check["verdict"] != "pass"
-            ]
-            rows.append((step, "; ".join([*not_passed, *([f"pass {', '.join(passed)}"] if passed else [])])))
+            others = [check for check in verdicts if check["verdict"] != "pass"]
+            texts = [f"{check['verdict']} {check['check']} ({check['message']})" for check in others]
+            rows.append((step, "; ".join([*texts, *([f"pass {', '.join(passed)}"] if passed else [])])))
         if bench.overlap is not None:
             rows.append((bench.bench, f"overlap of the instances' windows {bench.overlap:.1%}"))
     return rows
@@ -272,8 +270,8 @@ def messages(summary: Summary) -> list[tuple[str, str]]:
     return [(bench.bench, text) for bench in ordered(summary.benchmarks) for text in bench.messages]
 
 
-def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
-    """Return all metrics but the rate: benchmark, metric, median over processes, units, number of values."""
+def metric_tables(summary: Summary) -> tuple[Table, ...]:
+    """Return all metrics but the rate, the median over processes; empty without other metrics."""
     rows = []
     for bench in ordered(summary.benchmarks):
         groups: dict[tuple[str, str], list[float]] = {}
@@ -292,7 +290,9 @@ def other_metrics(summary: Summary) -> list[tuple[str, str, str, str, str]]:
                 groups[f"step {name}", "ms"] = milliseconds
         for (name, units), values in groups.items():
             rows.append((bench.bench, name, format_number(median(values)), units, str(len(values))))
-    return rows
+    headings, is_text = ("bench", "metric", "median", "units", "n"), (True, True, False, True, False)
+    table = Table(title="other metrics", headings=headings, is_text=is_text, rows=tuple(rows))
+    return (table,) if rows else ()
 
 
 def score_line(summary: Summary) -> str:
@@ -335,24 +335,23 @@ PAIR_LEGEND = (
     "B/A: geometric mean over pairs, above 1 where B is better; 95 % interval: Student's t on the logarithms of the pairs; "
     "verdict: beyond 1 %, or within it by two one-sided tests, both by Holm's correction over all rows"
 )
-PAIR_HEADINGS = ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark")
-PAIR_TEXT = (True, False, False, True, True, True)
 
 
-def pair_rows(ab: AB) -> list[list[str]]:
+def pair_table(ab: AB, title: str = "") -> Table:
     """Return a row for each benchmark of an A/B run: number of pairs, B over A (> 1 means B is better), verdict."""
     rows = []
     for pair in ab.pairs:
         result = pair.result
         if result is None:
-            rows.append([pair.bench, "0", "", "", "INCONCLUSIVE", pair.why])
+            rows.append((pair.bench, "0", "", "", "INCONCLUSIVE", pair.why))
             continue
         interval = "below three pairs" if result.ci95 is None else f"[{result.ci95[0]:.4f}, {result.ci95[1]:.4f}]"
         noise = "" if pair.noise is None else f"the same on both sides: the noise is {percents(pair.noise)}"
         suspect = f"suspect ({', '.join(pair.reasons)})" if pair.reasons else ""
-        remark = "; ".join(part for part in (pair.why, noise, suspect) if part)
-        rows.append([pair.bench, str(result.pairs), f"{result.ratio:.4f}", interval, result.verdict, remark])
-    return rows
+        remark = "; ".join(filter(None, (pair.why, noise, suspect)))
+        rows.append((pair.bench, str(result.pairs), f"{result.ratio:.4f}", interval, result.verdict, remark))
+    headings = ("bench", "pairs", "B/A", "95 % interval", "verdict", "remark")
+    return Table(title=title, headings=headings, is_text=(True, False, False, True, True, True), rows=tuple(rows))
 
 
 def rerun_line(summary: Summary, bench: str) -> str:
@@ -381,12 +380,10 @@ def _given(argv: Sequence[str]) -> list[str]:
     """Return the original arguments after `run`, without those that select benchmarks."""
     words = list(argv[argv.index("run") + 1 :]) if "run" in argv else []
     kept: list[str] = []
-    skip_value = False
-    for word in words:
-        if skip_value:
-            skip_value = False
-        elif word in _SELECTING:
-            skip_value = True
+    rest = iter(words)
+    for word in rest:
+        if word in _SELECTING:
+            next(rest, "")  # its value
         elif not word.startswith(tuple(f"{option}=" for option in _SELECTING)):
             kept.append(word)
     return kept

@@ -14,29 +14,23 @@ if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
     from milabench.analysis.compare import Comparison
     from milabench.analysis.summary_model import Summary
-    from milabench.analysis.system_diff import Difference
-    from milabench.analysis.traces import Trace
+    from milabench.analysis.system_diff import Differences
+    from milabench.analysis.traces import RunTraces
 
 
 class Renderer(Protocol):
     """What the module of a format offers; a format without drawings ignores `traces`."""
 
-    def render(self, summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
+    def render(self, summaries: Sequence[Summary], traces: RunTraces = None) -> str:
         """Return the report on some runs; `traces` has the course of each run's steps."""
-        ...
 
     def render_comparison(
-        self,
-        comparison: Comparison,
-        differences: Sequence[Difference] | None = None,
-        traces: Sequence[Sequence[Trace] | None] | None = None,
+        self, comparison: Comparison, differences: Differences = None, traces: RunTraces = None
     ) -> str:
         """Return the comparison; `traces` has None for a system of which only a JSON report is known."""
-        ...
 
     def render_acceptance(self, acceptance: Acceptance) -> str:
         """Return the verdict on a run, criterion by criterion."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

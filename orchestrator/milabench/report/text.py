@@ -6,18 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from milabench.report.document import (
-    Block,
-    Document,
-    Entry,
-    Notes,
-    Properties,
-    Section,
-    Statement,
-    Table,
-    Title,
-    Value,
-)
+from milabench.report.document import Block, Document, Entry, Notes, Properties, Section, Statement, Table, Title, Value
 from milabench.report.document_renderer import DocumentRenderer
 
 WIDTH = 120

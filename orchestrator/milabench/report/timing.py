@@ -36,20 +36,11 @@ def render(audit: TimingAudit) -> str:
 
 
 def _row(cell: CellResult) -> list[str]:
-    key = cell.key
+    unread = "" if cell.unfinished is None else f"{cell.unfinished:.0%}"
     return [
-        str(key.batch),
-        str(key.warmup),
-        key.sync,
-        _ms(cell.wall),
-        _span(cell.wall_interval),
-        _ms(cell.event),
-        _span(cell.event_interval),
-        _ms(cell.mean),
-        _ms(cell.first_call),
-        str(cell.settled_at),
-        "" if cell.unfinished is None else f"{cell.unfinished:.0%}",
-        str(len(cell.processes)),
+        *(str(cell.key.batch), str(cell.key.warmup), cell.key.sync),
+        *(_ms(cell.wall), _span(cell.wall_interval), _ms(cell.event), _span(cell.event_interval)),
+        *(_ms(cell.mean), _ms(cell.first_call), str(cell.settled_at), unread, str(len(cell.processes))),
     ]
 
 

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from milabench.errors import Unreachable
-from milabench.execute.run_lock import Orchestrator, wait_for_release
+from milabench.execute.locks import Orchestrator, wait_for_release
 from milabench.workflow.run_lookup import active_run, resolve_run
 from milabench.workflow.session import Session
 

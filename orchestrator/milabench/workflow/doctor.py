@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from milabench.config.schema import SystemConfig
 from milabench.errors import UsageError
-from milabench.execute.host_pool import HostReport, connect_all, link_speeds
+from milabench.execute.remote_host import connect_all, link_speeds
 from milabench.facts.compare import NodeFinding, compare_nodes
 from milabench.facts.model import Node
 from milabench.facts.probe import this_machine
@@ -20,7 +20,7 @@ from milabench.plan.run import plan_run
 from milabench.plan.system import is_local
 from milabench.workflow.context import CommandContext, read_context, read_suite_only
 from milabench.workflow.files import base_folder
-from milabench.workflow.node_query import node_addresses, node_of, query_nodes
+from milabench.workflow.node_query import HostReport, node_addresses, node_of, query_nodes
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.preflight import missing_environments, missing_preparations
 from milabench.workflow.session import Session
@@ -179,6 +179,6 @@ def measure_links(
 
     async def measure() -> dict[str, Mapping[str, Any]]:
         hosts, _ = await connect_all([pool.machine(address) for address in reached])
-        return await link_speeds([(host, host.address.host) for host in hosts.values()])
+        return await link_speeds(list(hosts.values()))
 
     return pool.run(measure)

@@ -54,7 +54,7 @@ def unfetched_benches(context: CommandContext) -> list[SkippedBench]:
 def require_files(context: CommandContext) -> None:
     """Raise ConfigError for the files that benchfiles name and that do not exist."""
     problems = [
-        Problem(where=str(path), path=bench.config.name, what="no such file", hint="its benchfile names it")
+        Problem(str(path), bench.config.name, "no such file", "its benchfile names it")
         for bench in context.benches
         if bench.declared is not None
         for path in missing_files(bench.declared, Path(bench.folder))
@@ -99,10 +99,10 @@ def venv_requests(context: CommandContext) -> tuple[VenvRequest, ...]:
         if file is None:
             problems.append(
                 Problem(
-                    where=str(config.definition),
-                    path=config.name,
-                    what=f"has no {requirements_name(config.install_variant)}",
-                    hint=f"{_how_to_add(config.install_variant)}, or choose another variant with install_variant",
+                    str(config.definition),
+                    config.name,
+                    f"has no {requirements_name(config.install_variant)}",
+                    f"{_how_to_add(config.install_variant)}, or choose another variant with install_variant",
                 )
             )
             continue

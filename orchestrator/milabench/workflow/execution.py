@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
-from milabench.display.selection import Display
+from milabench.display.base import Display
 from milabench.errors import RecordError, Unreachable
 from milabench.events.fanout import Fanout
 from milabench.events.model import Config, Line, Meta
@@ -25,20 +25,17 @@ from milabench.execute.agent_client import AgentNode, local_node
 from milabench.execute.api import (
     BarrierEvent,
     Ended,
-    Failed,
     Frame,
     Notice,
-    Outcome,
     Progress,
     ServerReady,
-    Skipped,
     Started,
     Waiting,
 )
-from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute, holder_text, outcome_name
+from milabench.execute.engine import ExecutionResult, ExecutionSettings, execute, holder_text
 from milabench.execute.interrupts import interrupts, run_deferring_signals
+from milabench.execute.locks import Orchestrator, hold_run, this_orchestrator
 from milabench.execute.remote_host import remote_node
-from milabench.execute.run_lock import Orchestrator, hold_run, this_orchestrator
 from milabench.execute.ssh import Address
 from milabench.plan.environ import without_secrets
 from milabench.plan.model import Plan, Step
@@ -273,7 +270,7 @@ def _show(display: Display, progress: Progress) -> None:
             elif progress.kind == "line":
                 display.on_line(progress.step, progress.payload)
         case Ended():
-            display.on_end(progress.step, outcome_name(progress.outcome), failure_reason(progress.outcome))
+            display.on_end(progress.step, progress.outcome.name, progress.outcome.failure)
         case Waiting():
             display.on_message(f"waiting: {'; '.join(holder_text(holder) for holder in progress.holders)}")
         case Notice():
@@ -282,17 +279,6 @@ def _show(display: Display, progress: Progress) -> None:
             pass
         case _:
             assert_never(progress)
-
-
-def failure_reason(outcome: Outcome) -> str:
-    """Return why a step did not pass, in one line; empty when it did."""
-    match outcome:
-        case Failed():
-            return f"{outcome.why}: {outcome.detail}"
-        case Skipped():
-            return outcome.reason
-        case _:
-            return ""
 
 
 def _folders(step: Step) -> tuple[str, ...]:

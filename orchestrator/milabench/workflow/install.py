@@ -10,20 +10,20 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from milabench.bench.api import Git, Source
 from milabench.config.definition import GitDefinition, PyPIDefinition
 from milabench.errors import EnvironmentFailed
-from milabench.execute.base_lock import hold_base
 from milabench.execute.file_sync import RemoteFiles
-from milabench.execute.inventory import is_fetched, is_linked, store_folder
-from milabench.execute.pinning import benchmate_requirements, pin_locks
+from milabench.execute.inventory import installed_packages, is_fetched, is_linked, store_folder, unmet_requirements
+from milabench.execute.locks import hold_base
+from milabench.execute.pinning import pin_locks
 from milabench.execute.remote_host import RemoteHost
-from milabench.execute.sources import SourceBroken, fetch_sources, release, require_fetched
-from milabench.execute.venv import InstallOptions, InstallProgress, VenvBroken, install_venvs
+from milabench.execute.sources import fetch_sources, release
+from milabench.execute.venv import InstallOptions, Report, benchmate_requirements, install_venvs, raise_failures
 from milabench.facts.model import Node
 from milabench.plan.context import dirs_at
 from milabench.plan.install import InstallPlan
@@ -52,7 +52,7 @@ def install(
         check_active_environment(context)
         return
     how = InstallOptions(
-        benchmate=environments.BENCHMATE, environ=dict(os.environ), jobs=jobs, force=force, update=update
+        benchmate=str(environments.BENCHMATE), environ=dict(os.environ), jobs=jobs, force=force, update=update
     )
     plan = environments.decide_install(context)
     # Environments that only other nodes use are built there, unless they are copied from here.
@@ -77,17 +77,12 @@ def fetch_definitions(context: CommandContext) -> None:
                 pass
     with hold_base(Path(context.dirs.base), "install", say=context.session.note):
         report = progress_report(context.session)
-        require_fetched(fetch_sources(tuple(dict.fromkeys(wanted)), context.dirs, environ=environ, report=report))
+        raise_failures(fetch_sources(tuple(dict.fromkeys(wanted)), context.dirs, environ=environ, report=report))
 
 
-def progress_report(session: Session) -> Callable[[InstallProgress], None]:
+def progress_report(session: Session) -> Report:
     """Return the function that reports each stage of an installation as a line; it is called from several threads."""
-
-    def report(progress: InstallProgress) -> None:
-        detail = f": {progress.detail}" if progress.detail else ""
-        session.info(f"  {progress.subject}: {progress.stage}{detail}")
-
-    return report
+    return lambda stage: session.info(f"  {stage}")
 
 
 def install_images(context: CommandContext, *, refetch: bool) -> None:
@@ -103,7 +98,7 @@ def install_images(context: CommandContext, *, refetch: bool) -> None:
 
     session = context.session
     if any(node.local for node in context.nodes):
-        fetched = fetch_images(wanted, refetch=refetch, say=lambda text: session.info(f"  {text}"))
+        fetched = fetch_images(wanted, refetch=refetch, say=progress_report(session))
         session.info(f"install: {fetched} images fetched, {len(wanted)} present")
 
     async def fetch(node: Node, _: RemoteFiles, host: RemoteHost) -> None:
@@ -128,12 +123,10 @@ def install_locally(plan: InstallPlan, context: CommandContext, how: InstallOpti
         fetched = fetch_sources(plan.sources, dirs, environ=how.environ, report=report, jobs=how.jobs, force=how.force)
         built = install_venvs(plan.venvs, dirs, how, report)
     for venv in built:
-        for note in () if isinstance(venv, VenvBroken) else venv.notes:
-            session.note(f"{venv.group}: {note}")
-    broken = [str(result) for result in (*fetched, *built) if isinstance(result, SourceBroken | VenvBroken)]
-    if broken:
-        raise EnvironmentFailed("\nerror: ".join(broken))
-    new = sum(result.is_new for result in (*fetched, *built) if not isinstance(result, SourceBroken | VenvBroken))
+        for note in venv.notes:
+            session.note(f"{venv.name}: {note}")
+    raise_failures((*fetched, *built))
+    new = sum(result.is_new for result in (*fetched, *built))
     session.info(f"install: {new} made, {install_summary(plan)} ready ({time.monotonic() - began:.0f} s)")
     for skip in plan.skipped:
         session.info(f"skipped: {skip.bench}: {skip.why}")
@@ -144,7 +137,7 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOpt
     if not remote_nodes(context):
         return
 
-    from milabench.execute.remote_install import RemoteInstallJob, install_remotely
+    from milabench.execute.remote_install import install_remotely
 
     began = time.monotonic()
     dirs, session = context.dirs, context.session
@@ -171,16 +164,8 @@ def install_on_nodes(plan: InstallPlan, context: CommandContext, how: InstallOpt
             is_same_machine = node.details.get("machine") == platform.machine()
             # A program of this machine's architecture; elsewhere pip does the work.
             own_uv = Path(how.uv) if how.uv is not None and is_same_machine else None
-            job = RemoteInstallJob(
-                specs=plan.venvs,
-                dirs=remote,
-                benchmate=benchmate,
-                uv=f"{remote.cache}/install/uv" if own_uv else None,
-                jobs=how.jobs,
-                force=how.force,
-                update=how.update,
-            )
-            await install_remotely(host, files, job, Path(scratch), uv=own_uv, say=session.note)
+            options = replace(how, benchmate=benchmate, environ={}, uv=None)
+            await install_remotely(host, files, plan.venvs, remote, options, Path(scratch), uv=own_uv, say=session.note)
 
         on_nodes(context, install_node)
     session.info(f"install: {install_summary(plan)} ready on every node ({time.monotonic() - began:.0f} s)")
@@ -196,19 +181,18 @@ def check_active_environment(context: CommandContext) -> None:
 
     Raises EnvironmentFailed with everything that is missing.
     """
-    from milabench.execute.current_env import check_current_env
-
     session = context.session
     environments.require_files(context)
     environments.warn_of_unknown_requirements(context)
     wanted = tuple(dict.fromkeys(source for source in environments.sources(context).values() if source is not None))
     fetched = fetch_sources(wanted, context.dirs, environ=dict(os.environ), report=progress_report(session))
-    problems = [str(result) for result in fetched if isinstance(result, SourceBroken)]
+    problems = [str(result) for result in fetched if result.why]
+    installed = installed_packages()
     for bench in context.benches:
         file = environments.requirement_file(Path(bench.folder), bench.config.install_variant)
-        for lack in check_current_env([file] if file is not None else []):
-            package = environments.BENCHMATE if lack.requirement == "benchmate" else f"'{lack.requirement}'"
-            problems.append(f"{bench.config.name}: {lack} in {sys.prefix} (pip install {package})")
+        for requirement, state in unmet_requirements([file] if file is not None else [], installed).items():
+            package = environments.BENCHMATE if requirement == "benchmate" else f"'{requirement}'"
+            problems.append(f"{bench.config.name}: {requirement}: {state} in {sys.prefix} (pip install {package})")
     if problems:
         raise EnvironmentFailed("\nerror: ".join(problems))
     session.info(f"install: {sys.prefix} has everything that {len(context.benches)} benchmarks need")

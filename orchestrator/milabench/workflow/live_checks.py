@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from milabench.errors import RecordError
 from milabench.events.rundir import attempt_stem, open_run, read_batches
-from milabench.execute.api import Ended, Passed, Progress
+from milabench.execute.api import Ended, Progress
 from milabench.plan.model import Plan
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ class LiveChecks:
         if any(step not in self._ended for step in group):
             return
         for step in group:
-            outcome = self._ended.pop(step).outcome
-            if isinstance(outcome, Passed):
-                self._check(step, outcome.attempt)
+            ended = self._ended.pop(step)
+            if ended.outcome.name == "passed":
+                self._check(step, ended.attempt)
 
     def _check(self, step: str, attempt: int) -> None:
         from milabench.analysis.validity import tee

@@ -1,13 +1,18 @@
-"""Queries the other machines of a system for their facts."""
+"""Queries the other machines of a system for their facts, and which of them share file systems."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from milabench.config.schema import SystemConfig
 from milabench.errors import Unreachable
-from milabench.execute.host_pool import HostReport, connect_all, query_all
+from milabench.execute.file_sync import RemoteFiles, remote_files_of, storages
+from milabench.execute.remote_host import RemoteHost
 from milabench.execute.ssh import Address
 from milabench.facts.model import Node
 from milabench.facts.probe import parse_facts
@@ -15,6 +20,19 @@ from milabench.plan.system import is_local
 from milabench.workflow.files import base_folder
 from milabench.workflow.options import SuiteOptions
 from milabench.workflow.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReport:
+    """The facts of a machine, or why there are none.
+
+    `behind_s` is by how much its clock is certainly behind ours (negative: ahead), 0 when the answer took longer than that.
+    """
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    behind_s: float = 0.0
+    storage: str = ""
+    why: str = ""
 
 
 def node_addresses(system: SystemConfig, machine: Node, *, accept_new: bool = False) -> dict[str, Address]:
@@ -44,12 +62,31 @@ def query_nodes(system: SystemConfig, machine: Node, options: SuiteOptions, sess
     bases = {entry.name: entry.base or base for entry in system.nodes}
     pool = session.hosts
 
-    async def query() -> dict[str, HostReport]:
-        hosts, why = await connect_all([pool.machine(address) for address in addresses.values()])
-        reports = await query_all(hosts, bases, Path(base))
-        return {name: reports[name] if name in reports else HostReport(why=why[name]) for name in addresses}
+    machines = [pool.machine(address) for address in addresses.values()]
+    return pool.run(lambda: _query_all(machines, bases, Path(base))) if addresses else {}
 
-    return pool.run(query) if addresses else {}
+
+async def _query_all(machines: Sequence[RemoteHost], bases: Mapping[str, str], here: Path) -> dict[str, HostReport]:
+    async with remote_files_of(machines) as (files, why):
+        answers = await asyncio.gather(*(_ask(remote, bases[name]) for name, remote in files.items()))
+        reports = dict(zip(files, answers, strict=True))
+        shared, unusable = await storages({name: files[name] for name in files if not reports[name].why}, bases, here)
+    reports = {
+        name: replace(report, storage=shared.get(name, name), why=report.why or unusable.get(name, ""))
+        for name, report in reports.items()
+    }
+    return {machine.name: reports.get(machine.name) or HostReport(why=why[machine.name]) for machine in machines}
+
+
+async def _ask(remote: RemoteFiles, base: str) -> HostReport:
+    began = time.time()
+    try:
+        facts = await remote.facts(base)
+    except Unreachable as error:
+        return HostReport(why=str(error))
+    ended, remote_time = time.time(), float(facts.get("time") or 0.0)
+    behind_s = began - remote_time if remote_time < began else min(0.0, ended - remote_time)
+    return HostReport(facts=facts, behind_s=behind_s)
 
 
 def node_of(name: str, report: HostReport) -> Node:

@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 from milabench.errors import Unreachable
 from milabench.events.rundir import Run
 from milabench.execute.agent_client import local_leftovers, sweep_local
-from milabench.execute.host_pool import connect_all
 from milabench.execute.interrupts import run_deferring_signals
-from milabench.execute.remote_host import RemoteHost, node_marker
-from milabench.execute.run_lock import Orchestrator, orchestrator_of
+from milabench.execute.locks import Orchestrator, orchestrator_of
+from milabench.execute.remote_host import RemoteHost, connect_all, node_marker
 from milabench.execute.ssh import Address
 from milabench.workflow.run_lookup import all_runs
 from milabench.workflow.session import Session

@@ -6,13 +6,12 @@ from pathlib import Path
 
 from milabench.errors import DONE, INTERRUPTED, EnvironmentFailed
 from milabench.events.rundir import open_run
-from milabench.execute.api import Passed
-from milabench.execute.base_lock import hold_base
+from milabench.execute.locks import hold_base
 from milabench.plan.model import Plan
 from milabench.plan.prepare import ALREADY
 from milabench.workflow.context import CommandContext
 from milabench.workflow.environments import environment_records
-from milabench.workflow.execution import RunDescription, execute_plan, failure_reason
+from milabench.workflow.execution import RunDescription, execute_plan
 from milabench.workflow.options import RetryPolicy
 from milabench.workflow.preflight import pending_preparations, preparation_steps, require_installed
 from milabench.workflow.remote_nodes import copy_folders, require_healthy
@@ -46,9 +45,9 @@ def execute_preparations(plan: Plan, context: CommandContext) -> int:
     executed = execute_plan(plan, context, description, retry=RetryPolicy(wait=True, markers=markers))
     outcomes = {step.id: executed.result.outcomes[step.id] for step in plan.steps}
     failures = [
-        f"{step}: prepare failed: {failure_reason(outcome)}{log_tail(executed.path, step)}"
+        f"{step}: prepare failed: {outcome.failure}{log_tail(executed.path, step)}"
         for step, outcome in outcomes.items()
-        if not isinstance(outcome, Passed)
+        if outcome.name != "passed"
     ]
     if executed.result.interrupted:
         context.session.info("interrupted")

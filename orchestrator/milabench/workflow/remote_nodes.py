@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milabench.errors import ConfigError, MilabenchError, Unreachable
-from milabench.execute.file_sync import RemoteFiles
-from milabench.execute.host_pool import connect_all, remote_files_of
+from milabench.execute.file_sync import RemoteFiles, remote_files_of
 from milabench.execute.remote_host import RemoteHost
 from milabench.facts.compare import compare_nodes
 from milabench.facts.model import Node
@@ -63,8 +62,8 @@ def on_nodes(context: CommandContext, do: OnNode, nodes: Sequence[Node] | None =
     pool = context.session.hosts
 
     async def work() -> list[MilabenchError]:
-        hosts, why = await connect_all([pool.machine(addresses[node.name]) for node in nodes])
-        async with remote_files_of(list(hosts.values())) as (files, closed):
+        hosts = {node.name: pool.machine(addresses[node.name]) for node in nodes}
+        async with remote_files_of(list(hosts.values())) as (files, why):
             reached = [node for node in nodes if node.name in files]
             calls = (do(node, files[node.name], hosts[node.name]) for node in reached)
             # An error on one node must not leave the work on the others half done.
@@ -72,7 +71,7 @@ def on_nodes(context: CommandContext, do: OnNode, nodes: Sequence[Node] | None =
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, MilabenchError):
                 raise result
-        lost = [Unreachable(text) for text in (*why.values(), *closed.values())]
+        lost = [Unreachable(text) for text in why.values()]
         return [*lost, *(result for result in results if isinstance(result, MilabenchError))]
 
     if errors := pool.run(work):

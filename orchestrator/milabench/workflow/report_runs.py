@@ -31,7 +31,7 @@ from milabench.workflow.summaries import resolve_runs, summary_of
 if TYPE_CHECKING:
     from milabench.acceptance.evaluate import Acceptance
     from milabench.analysis.compare import Comparison, Per
-    from milabench.analysis.system_diff import Difference
+    from milabench.analysis.system_diff import Differences
     from milabench.analysis.traces import Tracing
 
 
@@ -155,7 +155,7 @@ class RunComparison:
 
     comparison: Comparison
     sources: tuple[ReportSource, ...]
-    differences: Sequence[Difference] | None = None
+    differences: Differences = None
     tracing: Tracing | None = None
 
     def render(self, format_name: str) -> str:

@@ -14,10 +14,9 @@ from milabench.events.rundir import SUMMARY, Run, RunWriter, open_run
 from milabench.execute.agent_client import NOTHING_LEFT, sweep_local
 from milabench.execute.detach import DetachHandover
 from milabench.execute.interrupts import run_deferring_signals
+from milabench.execute.locks import hold_run, this_orchestrator
 from milabench.execute.remote_host import RemoteHost
-from milabench.execute.run_lock import hold_run, this_orchestrator
-from milabench.plan.model import Plan
-from milabench.plan.subset import remaining_plan
+from milabench.plan.model import Plan, remaining_plan
 from milabench.workflow.estimate import after_pilot
 from milabench.workflow.execution import RunDescription, continue_plan, new_marker, with_stems, writing
 from milabench.workflow.options import RetryPolicy

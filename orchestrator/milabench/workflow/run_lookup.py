@@ -8,7 +8,7 @@ from pathlib import Path
 from milabench.analysis.run_status import RunStatus, run_status
 from milabench.errors import NothingSelected, RecordError
 from milabench.events.rundir import Run, find_run, latest_run, open_run
-from milabench.execute.run_lock import Orchestrator, holder_of
+from milabench.execute.locks import Orchestrator, holder_of
 from milabench.workflow.files import base_folder
 
 

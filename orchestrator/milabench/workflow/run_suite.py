@@ -149,7 +149,7 @@ def report_counts(counts: Mapping[str, int], path: Path, session: Session) -> No
 def only_failed(plan: Plan, name: str, base: Path) -> Plan:
     """Return the part of a plan that did not pass in a run of this name, or in the latest one. Raises NothingSelected."""
     from milabench.events.rundir import find_run, latest_run
-    from milabench.plan.subset import restricted_plan
+    from milabench.plan.model import restricted_plan
 
     run = find_run(base, name) if name else latest_run(base)
     failed = set(run.files) - passed_steps(run)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from milabench.analysis.run_status import run_status
 from milabench.analysis.step_results import planned_steps
-from milabench.display.selection import Display
+from milabench.display.base import Display
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED
 from milabench.events.attempts import attempts, last_word
 from milabench.events.json_access import as_mapping
@@ -22,7 +22,7 @@ from milabench.events.tail import Appended
 from milabench.events.wire import decode, encode, parse_object
 from milabench.execute.detach import LOG
 from milabench.execute.interrupts import interrupts
-from milabench.execute.run_lock import Orchestrator, holder_of
+from milabench.execute.locks import Orchestrator, holder_of
 from milabench.plan.model import Plan, SkippedBench, Step
 from milabench.workflow.run_suite import CHANGE_THE_EXIT_CODE, report_counts
 from milabench.workflow.session import Reporter, Session

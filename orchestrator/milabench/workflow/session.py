@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    from milabench.display.selection import Display
-    from milabench.execute.host_pool import HostPool
+    from milabench.display.base import Display
+    from milabench.execute.remote_host import HostPool
 
 Level = Literal["info", "note", "warning", "error"]
 
@@ -40,9 +40,9 @@ class CollectingReporter:
 
     def open_display(self, *, is_verbose: bool = False, clock: Callable[[], float] = time.monotonic) -> Display:
         """Return a display that shows nothing."""
-        from milabench.display.selection import Silent
+        from milabench.display.base import Display
 
-        return Silent()
+        return Display()
 
     def texts(self, level: Level) -> list[str]:
         """Return the messages of one level, in order."""
@@ -61,7 +61,7 @@ class Session:
     def hosts(self) -> HostPool:
         """The machines that this session reaches."""
         if self._hosts is None:
-            from milabench.execute.host_pool import HostPool
+            from milabench.execute.remote_host import HostPool
 
             self._hosts = HostPool()
         return self._hosts

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from milabench.errors import DONE, INTERRUPTED, STEPS_FAILED, UsageError
-from milabench.execute.api import Failed, Passed
 from milabench.plan.sizing import Observation, largest_fitting
 from milabench.workflow.context import CommandContext, read_context, read_single_context
 from milabench.workflow.environments import environment_records
-from milabench.workflow.execution import RunDescription, execute_plan, failure_reason
+from milabench.workflow.execution import RunDescription, execute_plan
 from milabench.workflow.options import Extent, RetryPolicy, SuiteOptions
 from milabench.workflow.planning import plan_single_suite, suite_values
 from milabench.workflow.preflight import require_ready
@@ -112,12 +111,12 @@ def try_size(context: CommandContext, size: int, *, wait: bool) -> Observation |
     if executed.result.interrupted:
         raise _SearchFailed(INTERRUPTED)
     outcomes = executed.result.outcomes
-    if any(isinstance(outcome, Failed) and outcome.why == "out-of-memory" for outcome in outcomes.values()):
+    if any(outcome.why == "out-of-memory" for outcome in outcomes.values()):
         session.info(f"size: {size} does not fit")
         return None
     for step, outcome in outcomes.items():
-        if not isinstance(outcome, Passed):
-            reason = f"{failure_reason(outcome)}; records in {executed.path}"
+        if outcome.name != "passed":
+            reason = f"{outcome.failure}; records in {executed.path}"
             session.error(f"{step}: failed with batch size {size}: {reason}")
             raise _SearchFailed(STEPS_FAILED)
     observations = [own for benches in observed_batch_sizes(executed.path, plan).values() for own in benches]

@@ -12,7 +12,7 @@ from milabench.events.model import End, Line
 from milabench.events.rundir import Run, open_run
 from milabench.events.tail import Appended
 from milabench.events.wire import decode
-from milabench.execute.run_lock import holder_of
+from milabench.execute.locks import holder_of
 from milabench.workflow.run_lookup import find_step, last_attempt, resolve_run
 
 LOOK_EVERY_S = 0.3

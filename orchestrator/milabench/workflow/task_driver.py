@@ -108,7 +108,7 @@ def task_with_command(file: Path, section: str, options: TaskOptions) -> Configu
     if not task.command:
         what = "it has metrics only, and no command_to_execute"
         hint = f"give --metrics-policy {section} --command-to-execute CMD"
-        raise ConfigError(Problem(where=task.where, path=task.name, what=what, hint=hint))
+        raise ConfigError(Problem(task.where, task.name, what, hint))
     as_benchmark(task, workers_of(os.environ.get(WORKERS, "")))
     return edited(task, num_gpus=options.num_gpus, **options.edits)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from milabench.execute.inventory import benchmate_digest
-from milabench.execute.venv import InstallOptions, InstallProgress, VenvOutcome, install_venvs
+from milabench.execute.venv import Installed, InstallOptions, install_venvs
 from milabench.plan.dirs import Dirs, dirs_under
 from milabench.plan.requirements import RequirementFile
 from milabench.plan.venvs import VenvRequest, VenvSpec, plan_venvs
@@ -60,7 +60,7 @@ class Place:
     wheels: Path
     benchmate: Path
     environ: Mapping[str, str]
-    said: list[InstallProgress] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
 
     def lock(self, *pins: str) -> str:
         """A hashed lock of `name==version` pins, and of what benchmate needs."""
@@ -101,10 +101,10 @@ class Place:
 
     def options(self, **changes: object) -> InstallOptions:
         """How to install: with uv, and none of the machine's own pip settings."""
-        given = {"benchmate": self.benchmate, "environ": self.environ, "pip": {}, "jobs": 2, **changes}
+        given = {"benchmate": str(self.benchmate), "environ": self.environ, "pip": {}, "jobs": 2, **changes}
         return InstallOptions(**given)  # type: ignore[arg-type]
 
-    def install(self, *specs: VenvSpec, **changes: object) -> tuple[VenvOutcome, ...]:
+    def install(self, *specs: VenvSpec, **changes: object) -> tuple[Installed, ...]:
         """Install, and keep what was reported."""
         return install_venvs(specs, self.dirs, self.options(**changes), self.said.append)
 

@@ -13,21 +13,14 @@ import pytest
 from milabench.bench.api import Git, PyPI, Source
 from milabench.errors import EnvironmentFailed
 from milabench.execute import sources
-from milabench.execute.sources import (
-    SourceBroken,
-    SourceOutcome,
-    SourceReady,
-    fetch_sources,
-    is_fetched,
-    require_fetched,
-    source_folder,
-)
+from milabench.execute.sources import fetch_sources, is_fetched, source_folder
+from milabench.execute.venv import Installed, raise_failures
 from tests.process.install.places import Index, Place
 
 
 def fetch(
     place: Place, *wanted: Source, pip: Mapping[str, str] | None = None, force: bool = False
-) -> tuple[SourceOutcome, ...]:
+) -> tuple[Installed, ...]:
     settings = {"find-links": str(place.wheels), "no-index": "1"} if pip is None else pip
     return fetch_sources(wanted, place.dirs, environ=place.environ, report=place.said.append, pip=settings, force=force)
 
@@ -54,8 +47,8 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def why(outcome: SourceOutcome) -> str:
-    assert isinstance(outcome, SourceBroken), outcome
+def why(outcome: Installed) -> str:
+    assert outcome.why, outcome
     assert "\n" not in outcome.why
     return outcome.why
 
@@ -63,7 +56,7 @@ def why(outcome: SourceOutcome) -> str:
 def test_a_wheel_is_unpacked_as_it_is(place: Place, tmp_path: Path) -> None:
     source = release(place, "tool-1-py3-none-any.whl")
     (outcome,) = fetch(place, source)
-    assert outcome == SourceReady(folder="tool-1", path=place.base / "code" / "tool-1", is_new=True)
+    assert outcome == Installed(name="tool-1", is_new=True)
     with zipfile.ZipFile(place.wheels / source.file) as published:
         published.extractall(tmp_path / "published")
     assert tree(place.base / "code" / "tool-1") == tree(tmp_path / "published")
@@ -80,16 +73,14 @@ def test_a_second_fetch_and_one_without_any_index_find_it_there(place: Place) ->
     fetch(place, source)
     (again,) = fetch(place, source, pip={"no-index": "1"})
     (forced,) = fetch(place, source, pip={"no-index": "1"}, force=True)
-    assert isinstance(again, SourceReady)
-    assert isinstance(forced, SourceReady)
-    assert (again.is_new, forced.is_new) == (False, True)
+    assert (again, forced) == (Installed(name="tool-1"), Installed(name="tool-1", is_new=True))
 
 
 def test_a_file_from_an_index_is_fetched_over_the_network(place: Place, index: Index) -> None:
     source = release(place, "tool-1-py3-none-any.whl")
     (outcome,) = fetch(place, source, pip={"index-url": index.url})
-    assert isinstance(outcome, SourceReady)
-    assert (outcome.path / "tool" / "__init__.py").is_file()
+    assert not outcome.why
+    assert (source_folder(place.dirs, source) / "tool" / "__init__.py").is_file()
 
 
 def test_a_file_with_another_hash_is_refused_with_both_hashes(place: Place) -> None:
@@ -107,9 +98,9 @@ def test_one_that_is_missing_does_not_keep_the_others_from_being_fetched(place: 
     good = release(place, "tool-1-py3-none-any.whl")
     outcomes = fetch(place, missing, good)
     assert "nosuch 1 (nosuch-1.tar.gz): no such file on the configured indexes" in why(outcomes[0])
-    assert isinstance(outcomes[1], SourceReady)
+    assert outcomes[1].is_new
     with pytest.raises(EnvironmentFailed, match="nosuch-1: nosuch 1"):
-        require_fetched(outcomes)
+        raise_failures(outcomes)
 
 
 def test_an_index_that_cannot_be_reached_is_named_without_credentials(
@@ -125,7 +116,7 @@ def test_an_index_that_cannot_be_reached_is_named_without_credentials(
 def test_a_member_outside_the_folder_is_refused(place: Place, name: str) -> None:
     (outcome,) = fetch(place, sdist(place, {"tool-1/a": "1", name: "2"}))
     # The library strips a leading slash, which keeps the member inside.
-    if isinstance(outcome, SourceBroken):
+    if outcome.why:
         assert "cannot be unpacked" in outcome.why
     assert not (place.base / "code" / "outside").exists()
     assert not (place.base / "outside").exists()
@@ -176,8 +167,8 @@ def repository(tmp_path: Path) -> tuple[Path, str]:
 def test_a_git_source_is_checked_out_at_its_revision(place: Place, repository: tuple[Path, str]) -> None:
     source = Git(str(repository[0]), repository[1])
     (outcome,) = fetch(place, source)
-    assert isinstance(outcome, SourceReady), outcome
-    assert (outcome.path / "train.py").read_text() == "first"
+    assert not outcome.why, outcome
+    assert (source_folder(place.dirs, source) / "train.py").read_text() == "first"
 
 
 def test_a_git_revision_that_is_not_there_is_named(place: Place, repository: tuple[Path, str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from milabench.errors import EnvironmentFailed
 from milabench.execute.inventory import is_linked, store_folder
-from milabench.execute.venv import VenvBroken, VenvOutcome, VenvReady
+from milabench.execute.venv import Installed
 from tests.process.install.places import Index, Place, wheel
 from tests.processes import end_of, started
 
@@ -23,13 +23,13 @@ def says(path: Path, code: str) -> str:
     return done.stdout.strip()
 
 
-def ready(outcome: VenvOutcome) -> VenvReady:
-    assert isinstance(outcome, VenvReady), outcome
+def ready(outcome: Installed) -> Installed:
+    assert not outcome.why, outcome
     return outcome
 
 
-def broken(outcome: VenvOutcome) -> VenvBroken:
-    assert isinstance(outcome, VenvBroken), outcome
+def broken(outcome: Installed) -> Installed:
+    assert outcome.why, outcome
     return outcome
 
 
@@ -108,7 +108,7 @@ def test_force_builds_anew_what_is_complete(place: Place) -> None:
 
 def test_two_installs_at_once_build_it_once(place: Place) -> None:
     spec = place.spec(place.lock("tool==1"))
-    outcomes: list[VenvOutcome] = []
+    outcomes: list[Installed] = []
     threads = [threading.Thread(target=lambda: outcomes.extend(place.install(spec))) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -196,7 +196,7 @@ file = RequirementFile(name="r", text="x==1")
 request = VenvRequest(bench="b", group="g", variant="cpu", requirements=(file,))
 python = "%d.%d" % sys.version_info[:2]
 specs = plan_venvs([request], benchmate="0" * 64, python=python, platform="p")
-options = InstallOptions(benchmate=Path("/none"), environ={{"PATH": "/usr/bin:/bin"}}, pip={{}}, uv={uv!r})
+options = InstallOptions(benchmate="/none", environ={{"PATH": "/usr/bin:/bin"}}, pip={{}}, uv={uv!r})
 Interrupts().take_over()
 try:
     install_venvs(specs, dirs_under({base!r}, {{}}), options, lambda progress: None)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis.compact_columns import Runs
 from milabench.analysis.measure import Measurement, measure
 from milabench.analysis.sample_statistics import quantile
+from milabench.analysis.series import Runs
 from milabench.analysis.windows import quantiles
 from milabench.checks.check import StepContext
 from milabench.checks.rate import RateCheck
@@ -88,7 +88,7 @@ def told(found: Measurement) -> Any:
         "steady": None if steady is None else (steady.n, steady.settled_at, steady.is_steady),
         "drift": None if steady is None else steady.drift,
         "wait": found.metric("data_wait"),
-        "ends": [round(one, 6) for series in found.series for one in list(series.middle_ns)],
+        "ends": [round(one, 6) for series in found.series for one in map(series.middle, range(len(series.lasted)))],
     }
 
 

@@ -14,7 +14,7 @@ from milabench.analysis.compare import System, compare_systems
 from milabench.analysis.log_metrics import REDUCTIONS
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.analysis.traces import traces
+from milabench.analysis.traces import Tracing
 from milabench.events.numbers import LARGEST, finite_number, positive, strict, whole
 from milabench.events.rundir import Run, open_run
 from milabench.report import csv, html, junit, markdown, text
@@ -96,7 +96,7 @@ def checked(run: Run) -> BenchSummary:
     json.dumps(summary.to_json(), allow_nan=False)
     for module in (as_json, csv, junit, markdown, text):
         assert "Infinity" not in module.render([summary])
-    html.render([summary], [traces(run)])
+    html.render([summary], [Tracing().of(run)])
     against(summary)
     bench = next(one for one in summary.benchmarks if one.bench == "digits")
     assert bench.perf is None or (math.isfinite(bench.perf) and bench.perf > 0)

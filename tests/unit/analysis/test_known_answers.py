@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from milabench.analysis import sample_statistics, two_samples, variance, verdict
+from milabench.analysis import intervals, sample_statistics, two_samples, verdict
 from milabench.analysis.measure import measure
 from milabench.analysis.score import ScoreEntry, compat_score, score, weights_that_turn
 from milabench.events.model import Data
@@ -69,8 +69,8 @@ def test_10_the_interval_of_a_ratio(known: Any) -> None:
 def test_11_the_share_of_processes_in_the_variation(known: Any) -> None:
     case = known["kalibera_jones"]
     within, between = math.sqrt(case["S1sq"]), math.sqrt(case["S2sq"])
-    assert variance.share_of_processes(within, between, len(case["Y"][0])) == pytest.approx(case["icc"])
-    assert variance.share_of_processes(within, 0.0, 2) == 0.0
+    assert intervals.share_of_processes(within, between, len(case["Y"][0])) == pytest.approx(case["icc"])
+    assert intervals.share_of_processes(within, 0.0, 2) == 0.0
 
 
 def test_12_a_throughput_is_a_ratio_of_totals(known: Any) -> None:
@@ -132,11 +132,11 @@ def test_19_many_claims_at_once(known: Any) -> None:
 
 def test_22_the_largest_value_bounds_a_quantile(known: Any) -> None:
     for q, n in known["n_for_max_to_bound_quantile_95%"].items():
-        assert variance.most_bounds(float(q)) == n
+        assert intervals.most_bounds(float(q)) == n
 
 
 def test_the_difference_that_so_many_processes_find() -> None:
-    found = {n: variance.least_difference(0.01, n) for n in (1, 3, 5, 10, 20)}
+    found = {n: intervals.least_difference(0.01, n) for n in (1, 3, 5, 10, 20)}
     assert found == {
         1: None,
         **{n: pytest.approx(p, abs=5e-5) for n, p in ((3, 0.0304), (5, 0.0202), (10, 0.0133), (20, 0.0091))},

@@ -13,7 +13,7 @@ from milabench.analysis.paired_comparison import AB, Paired, paired_ratio, paire
 from milabench.analysis.summary import summarise
 from milabench.analysis.verdict import MARGIN
 from milabench.events.model import Event
-from milabench.report.model import pair_rows
+from milabench.report.model import pair_table
 from tests.recorded_run import Recorded, data, rates, record
 
 WOBBLE = (0.004, -0.004, 0.002, -0.002, 0.0)
@@ -70,7 +70,7 @@ def ab(base: Path, a: tuple[Event, ...], b: tuple[Event, ...], reasons: tuple[st
 def test_a_pair_says_why_it_is_suspect(tmp_path: Path) -> None:
     found = ab(tmp_path, rates(100.0), rates(120.0), reasons=("throttled",))
     assert (found.pairs[0].reasons, found.to_json()["pairs"][0]["reasons"]) == (("throttled",), ["throttled"])
-    assert pair_rows(found)[0][-2:] == ["FASTER", "suspect (throttled)"]
+    assert pair_table(found).rows[0][-2:] == ("FASTER", "suspect (throttled)")
 
 
 def test_of_what_is_neither_better_nor_worse_none_is_faster(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_of_what_is_neither_better_nor_worse_none_is_faster(tmp_path: Path) -> N
     found = ab(tmp_path, a, b)
     assert found.pairs[0].result is not None
     assert (found.pairs[0].result.ratio, found.pairs[0].result.verdict) == (pytest.approx(2.0), "INCONCLUSIVE")
-    assert pair_rows(found)[0][-1] == "neither more nor less of it is better"
+    assert pair_table(found).rows[0][-1] == "neither more nor less of it is better"
 
 
 def test_sides_of_other_cases_are_no_pair(tmp_path: Path) -> None:

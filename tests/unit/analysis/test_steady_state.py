@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -15,9 +15,11 @@ import pytest
 from milabench.analysis.energy_per_item import energies, joules_per_item
 from milabench.analysis.measure import measure
 from milabench.analysis.sample_statistics import lag1
-from milabench.analysis.steady_state import agree, busy_s, change_point, drift, steadiness
+from milabench.analysis.series import Columns
+from milabench.analysis.steady_state import agree, change_point, drift, steadiness
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_io import summary_from_json
+from milabench.analysis.windows import part_of
 from milabench.events.model import Data
 from tests.recorded_run import Recorded, record
 
@@ -119,13 +121,22 @@ def test_dependence_makes_fewer_values_of_many() -> None:
     assert judged.n_effective == pytest.approx(400 * 0.2 / 1.8, rel=0.5)
 
 
+def placed(begins: Sequence[int], epoch_ends: Sequence[int] = ()) -> Columns:
+    """Steps of 10 ms that begin there."""
+    columns = Columns(task="train", rank=0)
+    for place, begin in enumerate(begins):
+        columns.add({"elapsed": 0.01, "n": 1, "t0_ns": begin, "epoch_end": place in epoch_ends})
+    return columns
+
+
 def test_gaps_after_epoch_ends_are_no_part_of_the_window() -> None:
     ms = 1_000_000
-    begins, lasted = [0, 10 * ms, 520 * ms, 530 * ms], [10 * ms] * 4
-    assert busy_s(begins, lasted, [0, 1, 0, 0]) == pytest.approx(0.040)
-    assert busy_s(begins, lasted, [0, 0, 0, 0]) == pytest.approx(0.540)
-    assert busy_s([-1, 5], [1, 1], [0, 0]) is None
-    assert busy_s([], [], []) is None
+    begins = [0, 10 * ms, 520 * ms, 530 * ms]
+    ended = part_of(placed(begins, epoch_ends=(1,)), None)
+    assert (ended.wall_s(), ended.wall_s(has_gaps=True)) == pytest.approx((0.040, 0.540))
+    assert part_of(placed(begins), None).wall_s() == pytest.approx(0.540)
+    assert part_of(placed([-1, 5]), None).wall_s() is None
+    assert part_of(placed([]), None).wall_s() is None
     assert agree(100, 100.4)
     assert not agree(100, 101)
 

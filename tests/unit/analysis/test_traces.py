@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from milabench.analysis.summary import summarise
-from milabench.analysis.traces import BUCKETS, QUANTILES, Tracing, curve, trace, traces
+from milabench.analysis.traces import BUCKETS, QUANTILES, Tracing, curve, trace
 from milabench.events.model import Event, ObservationBatch
 from tests.drawn_runs import HOT, STEPS, system
 from tests.recorded_run import Recorded, data, rates, record
@@ -75,12 +75,12 @@ def test_a_sensor_that_is_not_there_has_no_curve() -> None:
 
 def test_a_step_that_never_began_has_nothing(tmp_path: Path) -> None:
     run = record(tmp_path, Recorded(outcome="failed", events=()))
-    (found,) = traces(run)
+    (found,) = Tracing().of(run)
     assert (found.ranks, found.devices, dict(found.host), found.window) == ((), (), {}, None)
 
 
 def test_a_run_is_read_step_by_step(tmp_path: Path) -> None:
-    found = {one.step: one for one in traces(system(tmp_path, "new", 1.2, repeats=1))}
+    found = {one.step: one for one in Tracing().of(system(tmp_path, "new", 1.2, repeats=1))}
     hot = found["resnet50.D1"]
     assert hot.ranks[0].rate.count == STEPS
     assert hot.devices[0].held_back == len([step for step in HOT if step % 2 == 0])
@@ -90,7 +90,7 @@ def test_a_run_is_read_step_by_step(tmp_path: Path) -> None:
 
 def test_who_saw_the_records_when_they_were_read_need_not_read_them_again(tmp_path: Path) -> None:
     run = system(tmp_path, "new", 1.2, repeats=2)
-    read_by_itself, alone, tracing = traces(run), summarise(run), Tracing()
+    read_by_itself, alone, tracing = Tracing().of(run), summarise(run), Tracing()
     assert summarise(run, course=tracing.course(run)) == alone
     for path in run.path.glob("*.data"):
         path.unlink()

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from milabench.checks.check import StepContext
-from milabench.checks.error import ErrorCheck
-from milabench.checks.loss import LossCheck
+from milabench.checks.program import ErrorCheck, LossCheck
 from milabench.checks.rate import RateCheck
 from milabench.events.model import Config, Data, Error, Event, Line, Message, Other, Verdict
 

@@ -8,7 +8,7 @@ import pytest
 
 from milabench.config.read import read_suite
 from milabench.errors import ConfigError
-from milabench.plan.render import render_argv
+from milabench.plan.render import render_benchmark
 
 BROKEN = Path(__file__).resolve().parents[2] / "suite" / "broken"
 
@@ -60,7 +60,7 @@ def test_a_broken_file_is_refused_with_its_places(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         suite = read_suite([BROKEN / name])
         # What only planning can see.
-        render_argv(suite.benchmarks["a"], {"milabench_data": "/d"})
+        render_benchmark(suite.benchmarks["a"], {"milabench_data": "/d"})
     lines = str(caught.value).replace(f"{BROKEN}/", "").split("\nerror: ")
     expected = EXPECTED.get(
         name, ["4:13: a.argv.--data: the placeholder {milabench_dta} cannot be resolved, there is no"]

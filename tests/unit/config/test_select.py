@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from milabench.config.read import read_suite
 from milabench.config.schema import Suite
-from milabench.config.select import select, words
+from milabench.config.select import select
 from milabench.errors import NothingSelected, UsageError
 from tests.examples import examples
 
@@ -92,11 +92,6 @@ def test_an_expression_that_cannot_be_read_is_a_usage_error(suite: Suite, text: 
 def test_parentheses_without_end_are_refused(suite: Suite) -> None:
     with pytest.raises(UsageError, match="nested too deep"):
         select(suite, "(" * 5000)
-
-
-def test_completion_is_offered_every_word(suite: Suite) -> None:
-    assert {"resnet50", "torchvision", "multigpu", "retired"} <= set(words(suite))
-    assert "_template" not in words(suite)
 
 
 @examples(300)

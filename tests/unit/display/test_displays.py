@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from milabench.display.base import Display
 from milabench.display.live import ROWS, Live
 from milabench.display.plain import Plain
-from milabench.display.selection import Display, Silent, choose_display
+from milabench.display.selection import choose_display
 from milabench.events import wire
 from milabench.events.model import Line
 from milabench.plan.model import Plan, SkippedBench, Step
@@ -153,7 +154,7 @@ def test_the_live_view_leaves_every_ending_on_the_screen() -> None:
         ("auto", False, "xterm", Plain),
         ("live", False, "xterm", Plain),
         ("plain", True, "xterm", Plain),
-        ("none", True, "xterm", Silent),
+        ("none", True, "xterm", Display),
     ],
 )
 def test_a_display_that_is_redrawn_needs_a_terminal_that_can(

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milabench.execute.agent.line_decoder import LineDecoder
+from milabench.execute.agent.streams import LineDecoder
 
 
 def texts(records: bytes) -> list[str]:

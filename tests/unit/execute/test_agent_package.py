@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from milabench.execute.agent.unpack import digest_of
-from milabench.execute.agent_bootstrap import agent_digest, agent_files
-from milabench.execute.archive import deterministic_zip
+from milabench.execute.agent_bootstrap import agent_digest, agent_files, deterministic_zip
 
 FILES = {name: content for name, content in agent_files() if name.endswith(".py")}
 

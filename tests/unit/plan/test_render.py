@@ -18,7 +18,6 @@ from milabench.plan.render import (
     AUTO_CPU,
     RenderedBenchmark,
     placeholders,
-    render_argv,
     render_benchmark,
     render_text,
 )
@@ -35,6 +34,12 @@ NAMES: dict[str, Any] = {
     "nodes": [{"ip": "10.0.0.1"}],
     "system": {"nodes": [{"ip": "10.0.0.1"}], "arch": "cuda"},
 }
+
+
+def render_argv(
+    bench: BenchmarkConfig, names: dict[str, Any], *, key: str = "argv", flags: frozenset[str] = frozenset()
+) -> tuple[str, ...]:
+    return render_benchmark(bench, names, argument_keys=(key,), flags=flags, is_preparation=True).arguments
 
 
 def bench(tmp_path: Path, keys: str) -> BenchmarkConfig:

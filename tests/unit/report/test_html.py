@@ -18,7 +18,7 @@ from milabench.analysis.score import score
 from milabench.analysis.summary import summarise
 from milabench.analysis.summary_model import BenchSummary, ReplicateResult, Summary
 from milabench.analysis.system_diff import system_differences
-from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace, traces
+from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace, Tracing
 from milabench.events.rundir import Run
 from milabench.report import html
 from milabench.report.html.details import fineness, selected_steps
@@ -91,11 +91,13 @@ def parsed(page: str) -> Node:
 def compared(runs: Sequence[Run]) -> str:
     systems = [System(name=str(run.manifest["name"]), summary=summarise(run), manifest=run.manifest) for run in runs]
     comparison = compare_systems(systems)
-    return html.render_comparison(comparison, system_differences(systems, comparison), [traces(run) for run in runs])
+    return html.render_comparison(
+        comparison, system_differences(systems, comparison), [Tracing().of(run) for run in runs]
+    )
 
 
 def reported(run: Run) -> str:
-    return html.render([summarise(run)], [traces(run)])
+    return html.render([summarise(run)], [Tracing().of(run)])
 
 
 @pytest.fixture(scope="module")
@@ -254,13 +256,13 @@ def test_one_launch_a_side_has_a_ratio_without_an_interval(tmp_path: Path) -> No
 
 def test_a_system_known_by_its_report_alone_is_said_to_have_no_series(runs: tuple[Run, Run]) -> None:
     systems = [System(name=str(run.manifest["name"]), summary=summarise(run)) for run in runs]
-    page = parsed(html.render_comparison(compare_systems(systems), None, [traces(runs[0]), None]))
+    page = parsed(html.render_comparison(compare_systems(systems), None, [Tracing().of(runs[0]), None]))
     assert "Known by a report alone, without records to draw: new" in page.text
     assert "ask for it with --why" in page.text
 
 
 def test_several_runs_share_a_page(runs: tuple[Run, Run]) -> None:
-    page = html.render([summarise(run) for run in runs], [traces(run) for run in runs])
+    page = html.render([summarise(run) for run in runs], [Tracing().of(run) for run in runs])
     tree = parsed(page)
     assert [node.text for node in tree.all("h1")] == [f"milabench run {run.name}" for run in runs]
     ids = [node.attributes["id"] for node in tree.all() if "id" in node.attributes]

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from milabench.display.selection import Silent
+from milabench.display.base import Display
 from milabench.events.rundir import RunWriter, open_run
 from milabench.plan.model import Plan
 from milabench.workflow.run_view import JournalClock, RunView
 
 
-class RecordingDisplay(Silent):
+class RecordingDisplay(Display):
     """Keeps the calls since it was last asked."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ def test_an_extended_plan_is_shown_again(writer: RunWriter) -> None:
 
 
 def test_the_end_of_a_run_is_that_of_the_orchestrator_that_began_last(writer: RunWriter) -> None:
-    view = RunView(open_run(writer.path), Silent(), JournalClock())
+    view = RunView(open_run(writer.path), Display(), JournalClock())
     writer.journal({"run": "ended", "verdict": "failed"})
     writer.journal({"run": "started", "marker": "second"})
     view.update()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from milabench.events.rundir import Run
-from milabench.execute.run_lock import hold_run, this_orchestrator
+from milabench.execute.locks import hold_run, this_orchestrator
 from tests.recorded_run import SYSTEM, Recorded, rates, record
 
 Milabench = Callable[..., Any]

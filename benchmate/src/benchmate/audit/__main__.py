@@ -1,10 +1,145 @@
-"""`python -m benchmate.audit`."""
+"""`python -m benchmate.audit`: measure every cell in fresh processes, in shuffled blocks, and record each as a metric."""
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import statistics
 import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
 
-from benchmate.audit.command import main
+import benchmate
+from benchmate.audit.cells import CLOCKS, SYNCS, Cell, make_cells, shuffled_blocks
+from benchmate.audit.models import BUILT_IN, EXPECTED
+from benchmate.supervisor import SupervisedProcess, spawn, supervise
+
+Answer = dict[str, Any]
+"""What a worker process sends: the fields of CellTimes, or why it failed under `error`."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the audit; 0 when every cell was measured, 1 when one was not, 2 when nothing could be begun."""
+    options = _parser().parse_args(argv)
+    cells = make_cells(options.batch, options.warmup, options.sync)
+    order = shuffled_blocks(cells, options.processes, options.seed if options.shuffle else None)
+    failed = 0
+    with ExitStack() as stack:
+        out = stack.enter_context(Path(options.out).open("a")) if options.out else None
+        for done, (block, cell) in enumerate(order, start=1):
+            answer = _measure_in_process(cell, options)
+            _record(block, cell, answer, options, out)
+            if "error" in answer:
+                failed += 1
+                print(f"{done}/{len(order)} {cell.name}: {answer['error']}", file=sys.stderr, flush=True)
+            else:
+                print(f"{done}/{len(order)} {cell.name}: {_describe(answer)}", flush=True)
+    if failed == len(order):
+        print(f"error: none of {len(order)} processes measured anything", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmate.audit", description=__doc__)
+    add = parser.add_argument
+    add("--model", default=BUILT_IN, help=f"{EXPECTED} (default: %(default)s)")
+    add("--batch", type=_numbers(1), default=[1, 8], help="items in a call, joined by commas")
+    add("--warmup", type=_numbers(0), default=[0, 50], help="calls before the first timed one")
+    add("--sync", type=_words(SYNCS), default=list(SYNCS), help=f"of {','.join(SYNCS)}")
+    add("--clock", type=_words(CLOCKS), default=list(CLOCKS), help=f"of {','.join(CLOCKS)}; both are recorded")
+    add("--processes", type=_count, default=5, help="fresh processes for each cell (default: %(default)s)")
+    add("--shuffle", action=argparse.BooleanOptionalAction, default=True, help="random order in each block")
+    add("--seed", type=int, default=1, help="of the order (default: %(default)s)")
+    add("--calls", type=_count, default=1000, help="timed calls in a process, at most (default: %(default)s)")
+    add("--seconds", type=float, default=1.0, help="time for them, at least 30 calls (default: %(default)s)")
+    add("--timeout", type=float, default=300.0, help="seconds after which a process is killed")
+    add("--device", default="auto", choices=("auto", "cpu", "cuda", "xpu"))
+    add("--threads", type=int, default=0, help="of torch on the host; 0: as torch decides")
+    add("--out", metavar="FILE", help="append the results as JSON lines")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 1 on")
+    return int(text)
+
+
+def _numbers(least: int) -> Callable[[str], list[int]]:
+    def parse(text: str) -> list[int]:
+        try:
+            values = list(dict.fromkeys(int(word) for word in text.split(",")))
+        except ValueError:
+            values = []
+        if not values or min(values) < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected whole numbers from {least} on, joined by commas")
+        return values
+
+    return parse
+
+
+def _words(known: Sequence[str]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        words = list(dict.fromkeys(text.split(",")))
+        unknown = [word for word in words if word not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]!r}: expected some of {', '.join(known)}")
+        return words
+
+    return parse
+
+
+def _measure_in_process(cell: Cell, options: argparse.Namespace) -> Answer:
+    """Return what a fresh process measured; its outputs go where ours do, so that a model may print what it likes."""
+    names = ("model", "device", "threads", "calls", "seconds")
+    request = {"cell": asdict(cell), **{name: getattr(options, name) for name in names}}
+    # The worker is no part of a measured job: it must not speak for the rank that this process is.
+    env = {name: value for name, value in os.environ.items() if name != "MILABENCH_SINK"}
+
+    def start(result: int, _output: int) -> SupervisedProcess:
+        words = [json.dumps(request), str(result)]
+        return spawn([sys.executable, "-m", "benchmate.audit.worker", *words], pass_fds=(result,), env=env)
+
+    timeout_s = options.timeout
+    ended = supervise(start, lambda _: None, timeout_s=timeout_s, leaving_s=timeout_s)
+    if not ended.result:
+        code = ended.code or 0
+        how = f"signal {-code}" if code < 0 else f"code {code}"
+        return {"error": f"no result after {timeout_s:g} s" if ended.is_late else f"ended without a result ({how})"}
+    if ended.is_late:
+        return {"error": f"did not end within {timeout_s:g} s of its result"}
+    answer: Answer = json.loads(ended.result)
+    return answer
+
+
+def _record(block: int, cell: Cell, answer: Answer, options: argparse.Namespace, out: TextIO | None) -> None:
+    """Record one metric a process: the median call on the host's clock, with everything that was measured beside it."""
+    record = {"block": block, "cell": asdict(cell), "model": options.model, "audit": answer}
+    if out is not None:
+        print(json.dumps(record), file=out, flush=True)
+    if "error" in answer:
+        benchmate.message(f"{cell.name}: {answer['error']}")
+        return
+    params = {"batch": cell.batch, "warmup": cell.warmup, "sync": cell.sync}
+    name = "call again" if cell.again else "call"
+    # What was measured is recorded also where the clock that was asked for is not there.
+    clocks = [clock for clock in options.clock if answer[f"{clock}_ns"]] or ["wall"]
+    for clock in clocks:
+        value = statistics.median(answer[f"{clock}_ns"]) / 1e9
+        details = {**record, "main": not cell.again} if clock == clocks[0] else {}
+        benchmate.metric(f"{name} {clock}", value, units="s", direction="lower", params=params, **details)
+
+
+def _describe(answer: Answer) -> str:
+    text = f"wall {statistics.median(answer['wall_ns']) / 1e6:.4g} ms"
+    if answer["event_ns"]:
+        text += f", event {statistics.median(answer['event_ns']) / 1e6:.4g} ms"
+    return f"{text}, {len(answer['wall_ns'])} calls"
+
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

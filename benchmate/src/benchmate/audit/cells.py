@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 SYNCS = ("none", "each", "end")
 CLOCKS = ("wall", "event")
@@ -29,22 +28,6 @@ class Cell:
     def name(self) -> str:
         """The cell as a person reads it."""
         return f"batch={self.batch} warmup={self.warmup} sync={self.sync}" + (" again" if self.again else "")
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the cell as plain data, for the worker process and the records."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellRequest:
-    """What a worker process measures: a cell of a model on a device; `calls` and `seconds` are the most it may take."""
-
-    cell: dict[str, Any]
-    model: str
-    device: str
-    threads: int
-    calls: int
-    seconds: float
 
 
 def make_cells(batches: Sequence[int], warmups: Sequence[int], syncs: Sequence[str]) -> tuple[Cell, ...]:

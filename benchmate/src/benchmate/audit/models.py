@@ -132,8 +132,8 @@ def _onnx(path: Path, batch: int, device: str) -> Call:
     inputs = {}
     for model_input in session.get_inputs():
         if model_input.type != "tensor(float)":
-            problem = f"input {model_input.name} is {model_input.type}; only float inputs can be made up"
-            raise ModelError(f"model onnx:{path}: {problem}")
+            what = f"input {model_input.name} is {model_input.type}"
+            raise ModelError(f"model onnx:{path}: {what}; only float inputs can be made up")
         shape = [batch, *model_input.shape[1:]] if model_input.shape else []
         if not all(isinstance(size, int) for size in shape):
             problem = f"input {model_input.name} has open sizes {model_input.shape} beyond the first"

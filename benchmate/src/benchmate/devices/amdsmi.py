@@ -9,8 +9,8 @@ from typing import Any
 from benchmate.devices.api import MIB, NotAvailableError
 from benchmate.devices.command import CommandVendor
 from benchmate.devices.vendors.amd import mapping, parse_amd_smi
-from benchmate.devices.vendors.command import number
-from benchmate.devices.vendors.vendor import ReadAll, Reading
+from benchmate.devices.vendors.command import number, ratio
+from benchmate.devices.vendors.vendor import DeviceProcess, ReadAll, Reading
 
 SURVEY_EVERY_S = 1.0
 
@@ -66,7 +66,7 @@ class _Device:
         }
         self._surveyed_s: float | None = None
         self._slow: dict[str, Any] = {}
-        self._processes: tuple[tuple[int, float | None], ...] | None = None
+        self._processes: tuple[DeviceProcess, ...] | None = None
         self._residencies: dict[str, float] = {}
 
     def reading(self, now_s: float) -> Reading | None:
@@ -90,7 +90,10 @@ class _Device:
             **self._slow,
         }
         reading = parse_amd_smi(metrics, self._static)
-        return reading._replace(throttle=self._throttle(), processes=self._processes)
+        return reading._replace(
+            sample=reading.sample._replace(throttle=self._throttle()),
+            survey=reading.survey._replace(processes=self._processes),
+        )
 
     def _survey(self) -> None:
         smi = self._smi
@@ -146,6 +149,5 @@ def _joules(answer: Mapping[str, Any]) -> float | None:
     return None if ticks is None or resolution is None else ticks * resolution / 1e6
 
 
-def _process(answer: Mapping[str, Any]) -> tuple[int, float | None]:
-    used = number(mapping(answer.get("memory_usage")).get("vram_mem"))
-    return int(answer["pid"]), None if used is None else used / MIB
+def _process(answer: Mapping[str, Any]) -> DeviceProcess:
+    return DeviceProcess(int(answer["pid"]), ratio(mapping(answer.get("memory_usage")).get("vram_mem"), MIB))

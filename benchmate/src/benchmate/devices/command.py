@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from benchmate.devices.api import DeviceLostError, DeviceProcess, NotAvailableError, Sample, Survey
-from benchmate.devices.vendors.vendor import ReadAll, Reading, Vendor
+from benchmate.devices.api import Device, DeviceLostError, NotAvailableError, SensorBackend
+from benchmate.devices.vendors.vendor import ReadAll, Reading, Sample, Survey
 
 # What vendors/vendor.py says that its questions raise.
 FAILURES = (OSError, subprocess.SubprocessError, ValueError, LookupError, TypeError, AttributeError)
-
-
-def open_command_line(vendor: Vendor) -> CommandVendor:
-    """Return the vendor's devices by the first of its tools that works. Raise NotAvailableError."""
-    reasons = []
-    for open_reader in vendor.readers():
-        try:
-            return CommandVendor(vendor.arch, open_reader())
-        except NotAvailableError as error:
-            reasons.append(str(error))
-        except FAILURES as error:
-            reasons.append(describe_failure(error))
-    raise NotAvailableError("; ".join(reasons))
 
 
 def describe_failure(error: Exception) -> str:
@@ -33,7 +20,7 @@ def describe_failure(error: Exception) -> str:
     return str(error)
 
 
-class CommandVendor:
+class CommandVendor(SensorBackend):
     """Devices that `read_all` tells of; `clock` in seconds; `close` lets go of what it asks. Raise NotAvailableError."""
 
     def __init__(
@@ -47,7 +34,6 @@ class CommandVendor:
     ) -> None:
         self.arch = arch
         self.period_s = period_s
-        self.lost: Mapping[int, str] = {}
         self._close = close
         self._read_all = read_all
         self._clock = clock
@@ -61,6 +47,7 @@ class CommandVendor:
     def reading(self, index: int) -> Reading:
         """Return the latest reading of a device, a new one when it is old. Raise DeviceLostError where the tool has none."""
         now = self._clock()
+        # All devices are asked by one command: who asks first in a period asks for all. 0.9: timers are never exact.
         if now - self._read_at_s >= self.period_s * 0.9:
             self._read_at_s = now
             try:
@@ -77,37 +64,18 @@ class CommandVendor:
         self._close()
 
 
-class CommandDevice:
+class CommandDevice(Device):
     """One of the devices that are read all at once."""
 
     def __init__(self, vendor: CommandVendor, reading: Reading) -> None:
         self._vendor = vendor
         self.index, self.uuid, self.name = reading.device, reading.uuid, reading.name
-        self.slices: tuple[CommandDevice, ...] = ()
-        self.aliases: tuple[str, ...] = ()
-        optional = {"power": reading.power_w, "energy": reading.energy_j, "throttle": reading.throttle}
-        self.absent: Mapping[str, str] = {
-            name: "the vendor's tool does not tell it" for name, value in optional.items() if value is None
-        }
+        named = {"power": "power_w", "energy": "energy_j", "throttle": "throttle"}
+        absent = [name for name, field in named.items() if getattr(reading.sample, field) is None]
+        self.absent = dict.fromkeys(absent, "the vendor's tool does not tell it")
 
     def sample(self) -> Sample:
-        """See Device."""
-        reading = self._vendor.reading(self.index)
-        return Sample(
-            memory_used_mib=reading.memory_used_mib,
-            memory_total_mib=reading.memory_total_mib,
-            load=reading.load,
-            power_w=reading.power_w,
-            sm_clock_mhz=reading.sm_clock_mhz,
-            mem_clock_mhz=reading.mem_clock_mhz,
-            throttle=reading.throttle,
-            energy_j=reading.energy_j,
-        )
+        return self._vendor.reading(self.index).sample
 
     def survey(self) -> Survey:
-        """See Device."""
-        reading = self._vendor.reading(self.index)
-        processes = None
-        if reading.processes is not None:
-            processes = tuple(DeviceProcess(pid=pid, memory_mib=mib) for pid, mib in reading.processes)
-        return Survey(temperature_c=reading.temperature_c, ecc=reading.ecc, processes=processes)
+        return self._vendor.reading(self.index).survey

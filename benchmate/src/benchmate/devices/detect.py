@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from benchmate.devices.api import Device, NotAvailableError, NoVendor, SensorBackend
-from benchmate.devices.command import FAILURES, open_command_line
+from benchmate.devices.api import Device, NotAvailableError, SensorBackend
+from benchmate.devices.command import FAILURES, CommandVendor, describe_failure
 from benchmate.devices.simulated import VARIABLE, SimulatedVendor
 from benchmate.devices.vendors.registry import VENDORS, Choice, DeviceIds, find_device, vendor_of, visible_devices
+from benchmate.devices.vendors.vendor import ReadAll
 
 
 def open_vendor(arch: str, env: Mapping[str, str], simulated: str = "") -> tuple[SensorBackend, str]:
@@ -18,48 +19,37 @@ def open_vendor(arch: str, env: Mapping[str, str], simulated: str = "") -> tuple
     or by MILABENCH_SIMULATED_DEVICES, takes the place of all of them.
     """
     path = simulated or env.get(VARIABLE, "")
-    archs = [vendor.arch for vendor in VENDORS]
     try:
-        if path:
-            return SimulatedVendor(path), ""
-        if arch == "auto":
-            return _with_lost(_open_first(archs))
-        if arch in archs:
-            return _with_lost(_open(arch))
+        backend = SimulatedVendor(path) if path else _open(arch)
     except NotAvailableError as error:
-        return NoVendor(), f"devices cannot be read: {error}"
-    return NoVendor(), ""
-
-
-def _with_lost(vendor: SensorBackend) -> tuple[SensorBackend, str]:
-    """Return the vendor, and one line on devices that its driver lists and that do not answer."""
-    return vendor, "; ".join(f"device {index} cannot be read: {why}" for index, why in vendor.lost.items())
-
-
-def _open_first(archs: Sequence[str]) -> SensorBackend:
-    for arch in archs:
-        try:
-            vendor = _open(arch)
-        except (NotAvailableError, *FAILURES):
-            continue
-        if vendor.devices:
-            return vendor
-    return NoVendor()
+        return SensorBackend(), f"devices cannot be read: {error}"
+    return backend, "; ".join(f"device {index} cannot be read: {why}" for index, why in backend.lost.items())
 
 
 def _open(arch: str) -> SensorBackend:
-    """Return a vendor's devices, by its Python library where there is one. Raise NotAvailableError."""
-    vendor = vendor_of(arch)
-    ways = [*_LIBRARIES.get(arch, ())]
-    if vendor.readers():
-        ways.append(partial(open_command_line, vendor))
+    """Return a vendor's devices, by its Python library where there is one. Raise NotAvailableError unless `arch` is `auto`."""
     reasons = []
-    for open_way in ways:
-        try:
-            return open_way()
-        except NotAvailableError as error:
-            reasons.append(str(error))
-    raise NotAvailableError("; ".join(reasons) or f"{arch}: nothing reads its devices")
+    for vendor in VENDORS:
+        if arch not in ("auto", vendor.arch):
+            continue
+        ways = [*_LIBRARIES.get(vendor.arch, ())]
+        ways += [partial(_open_tool, vendor.arch, open_reader) for open_reader in vendor.readers]
+        for open_way in ways:
+            try:
+                backend = open_way()
+            except (NotAvailableError, *FAILURES) as error:
+                reasons.append(describe_failure(error))
+            else:
+                # NVML answers on a machine whose driver has no device: another vendor may have some.
+                if backend.devices or arch != "auto":
+                    return backend
+    if arch in (vendor.arch for vendor in VENDORS):
+        raise NotAvailableError("; ".join(reasons) or f"{arch}: nothing reads its devices")
+    return SensorBackend()
+
+
+def _open_tool(arch: str, open_reader: Callable[[], ReadAll]) -> SensorBackend:
+    return CommandVendor(arch, open_reader())
 
 
 def _pynvml() -> SensorBackend:

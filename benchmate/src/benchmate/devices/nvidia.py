@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmate.devices.api import (
-    MIB,
-    DeviceLostError,
-    DeviceProcess,
-    NotAvailableError,
-    Sample,
-    Survey,
-    throttle_reasons,
-)
+from benchmate.devices.api import MIB, Device, DeviceLostError, NotAvailableError, SensorBackend, throttle_reasons
+from benchmate.devices.vendors.vendor import DeviceProcess, Sample, Survey
 
 
 def pynvml_module() -> Any:
@@ -23,7 +16,7 @@ def pynvml_module() -> Any:
     return pynvml
 
 
-class NvidiaVendor:
+class NvidiaVendor(SensorBackend):
     """All GPUs that NVML knows, by PCI address; slices (MIG) with their parent.
 
     Raise NotAvailableError without the library, the driver, or the permission to ask it.
@@ -43,7 +36,6 @@ class NvidiaVendor:
         except nvml.NVMLError as error:
             raise NotAvailableError(f"nvidia: {error}") from error
         self.lost: dict[int, str] = {}
-        """Why devices do not answer that the driver lists, by number."""
         devices: list[NvidiaDevice] = []
         for index in range(count):
             try:
@@ -83,7 +75,7 @@ class NvidiaVendor:
         self._nvml.nvmlShutdown()
 
 
-class NvidiaDevice:
+class NvidiaDevice(Device):
     """One GPU, or one MIG slice of it."""
 
     def __init__(self, nvml: Any, handle: Any, index: int, *, parent: NvidiaDevice | None = None) -> None:
@@ -95,11 +87,8 @@ class NvidiaDevice:
         self.name = _text(self._ask("name", nvml.nvmlDeviceGetName) or "")
         self.seen_xids: list[int] = []
         self.xids: Callable[[], None] = lambda: None
-        self._is_slice = parent is not None
-        self.slices: tuple[NvidiaDevice, ...] = ()
-        self.aliases: tuple[str, ...] = ()
         if parent is None:
-            self.slices = tuple(self._cut())
+            self.slices = self._cut()
         else:
             self.aliases = self._old_names(parent)
             for reading in ("power", "energy", "clocks", "throttle", "load", "temperature", "ecc"):
@@ -132,7 +121,6 @@ class NvidiaDevice:
             return ()
 
     def sample(self) -> Sample:
-        """See Device."""
         nvml = self._nvml
         memory = self._ask("memory", nvml.nvmlDeviceGetMemoryInfo)
         load = self._ask("load", nvml.nvmlDeviceGetUtilizationRates)
@@ -151,38 +139,32 @@ class NvidiaDevice:
         )
 
     def survey(self) -> Survey:
-        """See Device."""
         nvml = self._nvml
         self.xids()
         xid, self.seen_xids = tuple(self.seen_xids), []
         running = self._ask("processes", nvml.nvmlDeviceGetComputeRunningProcesses)
+        processes = None
+        if running is not None:
+            sizes = ((process.pid, process.usedGpuMemory) for process in running)
+            processes = tuple(DeviceProcess(pid, None if size is None else size / MIB) for pid, size in sizes)
         return Survey(
             temperature_c=self._ask("temperature", nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
             ecc=self._ecc(),
             xid=xid,
-            processes=None
-            if running is None
-            else tuple(
-                DeviceProcess(
-                    pid=process.pid,
-                    memory_mib=None if process.usedGpuMemory is None else process.usedGpuMemory / MIB,
-                )
-                for process in running
-            ),
+            processes=processes,
         )
 
     def _ecc(self) -> dict[str, int] | None:
         nvml = self._nvml
-        counts = {}
-        for name, kind in (
-            ("corrected", nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-            ("uncorrected", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
-        ):
-            count = self._ask("ecc", nvml.nvmlDeviceGetTotalEccErrors, kind, nvml.NVML_VOLATILE_ECC)
-            if count is None:
-                return None
-            counts[name] = count
-        return counts
+        kinds = {
+            "corrected": nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED,
+            "uncorrected": nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+        }
+        volatile = nvml.NVML_VOLATILE_ECC
+        counts: dict[str, Any] = {
+            name: self._ask("ecc", nvml.nvmlDeviceGetTotalEccErrors, kind, volatile) for name, kind in kinds.items()
+        }
+        return None if None in counts.values() else counts
 
     def _ask(self, reading: str, function: Callable[..., Any], *more: Any) -> Any | None:
         """Return the answer; None, and never asked again, for what this device cannot or may not tell."""

@@ -14,10 +14,10 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from benchmate.devices.api import DeviceLostError, DeviceProcess, NotAvailableError, Sample, Survey, throttle_reasons
+from benchmate.devices.api import Device, DeviceLostError, NotAvailableError, SensorBackend, throttle_reasons
+from benchmate.devices.vendors.vendor import DeviceProcess, Sample, Survey
 
 VARIABLE = "MILABENCH_SIMULATED_DEVICES"
 _KNOWN = {
@@ -26,11 +26,10 @@ _KNOWN = {
 }
 
 
-class SimulatedVendor:
+class SimulatedVendor(SensorBackend):
     """The devices of a file. `clock` in seconds; time begins when this is made. Raises NotAvailableError for a bad file."""
 
     period_s = 0.1
-    lost: Mapping[int, str] = MappingProxyType({})
 
     def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
         try:
@@ -54,11 +53,8 @@ class SimulatedVendor:
             what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
             raise NotAvailableError(f"{path}: not a description of simulated devices: {what}") from error
 
-    def close(self) -> None:
-        """Let go of nothing."""
 
-
-class SimulatedDevice:
+class SimulatedDevice(Device):
     """One scripted device; `elapsed_s` is the position in the script."""
 
     def __init__(self, index: int, script: Mapping[str, Any], elapsed_s: Callable[[], float]) -> None:
@@ -66,8 +62,6 @@ class SimulatedDevice:
         self.uuid = str(script.get("uuid", f"SIM-{index}"))
         self.name = str(script.get("name", "simulated"))
         self.absent: dict[str, str] = {}
-        self.slices: tuple[SimulatedDevice, ...] = ()
-        self.aliases: tuple[str, ...] = ()
         self._elapsed_s = elapsed_s
         self._reported_xids = 0
         self._steps: list[tuple[float, dict[str, Any], float]] = []
@@ -92,7 +86,6 @@ class SimulatedDevice:
                 self.absent[name] = "the script does not tell it"
 
     def sample(self) -> Sample:
-        """See Device."""
         state, energy_j = self._now()
         used, total = state.get("memory_MiB") or (None, None)
         throttle = state.get("throttle")
@@ -108,22 +101,19 @@ class SimulatedDevice:
         )
 
     def survey(self) -> Survey:
-        """See Device."""
         state, _ = self._now()
         happened = [
             xid for _, step, _ in self._steps[: bisect_right(self._starts, self._elapsed_s())] for xid in step["xid"]
         ]
         new, self._reported_xids = happened[self._reported_xids :], len(happened)
         processes = state.get("processes")
+        if processes is not None:
+            processes = tuple(DeviceProcess(process["pid"], process.get("memory_MiB")) for process in processes)
         return Survey(
             temperature_c=state.get("temperature"),
             ecc=state.get("ecc"),
             xid=tuple(new),
-            processes=None
-            if processes is None
-            else tuple(
-                DeviceProcess(pid=process["pid"], memory_mib=process.get("memory_MiB")) for process in processes
-            ),
+            processes=processes,
         )
 
     def _now(self) -> tuple[Mapping[str, Any], float | None]:

@@ -33,9 +33,7 @@ def main(argv: list[str]) -> int:
     vendor, trouble = open_vendor(options.arch, os.environ, options.simulated)
     monitor = Monitor(steps, vendor, trouble, options.host_period)
     if options.packages:
-        from benchmate.monitors.installed_packages import installed_versions
-
-        monitor.record_packages(installed_versions())
+        monitor.record_packages()
     try:
         monitor.run()
     finally:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from benchmate.devices.api import Device, DeviceLostError, Sample, Survey
+from benchmate.devices.api import Device, DeviceLostError
+from benchmate.devices.vendors.vendor import Sample, Survey
 
 IsOurs = Callable[[int], "bool | None"]
 """Whether a pid belongs to the group of steps; None when that process is not visible here."""

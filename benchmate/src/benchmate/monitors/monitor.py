@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import select
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 from benchmate.devices.api import Device, SensorBackend
 from benchmate.devices.detect import named
-from benchmate.monitors.cpu import CpuSampler
 from benchmate.monitors.device_sampler import DeviceSampler
-from benchmate.monitors.disks import Disks
-from benchmate.monitors.memory import NodeMemory, group_peak_bytes
-from benchmate.monitors.network import Network
+from benchmate.monitors.host import CpuSampler, Disks, Network, group_peak_bytes, memory_mib
 from benchmate.monitors.process_tree import ProcessTrees
 from benchmate.monitors.watched_steps import StepSink, WatchedStep, steps_holding
 
@@ -36,7 +35,7 @@ class Monitor:
         live = [sink.step for sink in self._sinks]
         self._processes = ProcessTrees(step.pid for step in live)
         self._peaks: dict[int, int] = {}
-        self._cpu, self._memory, self._disks, self._network = CpuSampler(), NodeMemory(), Disks(), Network()
+        self._cpu, self._disks, self._network = CpuSampler(), Disks(), Network()
         devices = _devices_by_step(live, vendor.devices)
         self._samplers = {
             sink: DeviceSampler(devices[sink.step.name], self._processes.is_ours, sink.message) for sink in self._sinks
@@ -47,10 +46,10 @@ class Monitor:
         if self._sinks and self._cpu.absent:
             self._sinks[0].message(f"monitor: {self._cpu.absent}")
 
-    def record_packages(self, packages: Mapping[str, str]) -> None:
+    def record_packages(self) -> None:
         """Record what is installed where the steps run, to be compared with what was locked."""
         for sink in self._sinks:
-            sink.record("meta", {"installed": dict(packages)})
+            sink.record("meta", {"installed": installed_versions()})
 
     def run(self) -> None:
         """Sample and send until the last step is over."""
@@ -109,13 +108,12 @@ class Monitor:
         if not self._sinks:
             return
         first = self._sinks[0]
-        memory = self._memory.data()
+        memory = memory_mib()
         cpu = {**({} if memory is None else {"memory": memory}), **self._cpu.data()}
-        first.record("data", {"task": "main", "cpudata": cpu, "time": time_s})
-        disks = self._disks.data()
-        if disks is not None:
-            first.record("data", {"task": "main", "iodata": disks, "time": time_s})
-        first.record("data", {"task": "main", "netdata": self._network.data(), "time": time_s})
+        node = {"cpudata": cpu, "iodata": self._disks.data(), "netdata": self._network.data()}
+        for kind, data in node.items():
+            if data is not None:
+                first.record("data", {"task": "main", kind: data, "time": time_s})
 
     def _end(self, sink: StepSink) -> None:
         """Send what is known only at the end of a step, and close its connection."""
@@ -137,10 +135,16 @@ def _devices_by_step(steps: Sequence[WatchedStep], devices: Sequence[Device]) ->
             held[step.name].append((str(device.index), device))
     for step in steps:
         # MIG slices have UUIDs, but no numbers.
-        named_slices = [(uuid, named(devices, uuid)) for uuid in step.uuids if uuid.startswith("MIG-")]
-        slices = [(uuid, mig_slice) for uuid, mig_slice in named_slices if mig_slice is not None]
+        uuids = [uuid for uuid in step.uuids if uuid.startswith("MIG-")]
+        slices = [(uuid, mig_slice) for uuid in uuids if (mig_slice := named(devices, uuid)) is not None]
         held[step.name] = slices or held[step.name]
     return held
+
+
+def installed_versions() -> dict[str, str]:
+    """Return versions by distribution, from the names of their metadata folders: importlib.metadata reads hundreds of files."""
+    stems = (path.stem for folder in reversed(sys.path) for path in Path(folder).glob("*.dist-info"))
+    return {name: version for name, _, version in (stem.rpartition("-") for stem in stems)}
 
 
 def _next(due: float, period_s: float, now: float) -> float:

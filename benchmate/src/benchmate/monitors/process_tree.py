@@ -130,7 +130,7 @@ class ProcessTrees:
         member.rss = int(fields[21]) * PAGE
         text = read_kernel_file(f"{self._proc}/{pid}/io")
         counters = dict(line.split(b": ") for line in text.splitlines() if b": " in line)
-        if b"read_bytes" in counters:
+        if b"read_bytes" in counters:  # not of another user's process
             member.io = (int(counters[b"read_bytes"]), int(counters[b"write_bytes"]))
 
     def _stat(self, pid: int) -> list[bytes] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import json
@@ -65,12 +66,12 @@ class DeviceLocks:
             os.pwrite(fd, json.dumps(owner).encode() + b"\n", 0)
             self._held[name] = fd
 
-    def holder(self, name: str, fd: int) -> Dict[str, Any]:
+    @staticmethod
+    def holder(name: str, fd: int) -> Dict[str, Any]:
         """Return what the holder of a lock wrote about itself."""
-        try:
+        owner = None
+        with contextlib.suppress(OSError, ValueError):
             owner = json.loads(os.pread(fd, 4096, 0).decode())
-        except (OSError, ValueError):
-            owner = {}
         return dict(owner if isinstance(owner, dict) else {}, name=name)
 
     def release(self) -> None:
@@ -83,37 +84,22 @@ class DeviceLocks:
     def _open(self, name: str) -> int:
         path = os.path.join(self._folder(), re.sub(r"[^A-Za-z0-9_.+-]", "_", name) + ".lock")
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            # Not O_CREAT at once: for another user's file in a sticky folder the kernel refuses it
-            # (fs.protected_regular).
-            return os.open(path, flags)
-        except FileNotFoundError:
-            pass
-        try:
+        # Not O_CREAT alone: for another user's file in a sticky folder the kernel refuses it (fs.protected_regular).
+        with contextlib.suppress(FileExistsError):
             fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-        except FileExistsError:
-            return os.open(path, flags)
-        os.fchmod(fd, 0o666)
-        return fd
+            os.fchmod(fd, 0o666)
+            return fd
+        return os.open(path, flags)
 
     def _folder(self) -> str:
         given = self._given or os.environ.get("MILABENCH_LOCK_DIR")
         candidates = [given] if given else ["/run/lock/milabench", "/tmp/milabench-locks"]
         for folder in candidates:
-            try:
+            with contextlib.suppress(OSError):  # it exists, or cannot be created: the next line shows which
                 os.mkdir(folder)
                 os.chmod(folder, 0o1777)  # noqa: S103 - the locks of all users, as /tmp
-            except OSError:
-                pass  # it exists, or cannot be created: the next line shows which
             if os.path.isdir(folder) and not os.path.islink(folder) and os.access(folder, os.W_OK | os.X_OK):
                 return folder
         raise OSError(
             errno.EACCES, "cannot be written; MILABENCH_LOCK_DIR names another folder", " or ".join(candidates)
         )
-
-
-def wait_for_locks(descriptors: List[int]) -> int:
-    """Lock descriptors that we share with the agent, however long that takes."""
-    for fd in descriptors:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-    return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import heapq
 import itertools
@@ -18,17 +19,19 @@ F_SETPIPE_SZ = 1031
 Timer = List[Any]  # [deadline, order, action]; without an action once it is cancelled
 
 
-class Timers:
-    """Deadlines and what to do at each."""
+class EventLoop:
+    """Descriptors and deadlines of the agent. `is_paused`: no step is read, because the control plane does not read us."""
 
     def __init__(self) -> None:
-        self._heap: List[Timer] = []
+        self.is_paused = False
+        self._timers: List[Timer] = []  # a heap
         self._order = itertools.count()
+        self._selector = selectors.DefaultSelector()
 
     def after(self, seconds: float, action: Callable[[], None]) -> Timer:
         """Call `action` once, that many seconds from now; return what `cancel` takes."""
         timer = [time.monotonic() + seconds, next(self._order), action]
-        heapq.heappush(self._heap, timer)
+        heapq.heappush(self._timers, timer)
         return timer
 
     @staticmethod
@@ -36,29 +39,6 @@ class Timers:
         """Forget a deadline; one that has passed, or None, is no error."""
         if timer is not None:
             timer[2] = None
-
-    def wait_s(self) -> Optional[float]:
-        """Return the seconds until the next deadline, at most LONGEST_WAIT_S; None without one."""
-        while self._heap and self._heap[0][2] is None:
-            heapq.heappop(self._heap)
-        return min(LONGEST_WAIT_S, max(0.0, self._heap[0][0] - time.monotonic())) if self._heap else None
-
-    def run_due(self) -> None:
-        """Call the actions that are due."""
-        now = time.monotonic()
-        while self._heap and self._heap[0][0] <= now:
-            action = heapq.heappop(self._heap)[2]
-            if action is not None:
-                action()
-
-
-class EventLoop:
-    """Descriptors and deadlines of the agent. `is_paused`: no step is read, because the control plane does not read us."""
-
-    def __init__(self) -> None:
-        self.timers = Timers()
-        self.is_paused = False
-        self._selector = selectors.DefaultSelector()
 
     def on_readable(self, fd: int, action: Callable[[int], None]) -> None:
         """Call `action` whenever there is something to read."""
@@ -74,17 +54,26 @@ class EventLoop:
             self._selector.unregister(fd)
 
     def turn(self) -> None:
-        """Wait for what comes next, and do it."""
-        for key, mask in self._selector.select(self.timers.wait_s()):
-            key.data(mask)
-        self.timers.run_due()
+        """Wait for what comes next, a descriptor or a deadline, and do it."""
+        while self._timers and self._timers[0][2] is None:
+            heapq.heappop(self._timers)
+        wait_s = min(LONGEST_WAIT_S, max(0.0, self._timers[0][0] - time.monotonic())) if self._timers else None
+        for key, mask in self._selector.select(wait_s):
+            # What came before it in this turn may have let go of the descriptor, whose number may be another's by now.
+            if self._selector.get_map().get(key.fd) is key:
+                key.data(mask)
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            action = heapq.heappop(self._timers)[2]
+            if action is not None:
+                action()
 
 
 class NamedTimers:
     """Deadlines by name, of which a later one replaces an earlier one."""
 
-    def __init__(self, timers: Timers) -> None:
-        self._timers = timers
+    def __init__(self, loop: EventLoop) -> None:
+        self._loop = loop
         self._running: Dict[str, Timer] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -98,12 +87,12 @@ class NamedTimers:
             self._running.pop(name, None)
             action()
 
-        self._running[name] = self._timers.after(seconds, fire)
+        self._running[name] = self._loop.after(seconds, fire)
 
     def cancel(self, *names: str) -> None:
         """Forget deadlines; one that is not set is no error."""
         for name in names:
-            self._timers.cancel(self._running.pop(name, None))
+            self._loop.cancel(self._running.pop(name, None))
 
     def cancel_all(self) -> None:
         """Forget all deadlines."""
@@ -112,24 +101,14 @@ class NamedTimers:
 
 def raise_file_limit() -> Tuple[int, int]:
     """Raise our limit of open files to the maximum; return the former limits."""
+    # A step costs three descriptors, every process of it on the sink one, and another for each of its rings.
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
+    with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
-    except (OSError, ValueError):
-        pass
     return before
 
 
 def widen_pipe(fd: int, size: int) -> None:
     """Raise the capacity of a pipe to so many bytes; unchanged where the user's limit of pipe memory is reached."""
-    try:
+    with contextlib.suppress(OSError):
         fcntl.fcntl(fd, F_SETPIPE_SZ, size)
-    except OSError:
-        pass
-
-
-def wait_writable(fd: int, seconds: float) -> None:
-    """Wait until something can be written, at most that long."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(fd, selectors.EVENT_WRITE)
-        selector.select(max(0.0, seconds))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -34,10 +35,7 @@ class FileServer:
 
     def serve(self) -> int:
         """Work until the end of its input."""
-        while True:
-            line = self._source.readline()
-            if not line:
-                return 0
+        for line in iter(self._source.readline, b""):
             try:
                 request = json.loads(line.decode())
                 answer = getattr(self, "do_" + request["do"])(request)
@@ -48,6 +46,7 @@ class FileServer:
             self._send_answer(dict({"ok": True}, **answer))
             if not answer.get("ok", True):
                 return 1  # the data already on its way cannot be distinguished from the next request
+        return 0
 
     def _send_answer(self, answer: Dict[str, Any]) -> None:
         data = json.dumps(answer).encode() + b"\n"
@@ -71,10 +70,8 @@ class FileServer:
     def do_forget(self, request: Dict[str, Any]) -> Dict[str, Any]:
         """Remove files."""
         for path in request["paths"]:
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
-            except FileNotFoundError:
-                pass
         return {}
 
     def do_link(self, request: Dict[str, Any]) -> Dict[str, Any]:
@@ -109,17 +106,15 @@ class FileServer:
         return {"taken": len(need), "removed": removed}
 
     def _prepare(self, path: str, kind: str, about: List[Any]) -> None:
-        if kind == "f":
-            if os.path.islink(path) or os.path.isdir(path):
-                self._remove(path)
-            return
-        if kind == "d":
-            if os.path.islink(path) or not os.path.isdir(path):
+        is_link = os.path.islink(path)
+        if kind == "f" and (is_link or os.path.isdir(path)):
+            self._remove(path)
+        elif kind == "d":
+            if is_link or not os.path.isdir(path):
                 self._remove(path)
                 os.mkdir(path)
             os.chmod(path, about[0] | 0o700)
-            return
-        if not os.path.islink(path) or os.readlink(path) != about[0]:
+        elif kind == "l" and not (is_link and os.readlink(path) == about[0]):
             self._remove(path)
             os.symlink(about[0], path)
 
@@ -139,10 +134,7 @@ class FileServer:
             return False
         if not stat.S_ISREG(status.st_mode) or status.st_size != size:
             return False
-        if digest:
-            same = bool(self._digest_of(path).hexdigest() == digest)
-        else:
-            same = bool(status.st_mtime_ns == mtime_ns)
+        same = bool(self._digest_of(path).hexdigest() == digest if digest else status.st_mtime_ns == mtime_ns)
         if same and stat.S_IMODE(status.st_mode) != mode:
             os.chmod(path, mode)
         return same
@@ -151,11 +143,9 @@ class FileServer:
     def _digest_of(path: str) -> Any:
         digest = new_digest()
         with open(path, "rb") as file:
-            while True:
-                piece = file.read(1 << 20)
-                if not piece:
-                    return digest
+            for piece in iter(lambda: file.read(1 << 20), b""):
                 digest.update(piece)
+        return digest
 
     def _part(self, root: str, entry: List[Any]) -> str:
         name = new_digest(json.dumps([entry[0], entry[3], entry[4], entry[5]]).encode()).hexdigest()[:24]
@@ -190,6 +180,7 @@ class FileServer:
             raise ValueError("%s arrived altered; try again" % path)
         os.chmod(part, mode)
         os.utime(part, ns=(mtime_ns, mtime_ns))
+        # Mode and time first: what has its name is whole, and is not sent again.
         os.replace(part, os.path.join(root, path))
 
     def _remove_others(self, root: str, wanted: Set[str]) -> int:

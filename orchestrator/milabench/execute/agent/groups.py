@@ -4,97 +4,37 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import time
-from typing import Callable, Dict, List, Mapping, Set
+from typing import Dict, List, Mapping, Set
 
-from .event_loop import EventLoop, Timer
+from .event_loop import EventLoop, NamedTimers
+from .helpers import HelperProcesses
 from .outcome import StepOutcome
-from .procfs import read_process, signal_name
+from .procfs import signal_name
 from .protocol import RUN_MARKER, TAIL_CHARACTERS
 from .step import RunningStep, describe_start_failure
 
 MONITOR_S = 2.0  # a monitor may take so long to end after its last step
 
 
-class Monitor:
-    """The process that watches a group of steps from outside and tells each its readings over its sink.
-
-    It is no member of any step: it neither keeps one alive nor counts as its heartbeat. Raise OSError when it cannot be
-    started.
-    """
-
-    def __init__(
-        self,
-        group: str,
-        argv: List[str],
-        steps: List[RunningStep],
-        run_id: str,
-        folder: str,
-        before_exec: Callable[[], None],
-    ) -> None:
-        self.group = group
-        self.is_over = False
-        import tempfile  # with hashlib it takes 6 ms, for which no step waits here
-
-        self._stderr = tempfile.TemporaryFile(dir=folder)
-        about = [
-            dict(step.monitor.get("about") or {}, step=step.id, pid=step.pid, sink="unix:%s/sink" % step.folder)
-            for step in steps
-        ]
-        # In the agent's own folder: a file of simulated devices may be named relative to where the command was given.
-        process = subprocess.Popen(
-            argv,
-            env=dict(os.environ, **{RUN_MARKER: run_id}),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._stderr,
-            start_new_session=True,
-            preexec_fn=before_exec,  # noqa: PLW1509 - there are no threads here
-        )
-        self.pid = process.pid
-        process.returncode = 0  # reaped by the agent
-        assert process.stdin is not None
-        try:
-            process.stdin.write(json.dumps({"steps": about}).encode())
-            process.stdin.close()
-        except OSError:
-            pass  # it has ended already; its stderr has the reason
-
-    def kill(self) -> None:
-        """End it, should it still be there."""
-        now = read_process(self.pid)
-        if now is not None and now.parent == os.getpid():
-            now.signal(signal.SIGKILL)
-
-    def close(self) -> str:
-        """Return the last line of its stderr."""
-        self._stderr.seek(0)
-        lines = self._stderr.read(1 << 16).decode("utf-8", "backslashreplace").strip().splitlines()
-        self._stderr.close()
-        return lines[-1][:TAIL_CHARACTERS] if lines else ""
-
-
 class Groups:
     """The groups of an agent's steps; a step without a group is one of its own.
 
-    `steps` is the agent's own table, by id; `start_monitor` makes the Monitor of a group.
+    `steps` is the agent's own table, by id.
     """
 
     def __init__(
-        self,
-        steps: Mapping[str, RunningStep],
-        loop: EventLoop,
-        start_monitor: Callable[[str, List[str], List[RunningStep]], Monitor],
+        self, steps: Mapping[str, RunningStep], loop: EventLoop, helpers: HelperProcesses, run_id: str
     ) -> None:
         self._steps = steps
-        self._timers = loop.timers
-        self._start_monitor = start_monitor
+        self._loop = loop
+        self._helpers = helpers
+        self._run_id = run_id
         self._ended: Dict[str, int] = {}  # how many members of a group have ended, while others live
-        self._barriers: Dict[str, Timer] = {}
+        self._barriers = NamedTimers(loop)  # by group
         self._released: Set[str] = set()  # groups with members on other nodes that may measure
-        self.monitors: Dict[int, Monitor] = {}
+        self._monitors: Dict[str, int] = {}  # the pid of each group's
 
     def members(self, group: str) -> List[RunningStep]:
         """Return the steps of a group that are not over."""
@@ -123,7 +63,7 @@ class Groups:
             if present < size or not all(step.is_at_barrier for step in members):
                 self._limit_barrier(group, members)
                 return
-        self._timers.cancel(self._barriers.pop(group, None))
+        self._barriers.cancel(group)
         message = {"go": round(time.time(), 6)}
         for step in members:
             for connection in step.connections:
@@ -133,10 +73,7 @@ class Groups:
 
     def stragglers(self, step: RunningStep) -> List[str]:
         """Return whom a step waits for at the start barrier; nobody when it does not wait."""
-        connections = step.connections
-        if not any(
-            connection.is_open and connection.is_ready and not connection.was_released for connection in connections
-        ):
+        if not any(one.is_open and one.is_ready and not one.was_released for one in step.connections):
             return []
         late = [other.id for other in self.members(step.group) if not other.is_at_barrier]
         return late or (["steps on other nodes"] if step.is_spread else [])
@@ -146,10 +83,9 @@ class Groups:
         allowed = [step.barrier_s for step in members if step.barrier_s is not None]
         if allowed and group not in self._barriers and any(step.is_at_barrier for step in members):
             seconds = max(allowed)
-            self._barriers[group] = self._timers.after(seconds, lambda: self._fail_barrier(group, seconds))
+            self._barriers.start(group, seconds, lambda: self._fail_barrier(group, seconds))
 
     def _fail_barrier(self, group: str, seconds: float) -> None:
-        self._barriers.pop(group, None)
         members = self.members(group)
         late = [step for step in members if not step.is_at_barrier]
         names = ", ".join(step.id for step in late) or "a member that was never started"
@@ -174,31 +110,41 @@ class Groups:
                 step.request_stop("all of the group have their observations")
 
     def watch(self, group: str) -> None:
-        """Start the group's monitor when the last of its members on this node has been started."""
+        """Start the group's monitor when the last of its members on this node has been started.
+
+        It watches the group from outside and tells each step its readings over its sink. It is no member of any step: it
+        neither keeps one alive nor counts as its heartbeat.
+        """
         members = self.members(group)
         size = max((step.group_size for step in members), default=0)
         live = [step for step in members if step.pid is not None and step.ledger.return_code is None]
         request = next((step.monitor for step in live if step.monitor.get("argv")), None)
-        if request is None or len(members) + self._ended.get(group, 0) < size:
+        if request is None or len(members) + self._ended.get(group, 0) < size or group in self._monitors:
             return
-        if any(monitor.group == group and not monitor.is_over for monitor in self.monitors.values()):
-            return
+        about = [
+            dict(step.monitor.get("about") or {}, step=step.id, pid=step.pid, sink="unix:" + step.sink) for step in live
+        ]
         try:
-            monitor = self._start_monitor(group, request["argv"], live)
+            # In the agent's own folder: a file of simulated devices may be named relative to where the command was given.
+            self._monitors[group] = self._helpers.start(
+                request["argv"],
+                lambda code, output: self._note_monitor_exit(group, code, output),
+                message=json.dumps({"steps": about}).encode(),
+                stderr=subprocess.STDOUT,  # it prints only why it cannot go on: the last line is told with its end
+                env=dict(os.environ, **{RUN_MARKER: self._run_id}),
+            )
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             live[0].frames.message("no monitor: " + describe_start_failure(error, request["argv"], None))
-            return
-        self.monitors[monitor.pid] = monitor
 
-    def note_monitor_exit(self, pid: int, code: int) -> None:
+    def _note_monitor_exit(self, group: str, code: int, output: bytes) -> None:
         """Take note of a monitor's end; before its steps it is worth a message, not a failure."""
-        monitor = self.monitors.pop(pid)
-        last_line = monitor.close()
-        live = [step for step in self.members(monitor.group) if step.ledger.return_code is None]
-        if live and not monitor.is_over:
+        live = [step for step in self.members(group) if step.ledger.return_code is None]
+        if self._monitors.pop(group, None) is not None and live:
             end = "was ended by %s" % signal_name(-code) if code < 0 else "ended with exit code %d" % code
+            *_, last = ["", *output.decode("utf-8", "backslashreplace").strip().splitlines()]
             live[0].frames.message(
-                "the monitor %s; devices and host are not read any more%s" % (end, last_line and ": " + last_line)
+                "the monitor %s; devices and host are not read any more%s"
+                % (end, last and ": " + last[:TAIL_CHARACTERS])
             )
 
     def forget(self, step: RunningStep) -> bool:
@@ -216,9 +162,8 @@ class Groups:
         self.settle(group)
         if not self.members(group):
             self._released.discard(group)
-            self._timers.cancel(self._barriers.pop(group, None))
-            for monitor in self.monitors.values():
-                if monitor.group == group and not monitor.is_over:
-                    monitor.is_over = True
-                    self._timers.after(MONITOR_S, monitor.kill)
+            self._barriers.cancel(group)
+            pid = self._monitors.pop(group, None)
+            if pid is not None:
+                self._loop.after(MONITOR_S, lambda: self._helpers.kill(pid))
         return is_last

@@ -1,12 +1,15 @@
-"""Processes that belong to no step and answer queries that could hang: of a driver, a container engine, a lock."""
+"""Processes of the agent that belong to no step: monitors, and what could hang: a driver, a container engine, a lock."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from .event_loop import READ_BYTES, EventLoop
+from .procfs import read_process
 
 
 class HelperProcesses:
@@ -24,21 +27,33 @@ class HelperProcesses:
         self,
         command: List[str],
         done: Callable[[int, bytes], None],
-        descriptors: Optional[List[int]] = None,
+        message: bytes = b"",
+        stderr: Optional[int] = None,
+        descriptors: Sequence[int] = (),
         env: Optional[Dict[str, str]] = None,
     ) -> int:
-        """Start a command; return its pid. `done` is called with its exit code and what it printed."""
+        """Start a command, in a session of its own; return its pid.
+
+        It reads `message` on its standard input. `done` is called with its exit code and what it printed; `stderr` is
+        what subprocess takes: None is our own.
+        """
         process = subprocess.Popen(
             command,
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if message else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if env is not None else None,
-            pass_fds=descriptors or (),
+            stderr=stderr,
+            start_new_session=True,
+            pass_fds=descriptors,
             preexec_fn=self._before_exec,  # noqa: PLW1509 - there are no threads here
         )
-        process.returncode = 0  # reaped by us
+        process.returncode = 0  # reaped by us: Popen would warn, and wait in its destructor
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):  # it has ended already, and says why
+                process.stdin.write(message)
+                process.stdin.close()
         assert process.stdout is not None
+        # A duplicate: Popen closes its own when it is collected, and the number would be another's.
         fd = os.dup(process.stdout.fileno())
         process.stdout.close()
         output = bytearray()
@@ -58,13 +73,14 @@ class HelperProcesses:
         fd, output, done = self._running.pop(pid)
         self._loop.forget(fd)
         os.set_blocking(fd, False)
-        try:
-            while True:
-                data = os.read(fd, READ_BYTES)
-                if not data:
-                    break
+        with contextlib.suppress(BlockingIOError):  # somebody else has its output open still
+            for data in iter(lambda: os.read(fd, READ_BYTES), b""):
                 output.extend(data)
-        except BlockingIOError:
-            pass
         os.close(fd)
         done(code, bytes(output))
+
+    def kill(self, pid: int) -> None:
+        """End one that is still there; `done` is called as ever."""
+        process = read_process(pid) if pid in self._running else None
+        if process is not None:
+            process.signal(signal.SIGKILL)

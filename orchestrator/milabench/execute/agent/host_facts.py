@@ -1,15 +1,16 @@
-"""What this machine is."""
+"""What this machine is: its processors, memory, disks and accelerators, and which of those a program may use."""
 
 from __future__ import annotations
 
 import os
 import platform
 import socket
+import subprocess
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from .accelerators import find_accelerators, usable_accelerators
-from .procfs import read_text, user_name
+from ...devices.registry import VENDORS, DeviceIds, vendor_of, visible_devices
+from .procfs import cgroups_of, read_text, user_name
 
 
 def host_facts(disks: List[str]) -> Dict[str, Any]:
@@ -75,14 +76,9 @@ def memory_info() -> Dict[str, int]:
         name, _, rest = line.partition(":")
         if rest.strip().endswith("kB"):
             memory[name] = int(rest.split()[0]) // 1024
-    limits = [
-        int(text) // (1 << 20)
-        for name in ("memory.max", "memory/memory.limit_in_bytes")
-        for text in cgroup_files(name)
-        if text.isdigit()
-    ]
+    limits = [*cgroup_files("memory.max"), *cgroup_files("memory/memory.limit_in_bytes")]
     if "MemTotal" in memory:
-        memory["MemTotal"] = min([memory["MemTotal"], *limits])
+        memory["MemTotal"] = min([memory["MemTotal"], *(int(text) >> 20 for text in limits if text.isdigit())])
     return memory
 
 
@@ -90,23 +86,15 @@ def cgroup_files(name: str) -> List[str]:
     """Return the contents of a control file in our cgroup and all above it; version 1 names start with their controller."""
     controller, _, file = name.rpartition("/")
     texts = []
-    for line in read_text("/proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controller:
-            if controller not in controllers.split(","):
-                continue
-            bases = ["/sys/fs/cgroup/" + controllers, "/sys/fs/cgroup/" + controller]
-        elif controllers == "":
-            bases = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
-        else:
+    for controllers, path in cgroups_of("self"):
+        if controller not in (controllers or [""]):
             continue
-        folder = path.rstrip("/")
-        while True:
-            candidates = [read_text(base + folder + "/" + file).strip() for base in bases]
+        names = [",".join(controllers), controller] if controller else ["", "unified"]
+        parts = path.split("/")
+        for count in range(len(parts), 0, -1):
+            file_of_group = "/".join([*parts[:count], file])
+            candidates = [read_text("/sys/fs/cgroup/%s%s" % (base, file_of_group)).strip() for base in names]
             texts += [text for text in candidates if text][:1]
-            if not folder:
-                break
-            folder = folder.rpartition("/")[0]
     return texts
 
 
@@ -142,16 +130,11 @@ def cpu_info(absent: Dict[str, str]) -> Dict[str, Any]:
 
 def cpu_quota() -> Optional[float]:
     """Return how many processors' time cgroups allow us; None without a limit."""
-    quotas = []
-    for text in cgroup_files("cpu.max"):
-        quota, _, period = text.partition(" ")
-        if quota.isdigit() and period.isdigit():
-            quotas.append(int(quota) / int(period))
-    periods = cgroup_files("cpu/cpu.cfs_period_us")
-    for quota, period in zip(cgroup_files("cpu/cpu.cfs_quota_us"), periods):
-        if quota.isdigit() and period.isdigit() and int(period):
-            quotas.append(int(quota) / int(period))
-    return min(quotas) if quotas else None
+    limits = [text.partition(" ")[::2] for text in cgroup_files("cpu.max")]
+    limits += zip(cgroup_files("cpu/cpu.cfs_quota_us"), cgroup_files("cpu/cpu.cfs_period_us"))
+    # `max` and -1 are no number of microseconds: no limit.
+    quotas = (int(quota) / int(period) for quota, period in limits if quota.isdigit() and int(period or 0))
+    return min(quotas, default=None)
 
 
 def disk_space(path: str, absent: Dict[str, str]) -> Optional[Dict[str, int]]:
@@ -166,3 +149,51 @@ def disk_space(path: str, absent: Dict[str, str]) -> Optional[Dict[str, int]]:
         return None
     block = space.f_frsize
     return {"free_mib": space.f_bavail * block >> 20, "total_mib": space.f_blocks * block >> 20}
+
+
+FAILURES = (OSError, ValueError, LookupError, TypeError, AttributeError, subprocess.SubprocessError)
+
+
+def find_accelerators(absent: Dict[str, str]) -> Tuple[List[Dict[str, Any]], Dict[str, Any]]:
+    """Return the devices, and the versions that belong to all of them; of the first vendor that has any.
+
+    Why there are none is written to `absent`.
+    """
+    reasons = []
+    for vendor in VENDORS:
+        for name, ask in vendor.inventories:
+            try:
+                devices = [{"arch": vendor.arch, **device} for device in ask()]
+            except FAILURES as error:
+                reasons.append("%s: %s" % (name, error))
+                continue
+            if devices:
+                return devices, {name: devices[0][name] for name in ("driver", "cuda") if name in devices[0]}
+            reasons.append("%s: none" % name)
+    absent["devices"] = "; ".join(reasons)
+    return [], {}
+
+
+def usable_accelerators(
+    devices: List[Dict[str, Any]], env: Mapping[str, str]
+) -> Tuple[List[Dict[str, Any]], Dict[str, str]]:
+    """Return the devices that programs with this environment may use, in their order, and the variables that hide others."""
+    if not devices:
+        return [], {}
+    vendor = vendor_of(devices[0]["arch"])
+    ids = [
+        DeviceIds(str(device.get("uuid") or ""), tuple((str(piece["uuid"]),) for piece in device.get("slices") or ()))
+        for device in devices
+    ]
+    choices, variables = visible_devices(vendor, ids, env)
+    usable = []
+    for index, piece in choices:
+        device = devices[index]
+        if piece is not None:  # a slice (MIG) is listed as a device
+            whole = {name: value for name, value in device.items() if name != "slices"}
+            device = dict(whole, slice_of=device["uuid"], **device["slices"][piece])
+        usable.append(device)
+    if any("slice_of" in device for device in usable):
+        # Slices of one device share its number, and CUDA knows them by their UUIDs only.
+        usable = [dict(device, index=number, visible_as=device["uuid"]) for number, device in enumerate(usable)]
+    return usable, variables

@@ -1,16 +1,77 @@
-"""Processes and containers that a dead run left behind."""
+"""What a dead agent leaves behind, processes, containers and folders: a sweep ends and removes it, or the agent's guard."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
+import glob
+import json
 import os
+import re
+import shutil
 import signal
+import subprocess
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from .container import containers_of, keeps_container, remove_containers
-from .procfs import UNKILLABLE_S, Process, command_of, environment_of, processes
+from .procfs import UNKILLABLE_S, Process, argv_of, cgroups_of, command_of, environment_of, processes, read_process
 from .protocol import RUN_MARKER
-from .runtime_dir import remove_dead_runtime_dirs
+
+BASES = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")  # of cgroups of version 2, alone or beside version 1
+LOCK_FILE = "agent.json"
+
+
+def container_name(marker: str, step: str, attempt: str) -> str:
+    """Return what the container of an attempt is called, in the letters that engines allow; `attempt` is empty for the first."""
+    name = "-".join(part for part in (marker, step, attempt) if part)
+    return "milabench-" + re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+
+
+def keeps_container(process: Process, markers: List[str]) -> bool:
+    """Tell whether a process is podman's keeper of a container with one of these markers.
+
+    Podman gives it an environment of its own; of a container whose creation was interrupted, it stays for ever, and
+    with it the locks that it inherited.
+    """
+    if process.name != "conmon":
+        return False
+    argv = argv_of(process.pid)
+    return any(word.startswith(container_name(marker, "", "") + "-") for word in argv for marker in markers)
+
+
+def remove_containers(markers: List[str]) -> List[Tuple[str, str]]:
+    """Let the engines end and remove the containers with one of these markers; return engine and name of each."""
+    containers = containers_of(markers)
+    for engine, name in containers:
+        engine_output(engine, "rm", "--force", name)
+    return containers
+
+
+def containers_of(markers: List[str]) -> List[Tuple[str, str]]:
+    """Return engine and name of the containers with one of these markers; none of an engine that does not answer.
+
+    Those that do not run are among them: a client that was killed early leaves one that was made and never started.
+    """
+    containers = []
+    for engine in ("docker", "podman"):
+        if shutil.which(engine) is None:
+            continue
+        for marker in markers:
+            label = "label=milabench.marker=" + marker
+            names = engine_output(engine, "ps", "--all", "--filter", label, "--format", "{{.Names}}").split()
+            containers += [(engine, name) for name in names]
+    return containers
+
+
+def engine_output(*argv: str) -> str:
+    """Return what a container engine prints; nothing when it fails or hangs."""
+    from ...devices.command import command_output  # not before there is a container to look for
+
+    try:
+        return command_output(*argv)
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def sweep_orphans(markers: List[str], grace_s: float) -> Dict[str, Any]:
@@ -25,7 +86,7 @@ def sweep_orphans(markers: List[str], grace_s: float) -> Dict[str, Any]:
             if process.pid not in ended or number == signal.SIGKILL:
                 ended[process.pid] = ended.get(process.pid) or command_of(process)
                 process.signal(number)
-                process.signal(signal.SIGCONT)
+                process.signal(signal.SIGCONT)  # a stopped process cannot heed TERM
         if not left:
             break
         if time.monotonic() > deadline:
@@ -39,12 +100,21 @@ def sweep_orphans(markers: List[str], grace_s: float) -> Dict[str, Any]:
     remaining = containers_of(markers) if containers else []
     removed = [container for container in dict.fromkeys(containers) if container not in remaining]
     return {
-        "ended": [*describe_containers(removed), *({"pid": pid, "command": command} for pid, command in ended.items())],
-        "left": [
-            *describe_containers(remaining),
-            *({"pid": process.pid, "command": command_of(process)} for process in left),
-        ],
+        "ended": describe_orphans(removed, ended),
+        "left": describe_orphans(remaining, {process.pid: command_of(process) for process in left}),
     }
+
+
+def list_orphans(markers: List[str]) -> Dict[str, Any]:
+    """Return what `sweep` would end."""
+    commands = {process.pid: command_of(process) for process in processes_marked(markers)}
+    return {"left": describe_orphans(containers_of(markers), commands)}
+
+
+def describe_orphans(containers: List[Tuple[str, str]], commands: Dict[int, str]) -> List[Dict[str, Any]]:
+    """Return containers and processes alike; containers have no pid that means something here."""
+    named = [(0, "%s container %s" % container) for container in containers]
+    return [{"pid": pid, "command": command} for pid, command in [*named, *commands.items()]]
 
 
 def processes_marked(markers: List[str]) -> List[Process]:
@@ -64,12 +134,131 @@ def processes_marked(markers: List[str]) -> List[Process]:
     ]
 
 
-def list_orphans(markers: List[str]) -> Dict[str, Any]:
-    """Return the processes that `sweep` would end."""
-    orphans = [{"pid": process.pid, "command": command_of(process)} for process in processes_marked(markers)]
-    return {"left": [*describe_containers(containers_of(markers)), *orphans]}
+class Cgroup:
+    """A cgroup of version 2 for everything that is started: the kernel kills all of it on one write."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._procs = os.open(os.path.join(folder, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
+
+    @classmethod
+    def make(cls) -> "Optional[Cgroup]":
+        """Return a new cgroup below our own; None where that is not permitted."""
+        for above in (base + path for controllers, path in cgroups_of("self") if not controllers for base in BASES):
+            folder = "%s/milabench-%d" % (above, os.getpid())
+            # Moving a process between two cgroups needs write permission on their nearest common ancestor.
+            if not os.access(above + "/cgroup.procs", os.W_OK):
+                continue
+            cls._remove_dead(above)
+            with contextlib.suppress(OSError):
+                os.mkdir(folder)
+                if os.path.exists(folder + "/cgroup.kill"):
+                    return cls(folder)
+                os.rmdir(folder)
+        return None
+
+    @staticmethod
+    def _remove_dead(above: str) -> None:
+        """Remove those that agents left whose guard was killed too; the kernel refuses one that holds a process."""
+        for path in glob.glob(glob.escape(above) + "/milabench-*"):
+            pid = path.rpartition("-")[2]
+            if pid.isdigit() and read_process(int(pid)) is None:
+                with contextlib.suppress(OSError):
+                    os.rmdir(path)
+
+    def enter(self) -> None:
+        """Put the calling process in; it stays outside where the kernel refuses."""
+        with contextlib.suppress(OSError):
+            os.write(self._procs, b"0")
+
+    def empty(self) -> None:
+        """Kill everything in it, and remove it."""
+        with contextlib.suppress(OSError):
+            with open(self.folder + "/cgroup.kill", "w") as file:
+                file.write("1")
+        for _ in range(100):
+            try:
+                os.rmdir(self.folder)
+                return
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    return
+            time.sleep(0.02)  # we are not notified when the last one has died
 
 
-def describe_containers(containers: List[Tuple[str, str]]) -> List[Dict[str, Any]]:
-    """Return containers as processes are listed: they have no pid that means something here."""
-    return [{"pid": 0, "command": "%s container %s" % container} for container in containers]
+def start_guard(run_id: str, grace_s: float, cgroup: Optional[Cgroup]) -> None:
+    """Start a process that waits for our end, whatever its cause, and then kills what carries the run's marker.
+
+    It is no child of ours, so that nobody takes it for part of a step.
+    """
+    reading, writing = os.pipe()  # the writing end is ours alone: it is not inherited over exec
+    child = os.fork()
+    if child:
+        os.close(reading)
+        os.waitpid(child, 0)
+        return
+    try:
+        # Out of our session, so that what ends our group spares it; the second fork makes it a child of init.
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        os.close(writing)
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        while os.read(reading, 1):
+            pass
+        sweep_orphans([run_id], grace_s)
+        if cgroup is not None:
+            cgroup.empty()
+    finally:
+        os._exit(0)
+
+
+def make_runtime_dir(run_id: str) -> str:
+    """Return a new folder for sinks and rings that only we can enter.
+
+    In memory where possible: a ring's page on a disk is write-protected while it is written back, which stalls its
+    writer. A short path: a socket's may have 107 bytes. The file in it is locked as long as we live, so that others
+    see which folders may be removed.
+    """
+    for candidate in runtime_dir_candidates():
+        try:
+            space = os.statvfs(candidate)
+            if len(candidate) > 60 or space.f_bavail * space.f_frsize < 1 << 25:
+                continue
+            folder = os.path.join(candidate, "milabench-" + os.urandom(6).hex())
+            os.mkdir(folder, 0o700)
+            # Not inherited over exec: a step that outlives us must not keep the folder.
+            lock = os.open(os.path.join(folder, LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.write(lock, json.dumps({"run": run_id, "pid": os.getpid()}).encode())
+            return folder
+        except OSError:
+            continue
+    raise SystemExit("no folder for sockets: none of %s can be written" % ", ".join(runtime_dir_candidates()))
+
+
+def runtime_dir_candidates() -> List[str]:
+    """Return where agents make their folders, the best first."""
+    candidates = (os.environ.get("XDG_RUNTIME_DIR"), "/dev/shm", os.environ.get("TMPDIR"), "/tmp")
+    return list(dict.fromkeys(candidate for candidate in candidates if candidate))
+
+
+def remove_dead_runtime_dirs() -> None:
+    """Remove the folders of our user's agents that were killed."""
+    for candidate in runtime_dir_candidates():
+        for path in glob.glob(os.path.join(glob.escape(candidate), "milabench-*", LOCK_FILE)):
+            try:
+                lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            except OSError:
+                continue
+            try:
+                is_written = os.fstat(lock).st_size > 0  # else its owner is just about to lock it
+                if is_written and os.fstat(lock).st_uid == os.getuid():
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+            except OSError:
+                pass  # its owner lives
+            finally:
+                os.close(lock)

@@ -7,7 +7,7 @@ import re
 import signal
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from .procfs import read_text, signal_name
+from .procfs import cgroups_of, read_text, signal_name
 from .protocol import DECISIVE_REASONS, TAIL_CHARACTERS
 
 # Exit codes of docker and podman for their own failures, and for a command in the image that cannot be invoked.
@@ -57,13 +57,6 @@ class StepLedger:
         is_abort = self.saw_abort or self.return_code == -signal.SIGABRT
         is_whole = 0 < self.ranks == self.finished and self.measurements > 0
         return self.cause is None and self.error is None and self.failure is None and is_abort and is_whole
-
-    def add_rings(self, warmups: int, observations: int, lost: int) -> None:
-        """Count what came through rings."""
-        self.warmups += warmups
-        self.measurements += observations
-        self.records += observations
-        self.lost += lost
 
     def counts(self) -> Dict[str, int]:
         """Return what came of the step, by kind."""
@@ -126,7 +119,7 @@ class OomWatch:
 
     def note_killed(self, pid: int) -> None:
         """Remember the control groups of a process that has ended and is not waited for yet: it may have gone into its own."""
-        for path in kill_counters(str(pid)):
+        for path in kill_counters(pid):
             self._before.setdefault(path, None)
 
     def describe_kill(self, is_elsewhere: bool) -> str:
@@ -144,18 +137,15 @@ class OomWatch:
         return ""
 
 
-def kill_counters(pid: str) -> List[str]:
+def kill_counters(pid: object) -> List[str]:
     """Return the files that count the kernel's kills for memory in the control groups of a process, of version 1 or 2."""
     counters = []
-    for line in read_text("/proc/%s/cgroup" % pid).splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
+    for controllers, path in cgroups_of(pid):
+        if not controllers:
             patterns = ["/sys/fs/cgroup%s/memory.events", "/sys/fs/cgroup/unified%s/memory.events"]
-        elif "memory" in controllers.split(","):
-            patterns = ["/sys/fs/cgroup/memory%s/memory.oom_control"]
         else:
-            continue
-        counters += [pattern % path.rstrip("/") for pattern in patterns if os.path.exists(pattern % path.rstrip("/"))]
+            patterns = ["/sys/fs/cgroup/memory%s/memory.oom_control"] if "memory" in controllers else []
+        counters += [pattern % path for pattern in patterns if os.path.exists(pattern % path)]
     return counters
 
 
@@ -173,6 +163,7 @@ def memory_limit_of(counter: str) -> str:
     folder = os.path.dirname(counter)
     for name in ("memory.max", "memory.limit_in_bytes"):
         limit = read_text(os.path.join(folder, name)).strip()
+        # Version 2 says `max` where there is none, version 1 a number close to 2**63.
         if limit.isdigit() and int(limit) < 1 << 60:
             return ", in a control group that may hold %d MiB" % (int(limit) >> 20)
     return ""

@@ -45,13 +45,9 @@ class Outbox:
     def flush(self) -> None:
         """Write what the pipe takes."""
         while self._chunks and not self.is_broken:
-            count, size = 0, 0
-            for chunk in itertools.islice(self._chunks, 64):
-                count, size = count + 1, size + len(chunk)
-                if size > READ_BYTES:
-                    break
             try:
-                written = os.writev(self.fd, list(itertools.islice(self._chunks, count)))
+                # Far fewer than IOV_MAX; the pipe takes what fits, and the rest is written when it has room.
+                written = os.writev(self.fd, list(itertools.islice(self._chunks, 64)))
             except BlockingIOError:
                 return
             except OSError:
@@ -72,7 +68,7 @@ class StepFrames:
     def __init__(self, outbox: Outbox, step: str, schedule_gathering: Callable[[], None]) -> None:
         self._outbox = outbox
         self._step = step
-        self._schedule_gathering = schedule_gathering
+        self.schedule_gathering = schedule_gathering
         self._pending: List[Tuple[str, Dict[str, Any], List[bytes]]] = []
         self._pending_bytes = 0
 
@@ -88,7 +84,7 @@ class StepFrames:
         if self._pending_bytes > READ_BYTES:
             self.flush()
         else:
-            self._schedule_gathering()
+            self.schedule_gathering()
 
     def record(self, event: str, data: Dict[str, Any]) -> None:
         """Queue a record of the agent's own."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import math
 import os
 import struct
 import time
-from typing import Any, Callable, Dict, List, Set, Tuple
+from typing import Any, Dict, List, Set, Tuple
+
+from .outcome import StepLedger
+from .protocol import StepFrames
 
 
 class RingReader:
@@ -32,10 +36,7 @@ class RingReader:
             header = os.pread(self._fd, self.HEADER, 0)
             if header[:8] != self.MAGIC:
                 raise ValueError("it is not a ring")  # noqa: TRY301 - the descriptor is closed below
-            (self.capacity,) = struct.unpack_from("<q", header, 8)
-            (self._tail,) = struct.unpack_from("<q", header, 24)
-            (self._offset_ns,) = struct.unpack_from("<q", header, 48)
-            (length,) = struct.unpack_from("<q", header, 88)
+            self.capacity, _, self._tail, _, _, self._offset_ns, *_, length = struct.unpack_from("<11q", header, 8)
             if self.capacity < 1 or os.fstat(self._fd).st_size < self.HEADER + self.SLOT * self.capacity:
                 raise ValueError("it is shorter than it says")  # noqa: TRY301
             meta = json.loads(header[512 : 512 + length].decode())
@@ -62,10 +63,8 @@ class RingReader:
 
     def request_stop(self) -> None:
         """Write that the whole group has its observations, where the loop sees it without a system call."""
-        try:
+        with contextlib.suppress(OSError):  # it goes on until its own end
             os.pwrite(self._fd, struct.pack("<q", 1), self.STOP_OFFSET)
-        except OSError:
-            pass  # it goes on until its own end
 
     def drain(self, now: float, final: bool = False) -> Tuple[bytes, int]:
         """Return the records that became complete since the last call, and how many.
@@ -88,13 +87,13 @@ class RingReader:
             self._tail += min(lapped, len(slots))
             slots = slots[lapped:]
         self.lost = lost + self._skipped
-        text, count, taken = self._losses(slots, now) if self._is_loss else self._rates(slots, now, final)
+        records, taken = self._losses(slots, now) if self._is_loss else self._rates(slots, now, final)
         self._tail += taken
         os.pwrite(self._fd, struct.pack("<q", self._tail), 24)
         self.is_done = bool(closed) and self._tail >= head
-        if count and not self._is_loss:
+        if records and not self._is_loss:
             self.last["progress"] = [observed, wanted]
-        return text.encode(), count
+        return "".join(records).encode(), len(records)
 
     def _slots(self, start: int, stop: int) -> List[Tuple[int, ...]]:
         first = start % self.capacity
@@ -105,7 +104,7 @@ class RingReader:
             data += os.pread(self._fd, (count - until_end) * self.SLOT, self.HEADER)
         return list(struct.iter_unpack("<8q", data[: len(data) // self.SLOT * self.SLOT]))
 
-    def _rates(self, slots: List[Tuple[int, ...]], now: float, final: bool) -> Tuple[str, int, int]:
+    def _rates(self, slots: List[Tuple[int, ...]], now: float, final: bool) -> Tuple[List[str], int]:
         # Filled by %, at half the price of json.dumps: this runs beside a measurement, a thousand times a second.
         common = (
             '{"event":"data","data":{"task":' + self._task.replace("%", "%%")
@@ -158,40 +157,29 @@ class RingReader:
             self.last["rate"] = self._measured[0] / self._measured[1]
         elif seconds > 0:
             self.last["rate"] = items / seconds
-        return "".join(out), len(out), taken
+        return out, taken
 
-    def _losses(self, slots: List[Tuple[int, ...]], now: float) -> Tuple[str, int, int]:
+    def _losses(self, slots: List[Tuple[int, ...]], now: float) -> Tuple[List[str], int]:
         out = []
         for batch, t_ns, bits, *_ in slots:
             loss = struct.unpack("<d", struct.pack("<q", bits))[0]
-            finite = math.isfinite(loss)
+            text, more = (repr(loss), "") if math.isfinite(loss) else ("null", ',"nonfinite":["loss"]')
             out.append(
                 '{"event":"data","data":{"task":%s,"loss":%s,"time":%.6f,"batch_id":%d%s%s},"pipe":"data","t":%.6f}\n'
-                % (
-                    self._task,
-                    repr(loss) if finite else "null",
-                    (t_ns + self._offset_ns) * 1e-9,
-                    batch,
-                    self._rank,
-                    "" if finite else ',"nonfinite":["loss"]',
-                    now,
-                )
+                % (self._task, text, (t_ns + self._offset_ns) * 1e-9, batch, self._rank, more, now)
             )
-        return "".join(out), len(out), len(out)
+        return out, len(out)
 
 
 class StepRings:
     """The rings of a step's processes, in its folder."""
 
-    def __init__(self, folder: str, message: Callable[[str], None]) -> None:
+    def __init__(self, folder: str, frames: StepFrames) -> None:
         self._folder = folder
-        self._message = message
+        self._frames = frames
         self._rings: List[RingReader] = []
         self._known: Set[str] = set()
         self._is_asked_to_stop = False
-        self.warmups = 0
-        self.observations = 0
-        self.lost = 0
 
     def open(self, name: str, world_size: int = 1) -> None:
         """Follow a ring; by name, because a container may know the folder under another path."""
@@ -201,13 +189,13 @@ class StepRings:
         try:
             ring = RingReader(os.path.join(self._folder, name), world_size)
         except (OSError, ValueError, TypeError, AttributeError, struct.error) as error:
-            self._message("the ring %s cannot be read: %s" % (name, error))
+            self._frames.message("the ring %s cannot be read: %s" % (name, error))
             return
         self._rings.append(ring)
         if self._is_asked_to_stop:
             ring.request_stop()
 
-    def drain(self, emit: Callable[[bytes, int, Dict[str, Any]], None], final: bool = False) -> bool:
+    def drain(self, final: bool = False) -> bool:
         """Turn new observations into records; return whether any came. `final`: see RingReader.drain."""
         has_moved = False
         for ring in self._rings:
@@ -217,7 +205,7 @@ class StepRings:
             payload, count = ring.drain(time.time(), final)
             has_moved = has_moved or ring.head != before
             if count:
-                emit(payload, count, dict(ring.last) if "rate" in ring.last else {})
+                self._frames.emit("obs", payload, count=count, last=dict(ring.last) if "rate" in ring.last else {})
         return has_moved
 
     @property
@@ -232,14 +220,15 @@ class StepRings:
             if not ring.is_done:
                 ring.request_stop()
 
-    def close(self, emit: Callable[[bytes, int, Dict[str, Any]], None]) -> None:
-        """Take what is left, after the end of the step, and sum up."""
+    def close(self, ledger: StepLedger) -> None:
+        """Take what is left, after the end of the step, and sum up in its ledger."""
         # A process may have died between making a ring and announcing it.
         for path in glob.glob(os.path.join(glob.escape(self._folder), "*.ring")):
             self.open(os.path.basename(path))
-        self.drain(emit, final=True)
+        self.drain(final=True)
         for ring in self._rings:
-            self.warmups += ring.warmups
-            self.observations += ring.observations
-            self.lost += ring.lost
+            ledger.warmups += ring.warmups
+            ledger.measurements += ring.observations
+            ledger.records += ring.observations
+            ledger.lost += ring.lost
             ring.close()

@@ -10,10 +10,10 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Protocol, Set
 
-from .container import ContainerRemoval, container_name
 from .device_locks import DeviceLocks
 from .event_loop import READ_BYTES, EventLoop, NamedTimers, widen_pipe
 from .helpers import HelperProcesses
+from .orphans import container_name
 from .outcome import OomWatch, StepLedger, StepOutcome
 from .procfs import UNKILLABLE_S, Process, describe_processes, holders_of, own_cpu_s, read_process
 from .protocol import RUN_MARKER, STEP_MARKER, Outbox, StepFrames, format_oserror
@@ -21,6 +21,7 @@ from .ring import StepRings
 from .service import Service
 from .streams import Listener, ObservationConnection, Output, Source
 
+ENGINE_S = 15.0  # a container engine may take so long to answer
 LEFTOVER_S = 0.5  # what outlives its leader may end by itself for so long (resource trackers, loader workers)
 END_OF_FILE_S = 1.0  # wait for the pipes to close when nobody of the step is left
 
@@ -68,6 +69,7 @@ class RunningStep:
 
     def __init__(self, host: StepHost, request: Dict[str, Any], folder: str) -> None:
         self.host = host
+        self.loop = host.loop
         self.id: str = request["step"]
         self.folder = folder
         self.group: str = request.get("group") or self.id
@@ -82,14 +84,14 @@ class RunningStep:
         self.is_over = False
         self.usage = {"user_s": 0.0, "system_s": 0.0, "max_rss_kib": 0, "processes": 0}
         self.frames = StepFrames(host.outbox, self.id, host.schedule_gathering)
-        self._timers = NamedTimers(host.loop.timers)
+        self._timers = NamedTimers(self.loop)
         self.service = Service(request["ready"], self._timers, self._note_ready) if request.get("ready") else None
         self.ledger = StepLedger(bool(request.get("needs_data")), self.service is not None)
         self._request = request
         self._outputs: List[Output] = []
-        self._listener: Optional[Listener] = None
-        self._rings = StepRings(folder, self.frames.message)
-        self._removal: Optional[ContainerRemoval] = None  # of its container, where it is in one
+        self._rings = StepRings(folder, self.frames)
+        self._removal: List[str] = []  # the engine's command that removes its container, where it is in one
+        self._is_removing = False
         self._env: Dict[str, str] = {}
         self._last_heartbeat = time.monotonic()
         self._notices: Set[str] = set()
@@ -97,13 +99,14 @@ class RunningStep:
         self._killed_since = 0.0
         self._cpu_before = own_cpu_s()
         self._oom_watch = OomWatch()
+        os.mkdir(folder, 0o700)
+        self.sink = os.path.join(folder, "sink")
+        self._listener = Listener(self, self.sink)
 
     # -- start
 
     def start(self) -> Dict[str, Any]:
         """Start the command and return the reply to the control plane. A command that cannot be started ends at once."""
-        os.mkdir(self.folder, 0o700)
-        self._listener = Listener(self, self._sink)
         values = self._values()
 
         def fill(text: str) -> str:
@@ -112,8 +115,7 @@ class RunningStep:
         request = self._request
         self.command = [fill(word) for word in request["argv"]]
         if request.get("end_argv"):
-            removal = [fill(word) for word in request["end_argv"]]
-            self._removal = ContainerRemoval(removal, self._timers, self.frames.message, self.check)
+            self._removal = [fill(word) for word in request["end_argv"]]
             self.ledger.is_contained = True
         own = {name: None if value is None else fill(value) for name, value in (request.get("env") or {}).items()}
         own.update({RUN_MARKER: self.host.run_id, STEP_MARKER: self.id})
@@ -164,10 +166,6 @@ class RunningStep:
         now = read_process(self.pid)
         return {"pid": self.pid, "pgid": self.pid, "pid_start": now.start if now else None}
 
-    @property
-    def _sink(self) -> str:
-        return os.path.join(self.folder, "sink")
-
     def _values(self) -> Dict[str, str]:
         """Write the configuration, and return what the command's placeholders stand for."""
         config = os.path.join(self.folder, "config.json")
@@ -175,7 +173,7 @@ class RunningStep:
             os.fchmod(file.fileno(), 0o600)
             json.dump(self._request.get("config") or {}, file)
         values = {"path": os.environ.get("PATH", os.defpath), **(self._request.get("values") or {})}
-        values.update(sink="unix:" + self._sink, config=config, marker=self.host.run_id)
+        values.update(sink="unix:" + self.sink, config=config, marker=self.host.run_id)
         values.update(container=container_name(self.host.run_id, self.id, values.get("attempt", "")))
         values.update(folder="%s:%s" % (self.folder, self.folder), user="%d:%d" % (os.getuid(), os.getgid()))
         values.update(userns="keep-id" if os.getuid() else "host")  # podman keeps the ids of a user, and refuses root
@@ -201,7 +199,7 @@ class RunningStep:
     def _check_silence(self) -> None:
         allowed = float(self._request["max_silence_s"])
         # While paused, we do not read; at the barrier the step must wait, and the barrier has a limit of its own.
-        if self.host.loop.is_paused or self.host.stragglers(self):
+        if self.loop.is_paused or self.host.stragglers(self):
             self._last_heartbeat = time.monotonic()
         silent = time.monotonic() - self._last_heartbeat
         if silent >= allowed:
@@ -226,11 +224,6 @@ class RunningStep:
     # -- reading
 
     @property
-    def loop(self) -> EventLoop:
-        """What wakes its streams."""
-        return self.host.loop
-
-    @property
     def is_ending(self) -> bool:
         """Whether the step is about to end, so that nothing should wait for the next gathering."""
         return self._stage != "run"
@@ -238,12 +231,7 @@ class RunningStep:
     @property
     def sources(self) -> List[Source]:
         """Everything that it is read from."""
-        sources: List[Source] = [*self._outputs, *self.connections]
-        return [*sources, self._listener] if self._listener else sources
-
-    def schedule_gathering(self) -> None:
-        """Forward what has come, and listen again, with all others."""
-        self.host.schedule_gathering()
+        return [*self._outputs, *self.connections, self._listener]
 
     def note_read(self, size: int, is_heartbeat: bool) -> None:
         """Take note that so many bytes were read, 0 at the end; `is_heartbeat`: they come from the step itself."""
@@ -273,12 +261,9 @@ class RunningStep:
 
     def drain(self) -> bool:
         """Turn new observations into records; return whether there may be more later."""
-        if self._rings.drain(self._emit_observations):
+        if self._rings.drain():
             self._last_heartbeat = time.monotonic()
         return not self._rings.is_done
-
-    def _emit_observations(self, payload: bytes, count: int, last: Dict[str, Any]) -> None:
-        self.frames.emit("obs", payload, count=count, last=last)
 
     # -- together with others
 
@@ -338,12 +323,12 @@ class RunningStep:
 
     def note_exit(self, code: int) -> None:
         """Take note that the leader is gone."""
-        if self._removal is not None and 128 < code < 128 + signal.NSIG:
+        if self._removal and 128 < code < 128 + signal.NSIG:
             code = 128 - code  # as engines report that a signal ended the program
         self.ledger.return_code = code
         self._timers.cancel("timeout", "silence", "ready", "knock")
-        if self._removal is not None and (code != 0 or self.ledger.cause is not None):
-            self._remove_container(self._removal)
+        if self._removal and (code != 0 or self.ledger.cause is not None):
+            self._remove_container()
         if self._stage == "run":
             self._stage = "leftovers"
         for source in self.sources:
@@ -356,8 +341,7 @@ class RunningStep:
 
     def check(self) -> None:
         """After the leader: end what it left behind, wait for the pipes to close, then close the ledger."""
-        removes = self._removal is not None and self._removal.is_running
-        if self.is_over or self.ledger.return_code is None or removes:
+        if self.is_over or self.ledger.return_code is None or self._is_removing:
             return
         if self.host.members(self):
             if self._stage == "leftovers" and "leftovers" not in self._timers:
@@ -369,13 +353,27 @@ class RunningStep:
             self._timers.cancel("leftovers", "term", "kill")
             self._timers.start("closing", END_OF_FILE_S, self._stop_waiting)
 
-    def _remove_container(self, removal: ContainerRemoval) -> None:
+    def _remove_container(self) -> None:
+        """Remove the container after its client: it is no child of ours. Where none is left, the engine does nothing."""
         try:
-            removal.start(lambda command, done: self.host.helpers.start(command, done, env=self._env))
+            pid = self.host.helpers.start(self._removal, self._note_removed, stderr=subprocess.DEVNULL, env=self._env)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
-            self.frames.message(
-                "its container could not be removed: " + describe_start_failure(error, removal.command, None)
-            )
+            why = describe_start_failure(error, self._removal, None)
+            self.frames.message("its container could not be removed: " + why)
+            return
+        self._is_removing = True
+        self._timers.start("engine", ENGINE_S, lambda: self._stop_removal(pid))
+
+    def _note_removed(self, code: int, removed: bytes) -> None:
+        self._timers.cancel("engine")
+        self._is_removing = False
+        if code == 0 and removed.strip():  # it prints the name of what it removed, if anything
+            self.frames.message("removed its container, which outlived the command: " + " ".join(self._removal))
+        self.check()
+
+    def _stop_removal(self, pid: int) -> None:
+        self.frames.message("`%s` has not ended within %g s" % (" ".join(self._removal), ENGINE_S))
+        self.host.helpers.kill(pid)
 
     def _end_leftovers(self) -> None:
         leftovers = self.host.members(self)
@@ -432,19 +430,17 @@ class RunningStep:
         """Take what is left to read, decide the outcome, write the last record."""
         if self.is_over:
             return
-        if self._listener is not None:
-            self._listener.read_rest()
+        self._listener.read_rest()
         for source in self.sources:
             source.read_rest()
             source.close()
-        self._rings.close(self._emit_observations)
-        if self._rings.lost:
-            self.frames.message("%d observations were overwritten before they could be read" % self._rings.lost)
         ledger = self.ledger
-        ledger.add_rings(self._rings.warmups, self._rings.observations, self._rings.lost)
+        self._rings.close(ledger)
+        if ledger.lost:
+            self.frames.message("%d observations were overwritten before they could be read" % ledger.lost)
         ledger.lines = sum(output.lines.count for output in self._outputs)
         if ledger.return_code:
-            ledger.out_of_memory = self._oom_watch.describe_kill(is_elsewhere=self._removal is not None)
+            ledger.out_of_memory = self._oom_watch.describe_kill(is_elsewhere=self.ledger.is_contained)
         ledger.last_error_line = next((output.lines.last for output in self._outputs if output.name == "stderr"), "")
         self.is_over = True
         self._timers.cancel_all()
@@ -467,9 +463,7 @@ class RunningStep:
             },
         )
         ended = {
-            "outcome": outcome.outcome,
-            "why": outcome.why,
-            "detail": outcome.detail,
+            **outcome._asdict(),
             "reasons": reasons,
             "return_code": ledger.return_code,
             "counts": ledger.counts(),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import socket
 import time
-from typing import Any, Dict, List, Optional, Protocol
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Any, Dict, List, Optional, Protocol, Tuple
 
 from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer
-from .line_decoder import LineDecoder
 from .outcome import StepLedger
 from .protocol import REASONS, TAIL_CHARACTERS, StepFrames
 
@@ -31,17 +32,11 @@ class StreamOwner(Protocol):
     frames: StepFrames
     ledger: StepLedger
     connections: "List[ObservationConnection]"
-
-    @property
-    def loop(self) -> EventLoop:
-        """What wakes the streams."""
+    loop: EventLoop
 
     @property
     def is_ending(self) -> bool:
         """Whether the step is about to end, so that nothing should wait for the next gathering."""
-
-    def schedule_gathering(self) -> None:
-        """Forward what has come, and listen again, with all others."""
 
     def note_read(self, size: int, is_heartbeat: bool) -> None:
         """Take note that so many bytes were read, 0 at the end; `is_heartbeat`: they come from the step itself."""
@@ -67,6 +62,8 @@ class Source:
     """
 
     FEW_BYTES, MANY_BYTES = 1 << 10, 1 << 12  # bytes in one reading
+    is_monitor = False
+    """Whether it comes from who watches the step, not from the step."""
 
     def __init__(self, owner: StreamOwner, fd: int, name: str) -> None:
         self.owner = owner
@@ -77,11 +74,6 @@ class Source:
         self._rest_s = GATHER_S
         os.set_blocking(fd, False)
         self.arm()
-
-    @property
-    def is_monitor(self) -> bool:
-        """Whether it comes from who watches the step, not from the step."""
-        return False
 
     def arm(self) -> None:
         """Ask to be woken."""
@@ -104,11 +96,10 @@ class Source:
 
     def ready(self, _: int) -> None:
         """Read once, then rest."""
-        if self.is_open and self._armed:
-            size = self.read()
-            if self.is_open and size and not self.owner.is_ending:
-                self._rest(size)
-            self.owner.note_read(size, is_heartbeat=not self.is_monitor)
+        size = self.read()
+        if self.is_open and size and not self.owner.is_ending:
+            self._rest(size)
+        self.owner.note_read(size, is_heartbeat=not self.is_monitor)
 
     def _rest(self, size: int) -> None:
         if size >= self.MANY_BYTES:
@@ -118,9 +109,9 @@ class Source:
         if self._rest_s > 0:
             self.disarm()
             if self._rest_s < GATHER_S:
-                self.owner.loop.timers.after(self._rest_s, self.arm)
+                self.owner.loop.after(self._rest_s, self.arm)
             else:
-                self.owner.schedule_gathering()
+                self.owner.frames.schedule_gathering()
 
     def read_rest(self) -> None:
         """Read what is there now, without waiting for more; not for ever, should somebody go on writing."""
@@ -130,6 +121,21 @@ class Source:
 
     def read(self) -> int:
         """Take one piece; return its size, 0 when there was none now. Close at the end."""
+        try:
+            data = os.read(self.fd, READ_BYTES)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        if data:
+            self.owner.ledger.bytes += len(data)
+            self.take(data)
+        else:
+            self.close()
+        return len(data)
+
+    def take(self, data: bytes) -> None:
+        """Forward what was read."""
         raise NotImplementedError
 
     def _close(self) -> None:
@@ -144,31 +150,20 @@ class Output(Source):
         self._partial: Optional[Timer] = None
         super().__init__(owner, fd, name)
 
-    def read(self) -> int:
-        try:
-            data = os.read(self.fd, READ_BYTES)
-        except BlockingIOError:
-            return 0
-        except OSError:
-            data = b""
-        if not data:
-            self.close()
-            return 0
-        self.owner.ledger.bytes += len(data)
+    def take(self, data: bytes) -> None:
         self.owner.scan_output(self.name, data)
         if self.name == "stderr" and not self.owner.ledger.saw_abort:
             self.owner.ledger.saw_abort = ABORT_TEXT.search(data) is not None
         self.owner.frames.emit("line", self.lines.feed(data, time.time()))
-        if self.lines.has_partial and self._partial is None:
-            self._partial = self.owner.loop.timers.after(PARTIAL_LINE_S, self._show_partial)
-        return len(data)
+        if self.lines.pending and self._partial is None:
+            self._partial = self.owner.loop.after(PARTIAL_LINE_S, self._show_partial)
 
     def _show_partial(self) -> None:
         self._partial = None
         self.owner.frames.emit("line", self.lines.partial(time.time()))
 
     def _close(self) -> None:
-        self.owner.loop.timers.cancel(self._partial)
+        self.owner.loop.cancel(self._partial)
         self.owner.frames.emit("line", self.lines.partial(time.time(), last=True))
         os.close(self.fd)
 
@@ -179,7 +174,7 @@ class Listener(Source):
     def __init__(self, owner: StreamOwner, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(path)
-        self._socket.listen(1024)
+        self._socket.listen(1024)  # all ranks of a node connect within milliseconds of each other
         super().__init__(owner, self._socket.fileno(), "sink")
 
     def ready(self, _: int) -> None:
@@ -205,46 +200,28 @@ class ObservationConnection(Source):
         self._partial_record = bytearray()
         self._has_rejected = False
         self.world_size = 1
-        self.role = ""
         self.is_ready = False
         self.was_released = False
         self.is_complete = False
         self._is_finished = False
         super().__init__(owner, connection.fileno(), "sink")
 
-    @property
-    def is_monitor(self) -> bool:
-        return self.role == "monitor"
-
     def send(self, message: Dict[str, Any]) -> None:
         """Send one line; a process that has gone or never reads misses it."""
-        try:
+        with contextlib.suppress(OSError):
             self._socket.send(json.dumps(message).encode() + b"\n", socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
-        except OSError:
-            pass
 
-    def read(self) -> int:
-        try:
-            data = self._socket.recv(READ_BYTES)
-        except BlockingIOError:
-            return 0
-        except OSError:
-            data = b""
-        if not data:
-            self.close()
-            return 0
-        self.owner.ledger.bytes += len(data)
+    def take(self, data: bytes) -> None:
         cut = data.rfind(b"\n") + 1
-        if not cut:
-            self._partial_record += data
-            if len(self._partial_record) > RECORD_BYTES:
-                self._reject("a record of more than %d bytes on the sink was dropped" % RECORD_BYTES)
-                self._partial_record = bytearray(b"x")  # what follows up to the next line end belongs to it
-            return len(data)
-        whole = bytes(self._partial_record) + data[:cut]
-        self._partial_record = bytearray(data[cut:])
-        self._accept(whole)
-        return len(data)
+        if cut:
+            whole = bytes(self._partial_record) + data[:cut]
+            self._partial_record = bytearray(data[cut:])
+            self._accept(whole)
+            return
+        self._partial_record += data
+        if len(self._partial_record) > RECORD_BYTES:
+            self._reject("a record of more than %d bytes on the sink was dropped" % RECORD_BYTES)
+            self._partial_record = bytearray(b"x")  # what follows up to the next line end belongs to it
 
     def _accept(self, whole: bytes) -> None:
         """Stamp and forward whole lines. The usual case, nothing but records, is a few scans by the C library."""
@@ -287,18 +264,16 @@ class ObservationConnection(Source):
                     ledger.warmups += WARMUP.search(line) is not None
                     ledger.measurements += 1
             elif kind[1] == b"error":
-                try:
+                with contextlib.suppress(ValueError, KeyError, AttributeError):
                     error = json.loads(line.decode("utf-8", "replace"))["data"]
                     ledger.error = str(error.get("type") or ""), str(error.get("message") or "")
-                except (ValueError, KeyError, AttributeError):
-                    pass
 
     def _accept_control(self, line: bytes) -> None:
         try:
             message = json.loads(line.decode())
             if "hello" in message:
                 self.world_size = int(message["hello"].get("world_size") or 1)
-                self.role = str(message["hello"].get("role") or "")
+                self.is_monitor = message["hello"].get("role") == "monitor"
                 self.owner.ledger.ranks += not self.is_monitor
             elif "ring" in message:
                 self.owner.open_ring(os.path.basename(message["ring"]["path"]), self.world_size)
@@ -330,3 +305,81 @@ class ObservationConnection(Source):
         self._socket.close()
         if self.was_released:
             self.owner.note_complete()
+
+
+LINE_BYTES = 1 << 20  # longer lines are cut
+WORD = re.compile(r"\w")
+
+
+class LineDecoder:
+    """Turns the bytes of one output pipe into `line` records.
+
+    Updates that overwrite each other with a carriage return are one line, the last of them.
+    """
+
+    def __init__(self, pipe: str) -> None:
+        self._pipe = pipe
+        self.pending = b""  # text without an end yet
+        self._updating = False
+        self.count = 0
+        self.last = ""
+
+    def feed(self, data: bytes, now: float) -> bytes:
+        """Return the records of the lines that `data` completes."""
+        parts = (self.pending + data).split(b"\n")
+        pending = parts.pop()
+        out = []
+        for part in parts:
+            text = _last_update(part) if b"\r" in part else part
+            out.append(self._records(text + b"\n", now))
+            self._updating = False
+        if b"\r" in pending:
+            self._updating = True
+            pending = _last_update(pending) + (b"\r" if pending.endswith(b"\r") else b"")
+        if len(pending) > LINE_BYTES:
+            *whole, pending = _pieces(pending)
+            out += [self._records(piece, now) for piece in whole]
+        self.pending = pending
+        return b"".join(out)
+
+    def partial(self, now: float, last: bool = False) -> bytes:
+        """Return the record of the text that has no end yet; `last` when nothing will follow."""
+        text, self.pending = (self.pending, b"") if last else _complete_characters(self.pending)
+        if self._updating and not last:
+            text = text.rstrip(b"\r") + b"\r"
+        return self._records(text, now) if text.strip(b"\r") else b""
+
+    def _records(self, data: bytes, now: float) -> bytes:
+        out = []
+        for piece in _pieces(data):
+            text = piece.decode("utf-8", "backslashreplace")
+            out.append('{"event":"line","data":%s,"pipe":"%s","t":%.6f}\n' % (quoted(text), self._pipe, now))
+            if WORD.search(text):  # a line of dashes carries no information
+                self.last = text.strip()[-TAIL_CHARACTERS:] if len(text) > TAIL_CHARACTERS else text.strip()
+        self.count += 1
+        return "".join(out).encode()
+
+
+def _last_update(text: bytes) -> bytes:
+    return text.rstrip(b"\r").rpartition(b"\r")[2]
+
+
+def _pieces(data: bytes) -> List[bytes]:
+    """Return the bytes in pieces of bounded size, cut between characters."""
+    pieces = []
+    while len(data) > LINE_BYTES:
+        piece = _complete_characters(data[:LINE_BYTES])[0]
+        pieces.append(piece)
+        data = data[len(piece) :]
+    return [*pieces, data]
+
+
+def _complete_characters(data: bytes) -> Tuple[bytes, bytes]:
+    """Split before a UTF-8 character that has only partly arrived."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:
+            continue
+        length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+        return (data[:-back], data[-back:]) if length > back else (data, b"")
+    return data, b""

@@ -8,22 +8,22 @@ import json
 import os
 import re
 import resource
+import select
 import shutil
 import signal
 import socket
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from .device_locks import DeviceLocks
-from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer, raise_file_limit, wait_writable, widen_pipe
-from .groups import Groups, Monitor
+from .event_loop import GATHER_S, READ_BYTES, EventLoop, Timer, raise_file_limit, widen_pipe
+from .groups import Groups
 from .helpers import HelperProcesses
-from .kill_guard import Cgroup, start_guard
+from .orphans import Cgroup, make_runtime_dir, remove_dead_runtime_dirs, start_guard
 from .outcome import StepOutcome
-from .procfs import Process, descendants, environment_has, own_cpu_s, processes, signal_name
+from .procfs import Process, descendants, environment_of, own_cpu_s, processes, read_bytes, signal_name
 from .protocol import STEP_MARKER, VERSION, Outbox, format_oserror
-from .runtime_dir import make_runtime_dir, remove_dead_runtime_dirs
 from .step import RunningStep
 
 DRAIN_S = 1.0  # rings
@@ -32,6 +32,8 @@ PLACEHOLDER = re.compile(r"(.*[=:])?@([a-z]+)$", re.DOTALL)
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+Answer = Optional[Dict[str, Any]]
+"""What to reply to a request; None when the reply comes later."""
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -52,8 +54,8 @@ class Agent:
         self.outbox = Outbox(1)
         self.locks = DeviceLocks(lock_folder, run_id)
         self.steps: Dict[str, RunningStep] = {}
-        self.groups = Groups(self.steps, self.loop, self._start_monitor)
         self.helpers = HelperProcesses(self.loop, self.before_exec)
+        self.groups = Groups(self.steps, self.loop, self.helpers, run_id)
         remove_dead_runtime_dirs()
         self.folder = make_runtime_dir(run_id)
         self._lease_s = lease_s
@@ -72,9 +74,11 @@ class Agent:
     def serve(self) -> int:
         """Work until the lease ends, a signal comes or the control plane asks to end; return the exit code."""
         if self._lease_s is not None:  # whoever started us cannot look after what a killed agent leaves
+            # Before our signals are set up: the guard would inherit them, and write each of its own to our wake-up socket.
             self._cgroup = Cgroup.make()
             start_guard(self.run_id, self.grace_s, self._cgroup)
             self._check_lease()
+        # What a dying step leaves becomes our child, not init's: we find it, and are told when it ends.
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         for fd in (0, 1):
             os.set_blocking(fd, False)
@@ -82,6 +86,7 @@ class Agent:
         self._wakeup_writer.setblocking(False)
         self._wakeup_reader.setblocking(False)
         signal.set_wakeup_fd(self._wakeup_writer.fileno(), warn_on_full_buffer=False)
+        # The handlers do nothing: each signal is a byte to read, when no step is half changed.
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -136,7 +141,7 @@ class Agent:
         while self.outbox.size and not self.outbox.is_broken and time.monotonic() < deadline:
             self.outbox.flush()
             if self.outbox.size:
-                wait_writable(self.outbox.fd, deadline - time.monotonic())
+                select.select([], [self.outbox.fd], [], max(0.0, deadline - time.monotonic()))
 
     def _kill_strays(self) -> None:
         """Kill whatever we started or adopted and is not of any step."""
@@ -165,6 +170,7 @@ class Agent:
     def _reap(self) -> None:
         while True:
             try:
+                # Looked at before it is waited for: until then /proc has its group, session and control groups.
                 dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 break
@@ -184,8 +190,6 @@ class Agent:
                     owner.note_exit(code)
             elif pid in self.helpers:
                 self.helpers.note_exit(pid, code)
-            elif pid in self.groups.monitors:
-                self.groups.note_monitor_exit(pid, code)
         for step in list(self.steps.values()):
             step.check()
 
@@ -194,15 +198,13 @@ class Agent:
         for step in self.steps.values():
             if step.pid == pid:
                 return step
-        if pid in self.helpers or pid in self.groups.monitors:
+        if pid in self.helpers:
             return None
-        try:
-            with open("/proc/%d/stat" % pid, "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
+        group_and_session = read_bytes("/proc/%d/stat" % pid).rpartition(b")")[2].split()[2:4]
+        if not group_and_session:
             return None
         for step in self.steps.values():
-            if step.pid is not None and step.pid in (int(fields[2]), int(fields[3])):
+            if step.pid is not None and step.pid in map(int, group_and_session):
                 return step
         return next(iter(self.steps.values())) if len(self.steps) == 1 else None
 
@@ -221,16 +223,14 @@ class Agent:
             process = table[pid]
             if step.pid in (pid, process.group, process.session):
                 roots.add(pid)
-            elif process.parent == os.getpid() and not (
-                pid in self.helpers or pid in self.groups.monitors or pid in leaders
-            ):
-                alone = len(self.steps) == 1
-                if alone or environment_has(pid, "%s=%s" % (STEP_MARKER, step.id)):
+            elif process.parent == os.getpid() and pid not in self.helpers and pid not in leaders:
+                if len(self.steps) == 1 or os.fsencode("%s=%s" % (STEP_MARKER, step.id)) in environment_of(pid):
                     roots.add(pid)
         return [table[pid] for pid in sorted(roots | descendants(table, roots))]
 
     def before_exec(self) -> None:
         """Let the child die with us, and give it back the limit on open files that it would have had."""
+        # Does not reach grandchildren, and a set-user-ID program clears it: hence the guard.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         resource.setrlimit(resource.RLIMIT_NOFILE, self._file_limits)
         if self._cgroup is not None:
@@ -245,7 +245,7 @@ class Agent:
         if left <= 0:
             self.leave("nothing was heard from the control plane for %g s" % self._lease_s, "lost-node")
         else:
-            self.loop.timers.after(left, self._check_lease)
+            self.loop.after(left, self._check_lease)
 
     def _read_requests(self, _: int) -> None:
         try:
@@ -269,7 +269,7 @@ class Agent:
         try:
             request = json.loads(line.decode())
             number = request.get("id")
-            answer = self._answer(request)
+            answer = getattr(self, "do_" + request["verb"])(request)
         except OSError as error:
             answer = {"ok": False, "error": format_oserror(error)}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -281,41 +281,11 @@ class Agent:
         """Answer a request."""
         self.outbox.send("reply", json.dumps({"id": number, "ok": True, **answer}).encode())
 
-    def _answer(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-        """Return what to reply; None when the reply comes later."""
-        verb = request["verb"]
-        if verb == "beat":
-            return None  # a heartbeat: receiving it is enough
-        if verb == "start":
-            return self._start(request)
-        if verb == "end":
-            return self._end(request)
-        if verb == "signal":
-            return self._signal(request)
-        if verb == "stop":
-            self.steps[request["step"]].request_stop(request.get("reason") or "asked to")
-            return {}
-        if verb == "lock":
-            return self._lock(request)
-        if verb == "unlock":
-            self.locks.release()
-            return {}
-        if verb in ("facts", "sweep"):
-            self._run_verb(request)
-            return None
-        if verb == "release":
-            self.groups.allow(request["group"])
-            return {"t": round(time.time(), 6)}
-        if verb == "port":
-            return {"port": free_port()}
-        if verb == "usage":
-            return {"cpu_s": round(own_cpu_s(), 6), "waiting_bytes": self.outbox.size}
-        if verb == "exit":
-            self.leave("asked to exit")
-            return {}
-        raise ValueError("no such verb: %s" % verb)
+    def do_beat(self, _: Dict[str, Any]) -> Answer:
+        """Do nothing: receiving a heartbeat is enough."""
 
-    def _start(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    def do_start(self, request: Dict[str, Any]) -> Answer:
+        """Start a step, and its group's monitor with the last of them."""
         if self._is_leaving:
             raise ValueError("the agent is leaving")
         if request["step"] in self.steps:
@@ -328,7 +298,8 @@ class Agent:
         self.groups.watch(step.group)
         return reply
 
-    def _end(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    def do_end(self, request: Dict[str, Any]) -> Answer:
+        """End a step, as what the request says."""
         step = self.steps.get(request["step"])
         if step is None:
             return {"running": False}
@@ -338,7 +309,8 @@ class Agent:
         step.end(StepOutcome("passed", None, "") if request.get("is_done") else cause, request.get("grace_s"))
         return {"running": True}
 
-    def _signal(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    def do_signal(self, request: Dict[str, Any]) -> Answer:
+        """Signal the process group of a step's leader."""
         step = self.steps[request["step"]]
         number = request["signal"]
         if isinstance(number, str):
@@ -347,7 +319,13 @@ class Agent:
             os.killpg(step.pid, number)
         return {}
 
-    def _lock(self, request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    def do_stop(self, request: Dict[str, Any]) -> Answer:
+        """Tell a step that its load is needed no longer."""
+        self.steps[request["step"]].request_stop(request.get("reason") or "asked to")
+        return {}
+
+    def do_lock(self, request: Dict[str, Any]) -> Answer:
+        """Take the locks of devices; the reply comes when they are ours, unless somebody holds one and we need not wait."""
         opened = self.locks.open(list(request["devices"]))
         holders = self.locks.take(opened)
         if not holders:
@@ -372,12 +350,42 @@ class Agent:
         self._run_self(["flock", *map(str, descriptors)], taken, descriptors)
         return None
 
-    def _run_verb(self, request: Dict[str, Any]) -> None:
+    def do_unlock(self, _: Dict[str, Any]) -> Answer:
+        """Let go of all locks."""
+        self.locks.release()
+        return {}
+
+    def do_release(self, request: Dict[str, Any]) -> Answer:
+        """Open the start barrier of a group with members on other nodes."""
+        self.groups.allow(request["group"])
+        return {"t": round(time.time(), 6)}
+
+    def do_port(self, _: Dict[str, Any]) -> Answer:
+        """Return a free port."""
+        return {"port": free_port()}
+
+    def do_usage(self, _: Dict[str, Any]) -> Answer:
+        """Return what we cost."""
+        return {"cpu_s": round(own_cpu_s(), 6), "waiting_bytes": self.outbox.size}
+
+    def do_exit(self, _: Dict[str, Any]) -> Answer:
+        """End everything, and leave."""
+        self.leave("asked to exit")
+        return {}
+
+    def do_facts(self, request: Dict[str, Any]) -> Answer:
+        """Ask what this machine is, later."""
+        paths = request.get("disk") or ()
+        return self._run_verb(request, ["facts", *(word for path in paths for word in ("--disk", path))])
+
+    def do_sweep(self, request: Dict[str, Any]) -> Answer:
+        """End what another run left, later."""
+        return self._run_verb(
+            request, ["sweep", request["marker"], "--grace", str(request.get("grace_s", self.grace_s))]
+        )
+
+    def _run_verb(self, request: Dict[str, Any], argv: List[str]) -> Answer:
         """Ask in a process of its own: a driver that hangs must not hang the supervision."""
-        if request["verb"] == "facts":
-            argv = ["facts", *(word for path in request.get("disk") or () for word in ("--disk", path))]
-        else:
-            argv = ["sweep", request["marker"], "--grace", str(request.get("grace_s", self.grace_s))]
 
         def answered(code: int, output: bytes) -> None:
             try:
@@ -387,14 +395,10 @@ class Agent:
             self.reply(request.get("id"), answer)
 
         self._run_self(argv, answered)
+        return None
 
-    def _run_self(
-        self, argv: List[str], done: Callable[[int, bytes], None], descriptors: Optional[List[int]] = None
-    ) -> None:
-        self.helpers.start([sys.executable, "-I", "-S", PROGRAM, *argv], done, descriptors)
-
-    def _start_monitor(self, group: str, argv: List[str], steps: List[RunningStep]) -> Monitor:
-        return Monitor(group, argv, steps, self.run_id, self.folder, self.before_exec)
+    def _run_self(self, argv: List[str], done: Callable[[int, bytes], None], descriptors: Sequence[int] = ()) -> None:
+        self.helpers.start([sys.executable, "-I", "-S", PROGRAM, *argv], done, descriptors=descriptors)
 
     # -- what steps need of us
 
@@ -429,12 +433,12 @@ class Agent:
     def schedule_drain(self) -> None:
         """Drain the rings once a second, all at one wake-up."""
         if self._draining is None:
-            self._draining = self.loop.timers.after(DRAIN_S - time.monotonic() % DRAIN_S, self._drain)
+            self._draining = self.loop.after(DRAIN_S - time.monotonic() % DRAIN_S, self._drain)
 
     def schedule_gathering(self) -> None:
         """Forward what has come, and listen again to the sources that rest: for all steps at one wake-up."""
         if self._gathering is None:
-            self._gathering = self.loop.timers.after(GATHER_S - time.monotonic() % GATHER_S, self._gather)
+            self._gathering = self.loop.after(GATHER_S - time.monotonic() % GATHER_S, self._gather)
 
     def _gather(self) -> None:
         self._gathering = None

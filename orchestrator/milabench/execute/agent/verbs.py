@@ -70,21 +70,15 @@ def link(argv: List[str]) -> int:
 
 
 def flock(argv: List[str]) -> int:
-    """Wait for the locks of these inherited descriptors."""
-    from .device_locks import wait_for_locks
+    """Lock these inherited descriptors, which are the agent's too, however long that takes."""
+    import fcntl
 
-    return wait_for_locks([int(fd) for fd in argv])
+    for fd in argv:
+        fcntl.flock(int(fd), fcntl.LOCK_EX)
+    return 0
 
 
-VERBS = {
-    "serve": serve,
-    "facts": facts,
-    "sweep": sweep,
-    "left": left,
-    "files": serve_files,
-    "link": link,
-    "flock": flock,
-}
+VERBS = {"files": serve_files, **{verb.__name__: verb for verb in (serve, facts, sweep, left, link, flock)}}
 
 
 def split_options(argv: List[str], *names: str) -> Tuple[List[str], Dict[str, str]]:

@@ -7,22 +7,21 @@ from collections.abc import Sequence
 from milabench.acceptance.evaluate import Acceptance
 from milabench.analysis.compare import Comparison
 from milabench.analysis.summary_model import Summary
-from milabench.analysis.system_diff import Difference
-from milabench.analysis.traces import Trace
+from milabench.analysis.system_diff import Differences
+from milabench.analysis.traces import RunTraces
 from milabench.report import comparison_text
-from milabench.report.acceptance_document import acceptance_sentence, criteria_table
+from milabench.report.document_renderer import acceptance_sentence, acceptance_title, criteria_table, missing_evidence
 from milabench.report.html import comparison as compared
 from milabench.report.html import run
 from milabench.report.html.details import fineness
-from milabench.report.html.markup import el
-from milabench.report.html.page import document
-from milabench.report.html.tables import document_table
+from milabench.report.html.page import alert, article, document
+from milabench.report.html.tables import html_table
 from milabench.version import __version__
 
 
-def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | None = None) -> str:
+def render(summaries: Sequence[Summary], traces: RunTraces = None) -> str:
     """Return one page with all runs, one after the other; `traces` are the time series of their steps."""
-    traced = traces if traces is not None else [()] * len(summaries)
+    traced = [steps or () for steps in traces or [None] * len(summaries)]
     how = fineness(traced)
     several = len(summaries) > 1
     bodies, nav = [], []
@@ -35,11 +34,7 @@ def render(summaries: Sequence[Summary], traces: Sequence[Sequence[Trace]] | Non
     return document(f"milabench {title}"[:200], nav, bodies, __version__)
 
 
-def render_comparison(
-    comparison: Comparison,
-    differences: Sequence[Difference] | None = None,
-    traces: Sequence[Sequence[Trace] | None] | None = None,
-) -> str:
+def render_comparison(comparison: Comparison, differences: Differences = None, traces: RunTraces = None) -> str:
     """Return the page of a comparison; `traces` are the time series of each system's steps, None where unknown."""
     traced = traces if traces is not None else [None] * len(comparison.systems)
     how = fineness([system_traces for system_traces in traced if system_traces is not None])
@@ -49,12 +44,11 @@ def render_comparison(
 
 def render_acceptance(acceptance: Acceptance) -> str:
     """Return the page of the verdict on a run, criterion by criterion."""
-    title = f"{acceptance.verdict}: {acceptance.title or 'acceptance'}"
-    missing = [el("p", f"{check.where}: {check.missing}") for check in acceptance.checks if check.missing]
-    body = [
-        el("h1", title, id="top"),
-        el("p", acceptance_sentence(acceptance)),
-        document_table(criteria_table(acceptance)),
-        *missing,
-    ]
-    return document(title, [("top", title)], body, __version__)
+    body, nav = article(
+        acceptance_title(acceptance),
+        acceptance_sentence(acceptance),
+        None,
+        alert("What is missing", "doubt", missing_evidence(acceptance)),
+        [("criteria", "Criteria", html_table(criteria_table(acceptance)))],
+    )
+    return document(acceptance_title(acceptance), nav, body, __version__)

@@ -60,8 +60,10 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     """Return round numbers from low to high; low alone where there is nothing between them."""
     if not 0 < high - low < math.inf:
         return [low]
+    # 1, 2 and 5 times a power of ten: the steps that a reader can divide in the head.
     step = 10 ** math.floor(math.log10((high - low) / about))
     step *= next(times for times in (1, 2, 5, 10) if (high - low) / (step * times) <= about)
+    # The last bits of a division must not cost the tick at either end.
     first = math.ceil(low / step - 1e-9)
     return [multiple * step for multiple in range(first, math.floor(high / step + 1e-9) + 1)]
 
@@ -87,3 +89,8 @@ def short(value: float) -> str:
         if size >= 10 * factor or (size >= factor and unit != "k"):
             return f"{value / factor:.4g}{unit}"
     return f"{value:.4g}"
+
+
+def coordinate(value: float) -> str:
+    """Format a coordinate to a tenth; 0 for what no axis has a place for."""
+    return f"{value:.1f}".removesuffix(".0") if math.isfinite(value) else "0"

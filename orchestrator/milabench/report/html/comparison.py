@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 
-from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, Facts
+from milabench.analysis.compare import Comparison, ComparisonRow, Contrast, System, SystemResult
 from milabench.analysis.summary_model import BenchSummary, Summary
-from milabench.analysis.system_diff import Difference
+from milabench.analysis.system_diff import Differences
 from milabench.analysis.traces import Trace
 from milabench.report import comparison_text, model
+from milabench.report.document import Table, words_table
 from milabench.report.html.details import (
     Fineness,
     by_bench,
@@ -17,26 +20,37 @@ from milabench.report.html.details import (
     selected_steps,
     step_timelines,
 )
-from milabench.report.html.markup import Child, Markup, el
+from milabench.report.html.markup import Child, Markup, el, note
+from milabench.report.html.page import alert, article, foldable, tile
 from milabench.report.html.plots import Bar, Dots, Ratio, bars, dots, figure, forest, marks, plot_legend, verdict_sign
-from milabench.report.html.run import alert, bold_names, device_facts
-from milabench.report.html.tables import Cell, TableRow, document_table, html_table, without_empty
+from milabench.report.html.run import device_facts
+from milabench.report.html.tables import html_table
 from milabench.report.registry import SYSTEMS_DRAWN
 
 Traced = Sequence[Sequence[Trace] | None]
 _OPEN_UP_TO = 2
 _MOST_BARS = 200
 _MOST_ROWS = 2000
+_VERDICTS = ("FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE")
 _WORST_FIRST = ("SLOWER", "excluded", "INCONCLUSIVE", "DIFFERENT-BUT-SMALL", "FASTER", "EQUIVALENT")
 # Keys that name a device or a time rather than a property.
 _NO_PROPERTY = ("index", "uuid", "pci", "processes", "memory_used_mib", "serial", "temperature", "hostname")
 
 
 def comparison_article(
-    comparison: Comparison, differences: Sequence[Difference] | None, traced: Traced, how: Fineness
+    comparison: Comparison, differences: Differences, traced: Traced, how: Fineness
 ) -> tuple[Markup, list[tuple[str, str]]]:
     """Return the article of the comparison and its link targets."""
-    sections: list[tuple[str, str, Child]] = [
+    doubtful = sum(len(system.suspects) for system in comparison.systems)
+    skips = [(f"{system.name}: {name}", reason) for system in comparison.systems for name, reason in system.skipped]
+    alerts = [
+        alert("Failures", "bad", comparison_text.failed_entries(comparison)),
+        alert("Excluded from the index", "bad", comparison.excluded),
+        alert("Suspect numbers", "doubt", comparison_text.suspects(comparison), doubtful),
+        alert("To be known before the first number", "doubt", [("", text) for text in comparison.warnings]),
+        alert("Skipped, on purpose", "none", skips),
+    ]
+    sections: tuple[tuple[str, str, Child], ...] = (
         ("ratios", "Ratios", _ratios(comparison)),
         ("table", "Benchmarks", _benchmarks(comparison)),
         ("index", "Index", _index(comparison)),
@@ -44,25 +58,9 @@ def comparison_article(
         ("systems", "Systems", _systems(comparison)),
         ("why", "What differs", _why(comparison, differences)),
         ("details", "Each benchmark", _too_many(comparison) or _details(comparison, traced, how)),
-        ("method", "Method", [el("p", line, class_="note") for line in comparison_text.legend_lines(comparison)]),
-    ]
-    head = el(
-        "header",
-        el("h1", comparison_text.title(comparison), id="top"),
-        el("p", comparison.sentence, class_="lead"),
-        _tiles(comparison),
-        el(
-            "div",
-            alert("Failures", "bad", bold_names(comparison_text.failed_entries(comparison))),
-            alert("Excluded from the index", "bad", bold_names(comparison.excluded)),
-            alert("Suspect numbers", "doubt", bold_names(comparison_text.suspects(comparison)), _doubtful(comparison)),
-            alert("To be known before the first number", "doubt", list(comparison.warnings)),
-            alert("Skipped, on purpose", "none", bold_names(_skips(comparison))),
-            class_="lists",
-        ),
+        ("method", "Method", map(note, comparison_text.legend_lines(comparison))),
     )
-    body = [el("section", el("h2", name), content, id=section_id) for section_id, name, content in sections]
-    return el("article", head, body), [(section_id, name) for section_id, name, _ in sections]
+    return article(comparison_text.title(comparison), comparison.sentence, _tiles(comparison), alerts, sections)
 
 
 def _is_many(comparison: Comparison) -> bool:
@@ -73,69 +71,48 @@ def _too_many(comparison: Comparison) -> Markup | None:
     """Return the note that replaces drawings of too many systems; None for few."""
     if not _is_many(comparison):
         return None
-    text = f"Drawn for up to {SYSTEMS_DRAWN} systems; these are {len(comparison.systems)}. Compare fewer to see it."
-    return el("p", text, class_="note")
+    shown = f"Drawn for up to {SYSTEMS_DRAWN} systems; these are {len(comparison.systems)}."
+    return note(f"{shown} Compare fewer to see it.")
 
 
-def _tiles(comparison: Comparison) -> Markup:
+def _tiles(comparison: Comparison) -> list[Markup]:
+    kinds = {"FASTER": "good", "SLOWER": "bad", "EQUIVALENT": "even", "DIFFERENT-BUT-SMALL": "even"}
     tiles = []
     for index in comparison.indices[:SYSTEMS_DRAWN]:
         counted, planned = index.complete
-        reach = (
-            f"95 % from {index.ci95[0]:.3f} to {index.ci95[1]:.3f}"
-            if index.ci95
-            else "no interval below 3 launches a side"
-        )
+        low, high = index.ci95 or (None, None)
+        reach = "no interval below 3 launches a side" if low is None else f"95 % from {low:.3f} to {high:.3f}"
         kind = {"FASTER": "good", "SLOWER": "bad"}.get(index.verdict, "doubt")
         value = "none" if index.value is None else f"{verdict_sign(index.verdict)} {index.value:.3f}"
-        over = f"{index.verdict}; over {counted} of {planned} benchmarks" + (
-            ", INCOMPLETE" if counted < planned else ""
-        )
-        tiles.append(
-            el("li", f"index of {index.system}", el("b", value), el("small", reach), el("small", over), class_=kind)
-        )
-    verdicts = [contrast.verdict for row in comparison.rows for contrast in row.contrasts if contrast is not None]
-    for verdict in ("FASTER", "SLOWER", "EQUIVALENT", "DIFFERENT-BUT-SMALL", "INCONCLUSIVE"):
+        over = f"{index.verdict}; over {counted} of {planned} benchmarks{', INCOMPLETE' * (counted < planned)}"
+        tiles.append(tile(f"index of {index.system}", value, reach, over, kind=kind))
+    verdicts = Counter[str](contrast.verdict for row in comparison.rows for contrast in row.contrasts if contrast)
+    for verdict in _VERDICTS:
         if verdict in verdicts:
-            kind = {"FASTER": "good", "SLOWER": "bad", "INCONCLUSIVE": "doubt"}.get(verdict, "even")
-            count = el("b", f"{verdict_sign(verdict)} {verdicts.count(verdict)}")
-            tiles.append(el("li", verdict, count, el("small", "of the ratios"), class_=kind))
-    return el("ul", tiles, class_="tiles")
-
-
-def _doubtful(comparison: Comparison) -> int:
-    return sum(len(system.suspects) for system in comparison.systems)
-
-
-def _skips(comparison: Comparison) -> list[tuple[str, str]]:
-    return [(f"{system.name}: {name}", reason) for system in comparison.systems for name, reason in system.skipped]
+            count = f"{verdict_sign(verdict)} {verdicts[verdict]}"
+            tiles.append(tile(verdict, count, "of the ratios", kind=kinds.get(verdict, "doubt")))
+    return tiles
 
 
 def _ratios(comparison: Comparison) -> Child:
-    several = len(comparison.systems) > 2
+    several, is_many = len(comparison.systems) > 2, _is_many(comparison)
     ids = _ids(comparison)
-    ratios = []
-    for row in () if _is_many(comparison) else comparison_text.by_ratio(comparison.rows):
-        for position, contrast in enumerate(row.contrasts):
-            name = f"{row.bench} · {comparison.systems[position + 1].name}" if several else row.bench
-            link = f"#{ids[row.bench]}"
-            if contrast is None:
-                why = _why_no_ratio(comparison, row, position + 1)
-                ratios.append(Ratio(label=name, value=None, margin=row.margin, note=f"excluded: {why}", link=link))
-                continue
-            ratios.append(
-                Ratio(
-                    label=name,
-                    value=contrast.ratio,
-                    interval=contrast.ci95,
-                    margin=row.margin,
-                    verdict=contrast.verdict,
-                    is_suspect=contrast.is_suspect,
-                    link=link,
-                )
+    drawn = []
+    for row, side, contrast in comparison_text.ratios(() if is_many else comparison_text.by_ratio(comparison.rows)):
+        drawn.append(
+            Ratio(
+                label=f"{row.bench} · {side.system}" if several else row.bench,
+                value=contrast.ratio if contrast else None,
+                interval=contrast.ci95 if contrast else None,
+                margin=row.margin,
+                verdict=contrast.verdict if contrast else "",
+                note="" if contrast else f"excluded: {_why_no_ratio(comparison, row, side)}",
+                is_suspect=contrast is not None and contrast.is_suspect,
+                link=f"#{ids[row.bench]}",
             )
+        )
     for index in comparison.indices:
-        ratios.append(
+        drawn.append(
             Ratio(
                 label=f"index · {index.system}" if several else "index",
                 value=index.value,
@@ -146,193 +123,129 @@ def _ratios(comparison: Comparison) -> Child:
                 is_total=True,
             )
         )
-    note = (
+    text = (
         f"Right of 1 is better than {comparison.systems[0].name}; for lower-is-better metrics the ratio is inverted. "
         f"Band: ±{comparison.margin:.2%}, in which nothing is called faster or slower. "
         "Whiskers: 95 % intervals; an arrow is one that goes on. ▲ faster, ▼ slower, ■ equivalent, ◆ different but small, "
         "○ not decided; '?' marks a suspect number."
     )
-    if _is_many(comparison):
-        note = (
-            f"Of {len(comparison.systems)} systems only the index is drawn; the ratios are in the table below. {note}"
-        )
+    if is_many:
+        lead = f"Of {len(comparison.systems)} systems only the index is drawn; the ratios are in the table below."
+        text = f"{lead} {text}"
     caption = f"Ratios to {comparison.systems[0].name}, the fastest first"
-    return figure(caption, forest("ratios of benchmarks with 95 % intervals", ratios), note)
+    return figure(caption, forest("ratios of benchmarks with 95 % intervals", drawn), text)
 
 
-def _why_no_ratio(comparison: Comparison, row: ComparisonRow, position: int) -> str:
-    """Return why one system has no ratio to the first: the problem of either side, else the reason for the exclusion."""
-    reasons = [f"{side.system} {side.why_not}" for side in (row.sides[0], row.sides[position]) if side.why_not]
+def _why_no_ratio(comparison: Comparison, row: ComparisonRow, side: SystemResult) -> str:
+    """Return why a system has no ratio to the first: the problem of either side, else the reason for the exclusion."""
+    reasons = [f"{side.system} {side.why_not}" for side in (row.sides[0], side) if side.why_not]
     return "; ".join(reasons) or dict(comparison.excluded).get(row.bench, "no ratio")
 
 
 def _benchmarks(comparison: Comparison) -> list[Child]:
-    columns = _columns(comparison)
-    rows = [row for each in comparison_text.by_ratio(comparison.rows) for row in _ratio_rows(comparison, each)]
-    kept = rows
-    if len(rows) > _MOST_ROWS:
-        kept = sorted(rows, key=lambda row: _WORST_FIRST.index(row.state))[:_MOST_ROWS]
-    caption = "benchmarks: absolute values first, then ratios"
-    headings, is_text = [heading for heading, _ in columns], [text for _, text in columns]
-    children: list[Child] = [html_table(caption, headings, is_text, kept, is_alone=True)]
-    if kept is not rows:
-        text = f"{len(kept)} of {len(rows)} ratios fit in the page, the slower and the excluded ones first; --format csv has all."
-        children.append(el("p", text, class_="note"))
-    notes = comparison_text.verdict_notes(comparison)
-    children += [el("p", f"{name}: {text}", class_="note") for name, text in notes[:20]]
-    if len(notes) > 20:
-        children.append(el("p", f"{len(notes) - 20} more such remarks are in the text report.", class_="note"))
+    is_many, ids = _is_many(comparison), _ids(comparison)
+    table = comparison_text.ratio_table(comparison, is_whole=True, is_compact=is_many)
+    ratios = comparison_text.ratios(comparison_text.by_ratio(comparison.rows))
+    states = [contrast.verdict if contrast else "excluded" for _, _, contrast in ratios]
+    kept = list(range(len(ratios)))
+    if len(ratios) > _MOST_ROWS:
+        kept = sorted(kept, key=lambda at: _WORST_FIRST.index(states[at]))[:_MOST_ROWS]
+    # Only the scaling stands behind the verdict, and only where it is known.
+    verdict = len(table.headings) - (2 if table.headings[-1] == "scaling" else 1)
+    shown = {verdict: [_verdict(ratios[at][2]) for at in kept]}
+    if not is_many:
+        names = (ratios[at][0].bench for at in kept)
+        shown[0] = [el("a", name, href=f"#{ids[name]}") for name in names]
+    title = "benchmarks: absolute values first, then ratios"
+    table = replace(table, title=title, rows=tuple(table.rows[at] for at in kept))
+    children: list[Child] = [html_table(table, shown=shown, states=[states[at] for at in kept], is_alone=True)]
+    if len(kept) < len(ratios):
+        fit = f"{len(kept)} of {len(ratios)} ratios fit in the page"
+        children.append(note(f"{fit}, the slower and the excluded ones first; --format csv has all."))
+    remarks = comparison_text.verdict_notes(comparison)
+    children += map(note, remarks[:20])
+    if len(remarks) > 20:
+        children.append(note(f"{len(remarks) - 20} more such remarks are in the text report."))
     return children
-
-
-def _has_scaling(comparison: Comparison) -> bool:
-    return any(contrast and contrast.efficiency is not None for row in comparison.rows for contrast in row.contrasts)
-
-
-def _columns(comparison: Comparison) -> list[tuple[str, bool]]:
-    """Return the headings of the table of benchmarks, and which of them are text."""
-    names = [system.name for system in comparison.systems]
-    sides = [names[0], "its value"] if _is_many(comparison) else names
-    return [
-        ("bench", True),
-        *([("system", True)] if len(names) > 2 else []),
-        ("units", True),
-        *((side, False) for side in sides),
-        *(("n", True), ("ratio", False), ("95 % interval", False), ("p (Holm)", False)),
-        *([("scaling", False)] if _has_scaling(comparison) else []),
-        ("verdict", True),
-    ]
-
-
-def _ratio_rows(comparison: Comparison, row: ComparisonRow) -> Iterable[TableRow]:
-    """Return a row for each ratio of one benchmark, in the columns of `_columns`."""
-    is_many = _is_many(comparison)
-    name = row.bench if is_many else el("a", row.bench, href=f"#{_ids(comparison)[row.bench]}")
-    first = row.sides[0]
-    for system, side, contrast in zip(comparison.systems[1:], row.sides[1:], row.contrasts, strict=True):
-        ratio, interval, efficiency, p = (
-            (contrast.ratio, contrast.ci95, contrast.efficiency, contrast.p_holm) if contrast else (None,) * 4
-        )
-        cells = [
-            Cell(shown=name),
-            *([Cell(shown=system.name)] if len(comparison.systems) > 2 else []),
-            Cell(shown=row.units),
-            *(
-                Cell(shown=comparison_text.side_text(s), value=s.value)
-                for s in ((first, side) if is_many else row.sides)
-            ),
-            Cell(shown=f"{len(first.values)}/{len(side.values)}"),
-            Cell(shown=comparison_text.ratio_text(ratio)),
-            Cell(shown=comparison_text.interval_text(interval)),
-            Cell(shown=comparison_text.p_text(contrast), value=p),
-            *([Cell(shown=comparison_text.ratio_text(efficiency))] if _has_scaling(comparison) else []),
-            Cell(shown=_verdict(contrast)),
-        ]
-        yield TableRow(cells=tuple(cells), state=contrast.verdict if contrast else "excluded")
 
 
 def _verdict(contrast: Contrast | None) -> Child:
     text = comparison_text.verdict_text(contrast)
     if contrast is None:
         return text
-    return [
-        el("span", verdict_sign(contrast.verdict), aria_hidden="true"),
-        " ",
-        text,
-        " (suspect)" if contrast.is_suspect else None,
-    ]
+    sign = el("span", verdict_sign(contrast.verdict), aria_hidden="true")
+    return [sign, " ", text, " (suspect)" if contrast.is_suspect else None]
 
 
 def _index(comparison: Comparison) -> list[Child]:
-    children: list[Child] = []
-    for table in (comparison_text.index_table(comparison), comparison_text.job_table(comparison)):
-        if table is not None:
-            children.append(document_table(table, can_filter=False))
+    tables = (comparison_text.index_table(comparison), *comparison_text.job_tables(comparison))
+    children: list[Child] = [html_table(table, can_filter=False) for table in tables]
     for index in () if _is_many(comparison) else comparison.indices:
         if len(index.without) < 2:
             continue
         moved = sorted(index.without.items(), key=lambda entry: entry[1])
         shown = moved if len(moved) <= 20 else [*moved[:10], *moved[-10:]]
         rows = [Dots(label=f"without {name}", values=(value,), note=f"{value:.4f}") for name, value in shown]
-        note = index.holds + ("" if len(moved) <= 20 else f"; the ten that move it most each way, of {len(moved)}")
+        text = index.holds + ("" if len(moved) <= 20 else f"; the ten that move it most each way, of {len(moved)}")
         drawing = dots(f"index of {index.system} without each benchmark", rows, units="index")
-        children.append(
-            el(
-                "details",
-                el("summary", el("h3", f"Index of {index.system} when one benchmark is left out")),
-                figure("Leave one out", drawing, note),
-            )
-        )
+        title = f"Index of {index.system} when one benchmark is left out"
+        children.append(foldable(title, "", figure("Leave one out", drawing, text)))
     return children
 
 
 def _memory(comparison: Comparison) -> list[Child]:
     names = [system.name for system in comparison.systems]
     sign = marks(names)
-    children: list[Child] = [plot_legend(list(sign.items()))]
-    rows = [bar for row in comparison.rows for bar in _memory_bars(row, sign)]
+    children: list[Child] = [plot_legend(sign)]
+    rows = []
+    for row in comparison.rows:
+        peaks = [(side.memory_peak_mib, side.system) for side in row.sides if side.memory_peak_mib is not None]
+        for peak, name in peaks:
+            # The first bar of a benchmark names it; the others stand below.
+            label = row.bench if name == peaks[0][1] else ""
+            rows.append(Bar(label=label, value=peak, text=f"{peak:.0f} MiB, {name}", mark=sign[name]))
     if len(rows) > _MOST_BARS:
-        text = f"Peak memory is not drawn: {len(rows)} bars are too many; the table below has all."
-        children.append(el("p", text, class_="note"))
+        children.append(note(f"Peak memory is not drawn: {len(rows)} bars are too many; the table below has all."))
     elif rows:
         children.append(figure("Peak memory of a process", bars("peak memory", rows, units="MiB")))
-    headings = (
-        "bench",
-        *(f"{name}: {what}" for what in ("memory MiB", "overlap%", "energy J", "first step s") for name in names),
-    )
-    cells = [_resource_cells(comparison, row) for row in comparison.rows]
-    shown, is_text, kept, empty = without_empty(headings, (True, *(False for _ in headings[1:])), cells)
-    children.append(html_table("memory, overlap, energy, first step", shown, is_text, kept))
+    quantities = ("memory MiB", "overlap%", "energy J", "first step s")
+    headings = ("bench", *(f"{name}: {what}" for what in quantities for name in names))
+    table, empty = Table(
+        title="memory, overlap, energy, first step",
+        headings=headings,
+        is_text=(True, *(False for _ in headings[1:])),
+        rows=tuple(_resource_cells(comparison, row) for row in comparison.rows),
+    ).without_empty()
     text = "An empty cell: not recorded, or (overlap) one instance."
     text += f" Known of no benchmark, and not shown: {', '.join(empty)}." if empty else ""
-    children.append(el("p", text, class_="note"))
-    return children
+    return [*children, html_table(table), note(text)]
 
 
-def _memory_bars(row: ComparisonRow, sign: dict[str, str]) -> Iterable[Bar]:
-    """Return a bar for each system that recorded the benchmark's peak memory; the first one names the benchmark."""
-    label = row.bench
-    for side in row.sides:
-        if side.memory_peak_mib is not None:
-            peak = side.memory_peak_mib
-            yield Bar(label=label, value=peak, text=f"{peak:.0f} MiB, {side.system}", mark=sign[side.system])
-            label = ""
-
-
-def _resource_cells(comparison: Comparison, row: ComparisonRow) -> list[str]:
+def _resource_cells(comparison: Comparison, row: ComparisonRow) -> tuple[str, ...]:
     benches = [_bench(system, row.bench) for system in comparison.systems]
-    return [
+    return (
         row.bench,
         *("" if side.memory_peak_mib is None else f"{side.memory_peak_mib:.0f}" for side in row.sides),
         *("" if bench is None or bench.overlap is None else f"{100 * bench.overlap:.1f}" for bench in benches),
         *(model.format_number(side.energy_j) for side in row.sides),
         *("" if side.first_step_s is None else f"{side.first_step_s:.2f}" for side in row.sides),
-    ]
+    )
 
 
 def _systems(comparison: Comparison) -> Child:
     """Return a table of the systems' facts; rows that differ have a sign, an underline and a background."""
     tables = [_facts(system) for system in comparison.systems]
-    names = [system.name for system in comparison.systems]
-    rows = []
+    rows, states = [], []
     for what in dict.fromkeys(name for properties in tables for name in properties):
         values = [properties.get(what, "") for properties in tables]
         differs = len(set(values)) > 1
-        kind = "differs" if differs else ""
-        rows.append(
-            TableRow(
-                cells=(
-                    Cell(shown=what),
-                    Cell(shown="≠ differs" if differs else "same"),
-                    *(Cell(shown=value or "not recorded", kind=kind) for value in values),
-                ),
-                state="differing" if differs else "same",
-            )
-        )
-    return html_table("systems compared", ("what", "same?", *names), (True,) * (len(names) + 2), rows, is_alone=True)
+        rows.append((what, "≠ differs" if differs else "same", *(value or "not recorded" for value in values)))
+        states.append("differing" if differs else "same")
+    headings = ("what", "same?", *(system.name for system in comparison.systems))
+    return html_table(words_table("systems compared", headings, rows), states=states, is_alone=True)
 
 
-def _facts(system: Facts) -> dict[str, str]:
+def _facts(system: System) -> dict[str, str]:
     summary: Summary = system.summary
     properties = {name: value for name, value in model.system_lines(summary) if name != "software"}
     properties["ended"] = "yes" if summary.is_ended else "no: cut off, or still going"
@@ -344,20 +257,15 @@ def _facts(system: Facts) -> dict[str, str]:
     return properties
 
 
-def _why(comparison: Comparison, differences: Sequence[Difference] | None) -> Child:
+def _why(comparison: Comparison, differences: Differences) -> Child:
     if differences is None:
-        return el("p", "Arguments, environments and devices were not compared; ask for it with --why.", class_="note")
+        return note("Arguments, environments and devices were not compared; ask for it with --why.")
     if not differences:
-        return el("p", "Nothing that was recorded differs between the systems.", class_="note")
+        return note("Nothing that was recorded differs between the systems.")
     table = comparison_text.differences_table(comparison, differences)
-    headings = ("near", *table.headings[1:])
-    rows = [
-        TableRow(
-            cells=tuple(Cell(shown="near" if at == 0 and cell else cell) for at, cell in enumerate(row)), state=row[1]
-        )
-        for row in table.rows
-    ]
-    return html_table(table.title, headings, table.is_text, rows)
+    near = {0: ["near" if difference.is_near else "" for difference in differences]}
+    table = replace(table, headings=("near", *table.headings[1:]))
+    return html_table(table, shown=near, states=[difference.area for difference in differences])
 
 
 def _ids(comparison: Comparison) -> dict[str, str]:
@@ -367,43 +275,29 @@ def _ids(comparison: Comparison) -> dict[str, str]:
 def _details(comparison: Comparison, traced: Traced, how: Fineness) -> list[Child]:
     names = [system.name for system in comparison.systems]
     sign, ids = marks(names), _ids(comparison)
-    steps = [by_bench(one) if one is not None else {} for one in traced]
-    children: list[Child] = [plot_legend(list(sign.items())), *_not_drawn(names, traced)]
+    steps = {name: by_bench(traces) for name, traces in zip(names, traced, strict=True) if traces is not None}
+    lacking = [name for name in names if name not in steps]
+    children: list[Child] = [plot_legend(sign)]
+    if lacking:
+        children.append(note(f"Known by a report alone, without records to draw: {', '.join(lacking)}."))
     for row in comparison_text.by_ratio(comparison.rows):
-        benches = [_bench(system, row.bench) for system in comparison.systems]
-        drawn = [
-            (name, one.get(row.bench, []))
-            for name, one, traces in zip(names, steps, traced, strict=True)
-            if traces is not None
+        benches = [
+            (system.name, sign[system.name], bench)
+            for system in comparison.systems
+            if (bench := _bench(system, row.bench)) is not None
         ]
         children.append(
-            el(
-                "details",
-                el("summary", el("h3", row.bench), el("span", _ratio_words(row, names), class_="told")),
+            foldable(
+                row.bench,
+                _ratio_words(row),
                 _launches(row, sign),
-                _of_steps(row.bench, drawn, how, sign),
-                device_spread(
-                    [
-                        (name, sign[name], bench)
-                        for name, bench in zip(names, benches, strict=True)
-                        if bench is not None
-                    ],
-                    row.units,
-                )
-                if any(bench is not None and bench.processes for bench in benches)
-                else None,
-                id=ids[row.bench],
-                open=len(comparison.rows) <= _OPEN_UP_TO,
+                _of_steps(row.bench, [(name, traces.get(row.bench, [])) for name, traces in steps.items()], how, sign),
+                device_spread(benches, row.units) if any(bench.processes for _, _, bench in benches) else None,
+                id_=ids[row.bench],
+                is_open=len(comparison.rows) <= _OPEN_UP_TO,
             )
         )
     return children
-
-
-def _not_drawn(names: Sequence[str], traced: Traced) -> list[Child]:
-    lacking = [name for name, traces in zip(names, traced, strict=True) if traces is None]
-    if not lacking:
-        return []
-    return [el("p", f"Known by a report alone, without records to draw: {', '.join(lacking)}.", class_="note")]
 
 
 def _of_steps(
@@ -420,20 +314,15 @@ def _of_steps(
     return children
 
 
-def _bench(system: Facts, name: str) -> BenchSummary | None:
+def _bench(system: System, name: str) -> BenchSummary | None:
     return next((bench for bench in system.summary.benchmarks if bench.bench == name), None)
 
 
-def _ratio_words(row: ComparisonRow, names: Sequence[str]) -> str:
-    phrases = [
-        f"{name}: "
-        + (
-            "excluded"
-            if contrast is None
-            else f"{contrast.ratio:.4f} {verdict_sign(contrast.verdict)} {contrast.verdict}"
-        )
-        for name, contrast in zip(names[1:], row.contrasts, strict=True)
-    ]
+def _ratio_words(row: ComparisonRow) -> str:
+    phrases = []
+    for _, side, contrast in comparison_text.ratios([row]):
+        text = f"{contrast.ratio:.4f} {verdict_sign(contrast.verdict)} {contrast.verdict}" if contrast else "excluded"
+        phrases.append(f"{side.system}: {text}")
     return " " + "; ".join(phrases)
 
 
@@ -451,8 +340,8 @@ def _launches(row: ComparisonRow, sign: dict[str, str]) -> Markup:
         if side.values
     ]
     without = [f"{side.system} {side.why_not}" for side in row.sides if side.why_not]
-    note = "Dots: launches; bar: their mean; whisker: its 95 % interval, from 3 launches on."
-    note += f" Not counted: {'; '.join(without)}." if without else ""
+    text = "Dots: launches; bar: their mean; whisker: its 95 % interval, from 3 launches on."
+    text += f" Not counted: {'; '.join(without)}." if without else ""
     if not rows:
-        return el("p", note, class_="note")
-    return figure("Launches on each system", dots(f"launches of {row.bench}", rows, units=row.units), note)
+        return note(text)
+    return figure("Launches on each system", dots(f"launches of {row.bench}", rows, units=row.units), text)

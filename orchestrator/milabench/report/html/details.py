@@ -9,10 +9,11 @@ from milabench.analysis.sample_statistics import mean
 from milabench.analysis.summary_model import BenchSummary
 from milabench.analysis.traces import QUANTILES, Trace
 from milabench.report import model
-from milabench.report.html.markup import Child, Markup, el
-from milabench.report.html.plots import SERIES, DistributionLine, Dots, distribution, dots, figure
+from milabench.report.document import Table
+from milabench.report.html.markup import Markup, el, note
+from milabench.report.html.plots import DistributionLine, Dots, distribution, dots, figure
 from milabench.report.html.strips import curves_of, step_timeline, timeline_notes
-from milabench.report.html.tables import Cell, TableRow, html_table
+from milabench.report.html.tables import html_table
 
 # Steps of a benchmark that are drawn, and buckets of a curve, the finest first.
 _FINENESS = ((6, 200), (4, 140), (3, 90), (2, 60), (1, 40), (1, 24))
@@ -75,94 +76,72 @@ def step_timelines(traced: Sequence[Trace], how: Fineness, name: str = "") -> li
     """Return a drawing with its notes for each selected step; `name` is the system's where there are several."""
     drawn = selected_steps(traced, how.steps)
     if not drawn:
-        what = (
-            "left out: the page would be larger than 2 MB; report fewer runs at once"
-            if traced
-            else "nothing was recorded"
-        )
-        return [el("p", f"{name + ': ' if name else ''}the course of its steps is not shown: {what}.", class_="note")]
+        too_large = "left out: the page would be larger than 2 MB; report fewer runs at once"
+        why = too_large if traced else "nothing was recorded"
+        return [note(f"{name + ': ' if name else ''}the course of its steps is not shown: {why}.")]
     children = [
         figure(
             ["Course of ", el("code", trace.step), f" on {name}" if name else None],
             step_timeline(trace, how.buckets),
-            ". ".join(_capital(text) for text in timeline_notes(trace)) + ".",
+            ". ".join(text[:1].upper() + text[1:] for text in timeline_notes(trace)) + ".",
         )
         for trace in drawn
     ]
     if len(drawn) < len(traced):
-        text = f"{len(drawn)} of {len(traced)} steps are drawn: throttled ones, the fastest, the slowest, some between."
-        children.append(el("p", text, class_="note"))
+        which = "throttled ones, the fastest, the slowest, some between"
+        children.append(note(f"{len(drawn)} of {len(traced)} steps are drawn: {which}."))
     return children
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def rate_distributions(named: Sequence[tuple[str, str, Trace]], bench: str) -> Markup:
     """Return the distribution of the rates of some steps: (name, one of SERIES, trace)."""
-    lines = [
-        DistributionLine(
-            label=name + (f" rank {rank.rank}" if len(trace.ranks) > 1 else ""), values=rank.quantiles, mark=mark
-        )
-        for name, mark, trace in named
-        for rank in trace.ranks[:_RANKS]
-        if rank.quantiles
-    ]
+    lines = []
+    for name, mark, trace in named:
+        for rank in trace.ranks[:_RANKS]:
+            label = f"{name} rank {rank.rank}" if len(trace.ranks) > 1 else name
+            lines += [DistributionLine(label=label, values=rank.quantiles, mark=mark)] if rank.quantiles else []
     # Steps of one system have its colour and dash; all but the first are thinner.
     first = {line.mark: position for position, line in reversed(list(enumerate(lines)))}
     lines = [replace(line, is_thin=first[line.mark] < position) for position, line in enumerate(lines)]
     units = next((rank.units for _, _, trace in named for rank in trace.ranks), "")
     if not lines:
-        return el(
-            "p", "The distribution of its rates is not shown: no observation lies inside a window.", class_="note"
-        )
-    drawing, note = distribution(f"distribution of rates of {bench}", lines, QUANTILES, units=units)
+        return note("The distribution of its rates is not shown: no observation lies inside a window.")
+    drawing, clipped = distribution(f"distribution of rates of {bench}", lines, QUANTILES, units=units)
     is_cut = any(len(trace.ranks) > _RANKS for _, _, trace in named)
     several = f" The first {_RANKS} ranks of a step are drawn." if is_cut else ""
-    return figure(
-        "How its rates are distributed inside the window (share at or below)", drawing, (note + several).strip()
-    )
+    caption = "How its rates are distributed inside the window (share at or below)"
+    return figure(caption, drawing, (clipped + several).strip())
 
 
-def places(bench: BenchSummary, mark: str = "a", name: str = "") -> list[Dots]:
-    """Return the rates at each location (device, job), launch by launch."""
+def _places(name: str, mark: str, bench: BenchSummary) -> list[Dots]:
+    """Return the rates at each place (device, job) of a system, launch by launch."""
     rates: dict[str, list[float]] = {}
     for process in bench.processes:
-        rates.setdefault(process.slot, []).append(process.throughput.value)
-    suffix = f" on {name}" if name else ""
-    return [
-        Dots(
-            label=(location or "whole job") + suffix,
-            values=tuple(values),
-            centre=mean(values),
-            mark=mark,
-            note=f"{len(values)} launch{'es' * (len(values) != 1)}, mean {model.format_number(mean(values))}",
-        )
-        for location, values in sorted(rates.items())
-    ]
+        rates.setdefault(process.slot or "whole job", []).append(process.throughput.value)
+    rows = []
+    for place, values in sorted(rates.items(), key=lambda entry: (entry[0] != "whole job", entry[0])):
+        text = f"{len(values)} launch{'es' * (len(values) != 1)}, mean {model.format_number(mean(values))}"
+        label = f"{place} on {name}" if name else place
+        rows.append(Dots(label=label, values=tuple(values), centre=mean(values), mark=mark, note=text))
+    return rows
 
 
 def device_spread(benches: Sequence[tuple[str, str, BenchSummary]], units: str) -> Markup:
     """Draw the spread over devices and launches of a benchmark: (system or empty, one of SERIES, benchmark)."""
-    rows = [row for name, mark, bench in benches for row in places(bench, mark, name)]
+    rows = [row for name, mark, bench in benches for row in _places(name, mark, bench)]
     if sum(len(row.values) for row in rows) < 2:
-        return el("p", "One process only: nothing is known of how launches or devices differ.", class_="note")
+        return note("One process only: nothing is known of how launches or devices differ.")
     notes = []
     for name, _, bench in benches:
-        parts = [
-            f"{what} {100 * value:.2f} %"
-            for what, value in (("between devices", bench.spread_devices), ("between launches", bench.spread_processes))
-            if value is not None
-        ]
+        spreads = (("between devices", bench.spread_devices), ("between launches", bench.spread_processes))
+        parts = [f"{what} {100 * value:.2f} %" for what, value in spreads if value is not None]
         notes += [f"{name + ': ' if name else ''}{', '.join(parts)}"] if parts else []
     if len(rows) > _MOST_PLACES:
         notes.append(f"the first {_MOST_PLACES} of {len(rows)} places are drawn")
-    note = "Standard deviation " + "; ".join(notes) if notes else None
     return figure(
         "Each device or job, launch by launch (bar: its mean)",
         dots("rate at each place", rows[:_MOST_PLACES], units=units),
-        note,
+        "Standard deviation " + "; ".join(notes) if notes else None,
     )
 
 
@@ -174,29 +153,22 @@ def process_table(bench: BenchSummary) -> Markup | None:
     is_text = (True, True, False, False, False, False, False, False, False, True, True)
     rows = []
     for process in bench.processes:
-        rate = process.throughput
+        rate, others = process.throughput, len(process.steps) - 1
         latency: Mapping[str, float] = rate.latency
         drift = rate.steady.drift if rate.steady is not None else None
-        cells: tuple[Child, ...] = (
-            process.steps[0] + (f" and {len(process.steps) - 1} more" if len(process.steps) > 1 else ""),
-            process.slot or "job",
-            process.repeat,
-            model.format_number(rate.value),
-            rate.observations,
-            model.percent(rate.spread_within),
-            model.format_number(1000 * latency["p50"]) if "p50" in latency else "",
-            model.format_number(1000 * latency["p99"]) if "p99" in latency else "",
-            "" if drift is None else f"{100 * drift:.2f}",
-            rate.basis,
-            ", ".join(rate.doubts),
+        rows.append(
+            (
+                process.steps[0] + (f" and {others} more" if others else ""),
+                process.slot or "job",
+                str(process.repeat),
+                model.format_number(rate.value),
+                str(rate.observations),
+                model.percent(rate.spread_within),
+                *(model.format_number(1000 * latency[name]) if name in latency else "" for name in ("p50", "p99")),
+                "" if drift is None else f"{100 * drift:.2f}",
+                rate.basis,
+                ", ".join(rate.doubts),
+            )
         )
-        rows.append(TableRow(cells=tuple(Cell(shown=cell) for cell in cells)))
-    return html_table(f"processes of {bench.bench}", headings, is_text, rows, can_filter=len(rows) > 8)
-
-
-def steps_named(traced: Sequence[Trace], how: Fineness) -> list[tuple[str, str, Trace]]:
-    """Return the chosen steps as (name, one of SERIES, trace)."""
-    return [
-        (trace.step, SERIES[position % len(SERIES)], trace)
-        for position, trace in enumerate(selected_steps(traced, max(1, how.steps)))
-    ]
+    table = Table(title=f"processes of {bench.bench}", headings=headings, is_text=is_text, rows=tuple(rows))
+    return html_table(table, can_filter=len(rows) > 8)

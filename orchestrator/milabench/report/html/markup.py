@@ -27,11 +27,6 @@ def escaped_text(value: object) -> Markup:
     return Markup(escape(_NOT_TEXT.sub("\ufffd", str(value)), quote=True))
 
 
-def joined(children: Iterable[Child]) -> Markup:
-    """Concatenate children."""
-    return Markup("".join(_flat(children)))
-
-
 def el(tag: str, /, *children: Child, **attributes: object) -> Markup:
     """Return an element. `class_` is `class`, `aria_label` is `aria-label`; an attribute that is None or False is left out."""
     content = "".join(
@@ -39,10 +34,15 @@ def el(tag: str, /, *children: Child, **attributes: object) -> Markup:
     )
     if tag in _EMPTY:
         return Markup(f"<{tag}{content}>")
-    inner = joined(children)
+    inner = "".join(_flat(children))
     if not inner and tag in _SHAPES:
         return Markup(f"<{tag}{content}/>")
     return Markup(f"<{tag}{content}>{inner}</{tag}>")
+
+
+def note(*text: Child) -> Markup:
+    """Return small print."""
+    return el("p", *text, class_="note")
 
 
 def _flat(children: Iterable[Child]) -> Iterable[str]:

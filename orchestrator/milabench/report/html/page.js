@@ -41,7 +41,6 @@
   addEventListener("afterprint", () => { for (const one of closed) one.open = false; });
 
   const valueOf = (cell, numeric) => {
-    if (cell.dataset.v !== undefined) return Number(cell.dataset.v);
     const shown = cell.textContent.trim();
     if (!numeric) return shown;
     return Number.parseFloat(shown.replace(/^[^0-9+.\-]+/, ""));
@@ -74,7 +73,7 @@
         const up = head.getAttribute("aria-sort") !== "ascending";
         for (const other of heads) if (other.hasAttribute("aria-sort")) other.setAttribute("aria-sort", "none");
         head.setAttribute("aria-sort", up ? "ascending" : "descending");
-        const numeric = head.classList.contains("num") || [...body.rows].some((row) => row.cells[place].dataset.v !== undefined);
+        const numeric = head.classList.contains("num");
         body.append(...sorted([...body.rows], place, numeric, up ? 1 : -1));
       });
     });

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 
+from milabench.report.document import Entry, section
 from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import patterns
 
@@ -43,6 +44,50 @@ def document(title: str, nav: Sequence[tuple[str, str]], body: Child, version: s
         el("script", Markup(script)),
     )
     return f"<!doctype html>\n{el('html', head, body_element, lang='en')}\n"
+
+
+def article(
+    title: str, lead: str, tiles: Child, alerts: Child, sections: Sequence[tuple[str, str, Child]], key: str = ""
+) -> tuple[Markup, list[tuple[str, str]]]:
+    """Return an article of sections (id, name, content) and its link targets; `key` is the prefix of every id."""
+    head = el(
+        "header",
+        el("h1", title, id=f"{key}top"),
+        el("p", lead, class_="lead"),
+        el("ul", tiles, class_="tiles") if tiles else None,
+        el("div", alerts, class_="lists"),
+    )
+    body = [el("section", el("h2", name), content, id=f"{key}{section_id}") for section_id, name, content in sections]
+    return el("article", head, body), [(f"{key}{section_id}", name) for section_id, name, _ in sections]
+
+
+def tile(name: str, value: Child, *details: Child, kind: str) -> Markup:
+    """Return a number that a reader must see, with what qualifies it."""
+    return el("li", name, el("b", value), [el("small", detail) for detail in details], class_=kind)
+
+
+def alert(title: str, kind: str, entries: Iterable[Entry | tuple[str, str]], count: int | None = None) -> Markup | None:
+    """Return a prominent list with its count, the names in it in bold; None when it is empty."""
+    items = []
+    for entry in (entry for block in section(title, entries) for entry in block.entries):
+        name = [el("strong", entry.name), ": "] if entry.name else None
+        items.append(el("li", name, entry.text, [el("code", f"{what}: {line}") for what, line in entry.details]))
+    if not items:
+        return None
+    return el(
+        "section",
+        el("h2", f"{title} ({len(items) if count is None else count})"),
+        el("ul", items),
+        class_=f"alerts {kind}",
+    )
+
+
+def foldable(
+    title: str, hint: str, *content: Child, id_: str | None = None, is_open: bool = False, sign: Child = None
+) -> Markup:
+    """Return content that is opened by its heading; `hint` stands beside the heading."""
+    summary = el("summary", el("h3", title), sign, el("span", hint, class_="told") if hint else None)
+    return el("details", summary, *content, id=id_, open=is_open)
 
 
 def _policy(style: str, script: str) -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from milabench.analysis.intervals import Interval
 from milabench.report.html.axis import Scale, padded, ratio_ticks, short, ticks
+from milabench.report.html.axis import coordinate as at
 from milabench.report.html.markup import Child, Markup, el
 from milabench.report.model import format_number
 
 SERIES = "abcdef"
 """The classes that distinguish systems and steps: each has a colour and a dash of its own."""
 
-_WIDTH = 960
+_WIDTH, _LEFT = 960, 232
+_TOP, _ROW = 10, 24  # of drawings with a row for each name
 _LETTERS = 30  # of a label, more of which would run into the drawing
 _NOTE = 110  # of the text that replaces a drawing
 
@@ -52,8 +54,8 @@ class Bar:
 
     label: str
     value: float
+    text: str
     most: float | None = None
-    text: str = ""
     mark: str = "a"
 
 
@@ -95,27 +97,19 @@ def patterns() -> Markup:
     """Return the fill patterns of the page."""
     line = el("path", d="M0,6 6,0", class_="hatchline")
     cross = el("path", d="M0,0 6,6M0,6 6,0", class_="crossline")
-    return el(
-        "svg",
-        el(
-            "defs",
-            el("pattern", line, id="hatch", width="6", height="6", patternUnits="userSpaceOnUse"),
-            el("pattern", cross, id="cross", width="6", height="6", patternUnits="userSpaceOnUse"),
-        ),
-        class_="patterns",
-        width="0",
-        height="0",
-        aria_hidden="true",
-    )
+    fills = [
+        el("pattern", path, id=name, width="6", height="6", patternUnits="userSpaceOnUse")
+        for name, path in (("hatch", line), ("cross", cross))
+    ]
+    return el("svg", el("defs", fills), class_="patterns", width="0", height="0", aria_hidden="true")
 
 
 def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> Markup:
     """Return text, shortened to fit unless its kind says `whole`; the full text is its tooltip."""
     cut = text if len(text) <= _LETTERS or "whole" in kind else f"{text[: _LETTERS - 1]}…"
     whole = el("title", text) if cut != text else None
-    return el(
-        "text", whole, cut, x=_at(x), y=_at(y), class_=kind or None, text_anchor=None if anchor == "start" else anchor
-    )
+    end = None if anchor == "start" else anchor
+    return el("text", whole, cut, x=at(x), y=at(y), class_=kind or None, text_anchor=end)
 
 
 # ---------------------------------------------------------------------------------------------------------------- forest
@@ -123,9 +117,9 @@ def label(x: float, y: float, text: str, kind: str = "", anchor: str = "start") 
 
 def forest(title: str, ratios: Sequence[Ratio]) -> Markup:
     """Draw ratios and intervals on a logarithmic axis, over the band of the margin."""
-    left, right, row, top = 232, _WIDTH - 330, 26, 24
+    right, row, top = _WIDTH - 330, 26, 24
     low, high = _ratio_range(ratios)
-    scale = Scale(low=low, high=high, start=left, stop=right, is_log=True)
+    scale = Scale(low=low, high=high, start=_LEFT, stop=right, is_log=True)
     bottom = top + row * len(ratios)
     drawn: list[Child] = [_band(ratio, scale, top + row * position, row) for position, ratio in enumerate(ratios)]
     drawn += [
@@ -135,8 +129,7 @@ def forest(title: str, ratios: Sequence[Ratio]) -> Markup:
         label(right + 96, 14, "ratio and 95 % interval", "dim whole", "middle"),
         label(right + 200, 14, "verdict", "dim"),
     ]
-    for position, ratio in enumerate(ratios):
-        drawn.append(_ratio(ratio, scale, top + row * (position + 0.5), right))
+    drawn += [_ratio(ratio, scale, top + row * (position + 0.5), right) for position, ratio in enumerate(ratios)]
     description = "; ".join(f"{ratio.label}: {_ratio_text(ratio)}" for ratio in ratios)
     return svg(title, description, _WIDTH, bottom + 26, *drawn)
 
@@ -156,27 +149,26 @@ def _ratio_range(ratios: Sequence[Ratio]) -> Interval:
 def _band(ratio: Ratio, scale: Scale, y: float, height: float) -> Markup:
     """Return the band of the margin, in which nothing is called faster or slower."""
     start, stop = scale(1 / (1 + ratio.margin)), scale(1 + ratio.margin)
-    return el("rect", x=_at(start), y=_at(y), width=_at(stop - start), height=_at(height), class_="band")
+    return el("rect", x=at(start), y=at(y), width=at(stop - start), height=at(height), class_="band")
 
 
 def _ratio(ratio: Ratio, scale: Scale, y: float, right: float) -> Markup:
-    name = label(8, y + 4, ratio.label, "total" if ratio.is_total else "")
+    kind = "total" if ratio.is_total else ""
+    name = label(8, y + 4, ratio.label, kind)
     drawn: list[Child] = [el("a", name, href=ratio.link) if ratio.link else name]
     if ratio.value is None:
         text = ratio.note if len(ratio.note) <= _NOTE else f"{ratio.note[: _NOTE - 1]}…"
         return el("g", *drawn, label(scale.start + 8, y + 4, f"✕ {text}", "dim halo whole"))
-    if ratio.interval is not None:
-        drawn.append(_whisker(ratio.interval, scale, y))
-        text = f"{ratio.value:.4f} [{ratio.interval[0]:.4f}, {ratio.interval[1]:.4f}]"
-    else:
-        text = f"{ratio.value:.4f} (no interval)"
-    kind = "total" if ratio.is_total else ""
-    drawn += [
+    interval = "[{:.4f}, {:.4f}]".format(*ratio.interval) if ratio.interval else "(no interval)"
+    verdict = {"DIFFERENT-BUT-SMALL": "DIFF.-BUT-SMALL"}.get(ratio.verdict, ratio.verdict) + " ?" * ratio.is_suspect
+    return el(
+        "g",
+        *drawn,
+        _whisker(ratio.interval, scale, y) if ratio.interval else None,
         _verdict_mark(ratio, scale(ratio.value), y),
-        label(right + 190, y + 4, text, f"whole {kind}".strip(), "end"),
-        label(right + 200, y + 4, f"{_SIGNS.get(ratio.verdict, '○')} {_verdict_words(ratio)}", f"whole {kind}".strip()),
-    ]
-    return el("g", *drawn)
+        label(right + 190, y + 4, f"{ratio.value:.4f} {interval}", f"whole {kind}".strip(), "end"),
+        label(right + 200, y + 4, f"{_SIGNS.get(ratio.verdict, '○')} {verdict}", f"whole {kind}".strip()),
+    )
 
 
 _SIGNS = {"FASTER": "▲", "SLOWER": "▼", "EQUIVALENT": "=", "DIFFERENT-BUT-SMALL": "≈", "INCONCLUSIVE": "○"}
@@ -185,11 +177,6 @@ _SIGNS = {"FASTER": "▲", "SLOWER": "▼", "EQUIVALENT": "=", "DIFFERENT-BUT-SM
 def verdict_sign(verdict: str) -> str:
     """Return the shape that stands for a verdict."""
     return _SIGNS.get(verdict, "")
-
-
-def _verdict_words(ratio: Ratio) -> str:
-    words = {"DIFFERENT-BUT-SMALL": "DIFF.-BUT-SMALL"}.get(ratio.verdict, ratio.verdict)
-    return words + (" ?" if ratio.is_suspect else "")
 
 
 def _ratio_text(ratio: Ratio) -> str:
@@ -201,72 +188,90 @@ def _ratio_text(ratio: Ratio) -> str:
 
 def _verdict_mark(ratio: Ratio, x: float, y: float) -> Markup:
     if ratio.is_total:
-        return el("path", d=f"M{_at(x - 9)},{_at(y)}l9,-7 9,7 -9,7z", class_="mark total")
-    shapes = {
-        "FASTER": f"M{_at(x - 6)},{_at(y + 5)}h12l-6,-11z",
-        "SLOWER": f"M{_at(x - 6)},{_at(y - 5)}h12l-6,11z",
-        "EQUIVALENT": f"M{_at(x - 5)},{_at(y - 5)}h10v10h-10z",
-        "DIFFERENT-BUT-SMALL": f"M{_at(x - 6)},{_at(y)}l6,-6 6,6 -6,6z",
-    }
-    kind = {"FASTER": "better", "SLOWER": "worse"}.get(ratio.verdict, "level")
-    if ratio.verdict in shapes:
-        return el("path", d=shapes[ratio.verdict], class_=f"mark {kind}")
-    return el("circle", cx=_at(x), cy=_at(y), r="5", class_="mark open")
+        return _shape("index", x, y, "mark total")
+    kinds = {"FASTER": "better", "SLOWER": "worse", "EQUIVALENT": "level", "DIFFERENT-BUT-SMALL": "level"}
+    return _shape(ratio.verdict, x, y, f"mark {kinds.get(ratio.verdict, 'open')}", radius=5)
+
+
+# Verdicts and SERIES: where a shape begins, from its centre, and how it goes on. A name without a shape is a circle.
+_SHAPES = {
+    "FASTER": (-6, 5, "h12l-6,-11z"),
+    "SLOWER": (-6, -5, "h12l-6,11z"),
+    "EQUIVALENT": (-5, -5, "h10v10h-10z"),
+    "DIFFERENT-BUT-SMALL": (-6, 0, "l6,-6 6,6 -6,6z"),
+    "index": (-9, 0, "l9,-7 9,7 -9,7z"),
+    "b": (-4, -4, "h8v8h-8z"),
+    "c": (-5, 4, "h10l-5,-9z"),
+    "d": (-5, 0, "l5,-5 5,5 -5,5z"),
+    "e": (-5, -4, "h10l-5,9z"),
+    "f": (-5, -1.5, "h3.5v-3.5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5z"),
+}
+
+
+def _shape(name: str, x: float, y: float, kind: str | None = None, *, radius: int = 4) -> Markup:
+    if name not in _SHAPES:
+        return el("circle", cx=at(x), cy=at(y), r=radius, class_=kind)
+    across, down, outline = _SHAPES[name]
+    return el("path", d=f"M{at(x + across)},{at(y + down)}{outline}", class_=kind)
 
 
 def _whisker(interval: Interval, scale: Scale, y: float) -> Markup:
     ends = [scale(end) for end in interval]
-    path = f"M{_at(ends[0])},{_at(y)}H{_at(ends[1])}"
+    path = f"M{at(ends[0])},{at(y)}H{at(ends[1])}"
     for end, x, sign in ((interval[0], ends[0], 1), (interval[1], ends[1], -1)):
-        path += (
-            f"M{_at(x)},{_at(y - 5)}v10"
-            if scale.holds(end)
-            else f"M{_at(x + 6 * sign)},{_at(y - 5)}L{_at(x)},{_at(y)}l{6 * sign},5"
-        )
+        arrow = f"M{at(x + 6 * sign)},{at(y - 5)}L{at(x)},{at(y)}l{6 * sign},5"
+        path += f"M{at(x)},{at(y - 5)}v10" if scale.holds(end) else arrow
     return el("path", d=path, class_="whisker")
 
 
 # ------------------------------------------------------------------------------------------------------------------ dots
 
 
+def _rows_drawing(
+    title: str, scale: Scale, units: str, rows: Sequence[tuple[str, str, Child]], *, describe: str, grid: Child
+) -> Markup:
+    """Return a drawing of rows (name, note, what is drawn between the two), one below the other, over a grid."""
+    drawn: list[Child] = [grid, label(_WIDTH - 4, _bottom(rows) + 18, units, "dim", "end")]
+    for position, (name, text, content) in enumerate(rows):
+        y = _middle(position) + 4
+        drawn += [label(8, y, name), content, label(scale.stop + 12, y, text, "whole")]
+    return svg(title, f"in {units}. {describe}"[:4000], _WIDTH, _bottom(rows) + 26, *drawn)
+
+
+def _middle(position: int) -> float:
+    """Return the height at which a row is drawn."""
+    return _TOP + _ROW * (position + 0.5)
+
+
+def _bottom(rows: Sequence[object]) -> int:
+    return _TOP + _ROW * len(rows)
+
+
 def dots(title: str, rows: Sequence[Dots], *, units: str, is_relative: bool = False) -> Markup:
     """Draw every value of each row, its mean as a bar and the interval of the mean as a whisker."""
-    left, right, row, top = 232, _WIDTH - 190, 24, 10
     values = [value for entry in rows for value in (*entry.values, *(entry.interval or ()))]
     low, high = padded([*values, *([0.0] if is_relative else [])])
-    scale = Scale(low=low, high=high, start=left, stop=right)
-    bottom = top + row * len(rows)
-    drawn = [_grid(scale, ticks(low, high), top, bottom, sign="%" if is_relative else "")]
-    drawn.append(label(_WIDTH - 4, bottom + 18, units, "dim", "end"))
+    scale = Scale(low=low, high=high, start=_LEFT, stop=_WIDTH - 190)
+    grid: list[Child] = [_grid(scale, ticks(low, high), _TOP, _bottom(rows), sign="%" if is_relative else "")]
     if is_relative:
-        drawn.append(el("path", d=f"M{_at(scale(0))},{top}V{bottom}", class_="one"))
+        grid.append(_line(scale(0), _bottom(rows), "one"))
+    drawn = []
     for position, entry in enumerate(rows):
-        y = top + row * (position + 0.5)
-        drawn.append(label(8, y + 4, entry.label))
+        y, content = _middle(position), list[Child]()
         if entry.interval is not None:
-            drawn.append(_whisker(entry.interval, scale, y))
+            content.append(_whisker(entry.interval, scale, y))
         if entry.centre is not None:
-            drawn.append(el("path", d=f"M{_at(scale(entry.centre))},{_at(y - 8)}v16", class_=f"mean {entry.mark}"))
-        drawn.append(
-            el("g", [_dot(scale(value), y, entry.mark) for value in entry.values], class_=f"dots {entry.mark}")
+            content.append(el("path", d=f"M{at(scale(entry.centre))},{at(y - 8)}v16", class_=f"mean {entry.mark}"))
+        content.append(
+            el("g", [_shape(entry.mark, scale(value), y) for value in entry.values], class_=f"dots {entry.mark}")
         )
-        drawn.append(label(right + 12, y + 4, entry.note, "whole"))
-    description = "; ".join(f"{entry.label}: {', '.join(map(format_number, entry.values))}" for entry in rows)
-    return svg(title, f"in {units}. {description}"[:4000], _WIDTH, bottom + 26, *drawn)
+        drawn.append((entry.label, entry.note, content))
+    describe = "; ".join(f"{entry.label}: {', '.join(map(format_number, entry.values))}" for entry in rows)
+    return _rows_drawing(title, scale, units, drawn, describe=describe, grid=grid)
 
 
-def _dot(x: float, y: float, mark: str) -> Markup:
-    """Return the shape of one of SERIES."""
-    shapes = {
-        "b": f"M{_at(x - 4)},{_at(y - 4)}h8v8h-8z",
-        "c": f"M{_at(x - 5)},{_at(y + 4)}h10l-5,-9z",
-        "d": f"M{_at(x - 5)},{_at(y)}l5,-5 5,5 -5,5z",
-        "e": f"M{_at(x - 5)},{_at(y - 4)}h10l-5,9z",
-        "f": f"M{_at(x - 5)},{_at(y - 1.5)}h3.5v-3.5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5z",
-    }
-    if mark in shapes:
-        return el("path", d=shapes[mark])
-    return el("circle", cx=_at(x), cy=_at(y), r="4")
+def _line(x: float, bottom: float, kind: str) -> Markup:
+    return el("path", d=f"M{at(x)},{_TOP}V{bottom}", class_=kind)
 
 
 # ------------------------------------------------------------------------------------------------------------------ bars
@@ -274,26 +279,22 @@ def _dot(x: float, y: float, mark: str) -> Markup:
 
 def bars(title: str, rows: Sequence[Bar], *, units: str, limit: float | None = None) -> Markup:
     """Draw a bar for each value from zero on, with the value beside it and its maximum as a frame around it."""
-    left, right, row, top = 232, _WIDTH - 220, 22, 8
     high = max((value for bar in rows for value in (bar.value, bar.most or 0.0)), default=1.0) or 1.0
-    scale = Scale(low=0.0, high=high, start=left, stop=right)
-    bottom = top + row * len(rows)
-    drawn = [_grid(scale, ticks(0.0, high), top, bottom)]
-    drawn.append(label(_WIDTH - 4, bottom + 18, units, "dim", "end"))
+    scale = Scale(low=0.0, high=high, start=_LEFT, stop=_WIDTH - 220)
+    grid: list[Child] = [_grid(scale, ticks(0.0, high), _TOP, _bottom(rows))]
     if limit is not None:
-        drawn.append(el("path", d=f"M{_at(scale(limit))},{top}V{bottom}", class_="limit"))
+        grid.append(_line(scale(limit), _bottom(rows), "limit"))
+    drawn = []
     for position, bar in enumerate(rows):
-        y = top + row * position
-        drawn.append(label(8, y + 15, bar.label))
+        y, width = _middle(position), max(1.0, scale(bar.value) - _LEFT)
+        content: list[Child] = []
         if bar.most is not None:
-            drawn.append(
-                el("rect", x=left, y=_at(y + 3), width=_at(scale(bar.most) - left), height="16", class_="frame")
-            )
-        width = max(1.0, scale(bar.value) - left)
-        drawn.append(el("rect", x=left, y=_at(y + 5), width=_at(width), height="12", class_=f"bar {bar.mark}"))
-        drawn.append(label(right + 12, y + 15, bar.text or format_number(bar.value), "whole"))
-    description = "; ".join(f"{bar.label}: {bar.text or format_number(bar.value)}" for bar in rows)
-    return svg(title, f"in {units}. {description}", _WIDTH, bottom + 26, *drawn)
+            frame = at(scale(bar.most) - _LEFT)
+            content.append(el("rect", x=_LEFT, y=at(y - 8), width=frame, height="16", class_="frame"))
+        content.append(el("rect", x=_LEFT, y=at(y - 6), width=at(width), height="12", class_=f"bar {bar.mark}"))
+        drawn.append((bar.label, bar.text, content))
+    describe = "; ".join(f"{bar.label}: {bar.text}" for bar in rows)
+    return _rows_drawing(title, scale, units, drawn, describe=describe, grid=grid)
 
 
 # --------------------------------------------------------------------------------------------------------- distributions
@@ -309,42 +310,37 @@ def distribution(
     x, y = Scale(low=low, high=high, start=left, stop=right), Scale(low=0, high=1, start=bottom, stop=top)
     drawn = [_grid(x, ticks(low, high), top, bottom)]
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        drawn.append(el("path", d=f"M{left},{_at(y(share))}H{right}", class_="grid"))
+        drawn.append(el("path", d=f"M{left},{at(y(share))}H{right}", class_="grid"))
         drawn.append(label(left - 8, y(share) + 4, f"{share:.0%}", "dim", "end"))
     for position, line in enumerate(lines):
-        points = [(x(value), y(share)) for share, value in zip(shares, line.values, strict=True)]
+        points = " ".join(f"{at(x(value))},{at(y(share))}" for share, value in zip(shares, line.values, strict=True))
         kind = f"line {line.mark}" + (" thin" if line.is_thin else "")
         note_y = 22 + 22 * position
-        drawn.append(el("path", d=_path(points), class_=kind))
+        drawn.append(el("path", d=f"M{points}", class_=kind))
         drawn.append(el("path", d=f"M{right + 12},{note_y - 4}h26", class_=kind))
         drawn.append(label(right + 44, note_y, line.label))
     drawn.append(label(_WIDTH - 4, bottom + 18, units, "dim", "end"))
-    medians = "; ".join(
-        f"{line.label}: median {format_number(line.values[shares.index(0.5)])}, all between {format_number(line.values[0])} and "
-        f"{format_number(line.values[-1])}"
-        for line in lines
-    )
+    middle = shares.index(0.5)
+    texts = ((line.label, *(format_number(line.values[place]) for place in (middle, 0, -1))) for line in lines)
+    medians = "; ".join("{}: median {}, all between {} and {}".format(*words) for words in texts)
     off = any(not (x.holds(line.values[0]) and x.holds(line.values[-1])) for line in lines)
     note = f"Drawn at the edge is what lies beyond the axis. {medians}." if off else ""
-    return svg(
-        title, f"share of observations at or below a rate, in {units}. {medians}", _WIDTH, bottom + 26, *drawn
-    ), note
+    describe = f"share of observations at or below a rate, in {units}. {medians}"
+    return svg(title, describe, _WIDTH, bottom + 26, *drawn), note
 
 
 # -------------------------------------------------------------------------------------------------------------- elements
 
 
 def _grid(
-    scale: Scale, at: Sequence[float], top: float, bottom: float, *, ratio: bool = False, sign: str = ""
+    scale: Scale, values: Sequence[float], top: float, bottom: float, *, ratio: bool = False, sign: str = ""
 ) -> Markup:
     """Draw lines at round numbers, with the numbers below."""
     drawn: list[Child] = []
     apart = -math.inf
-    for tick in at:
+    for tick in values:
         x = scale(tick)
-        drawn.append(
-            el("path", d=f"M{_at(x)},{_at(top)}V{_at(bottom)}", class_="one" if ratio and tick == 1 else "grid")
-        )
+        drawn.append(el("path", d=f"M{at(x)},{at(top)}V{at(bottom)}", class_="one" if ratio and tick == 1 else "grid"))
         text = f"{tick:g}" if ratio else f"{short(tick)}{sign}"
         if x - apart > 8 * len(text) + 6:
             drawn.append(label(x, bottom + 18, text, "dim", "middle"))
@@ -352,38 +348,14 @@ def _grid(
     return el("g", *drawn)
 
 
-def _path(points: Sequence[tuple[float, float]]) -> str:
-    return "M" + " ".join(f"{_at(x)},{_at(y)}" for x, y in points)
-
-
-def _at(value: float) -> str:
-    """Format a coordinate to a tenth."""
-    return f"{value:.1f}".removesuffix(".0")
-
-
-def plot_legend(entries: Sequence[tuple[str, str]]) -> Markup:
-    """Return the legend of shapes and names: (name, one of SERIES)."""
-    return el(
-        "ul",
-        [
-            el(
-                "li",
-                el(
-                    "svg",
-                    el("path", d="M0,8h30", class_=f"line {mark}"),
-                    el("g", _dot(15, 8, mark), class_=f"dots {mark}"),
-                    width="30",
-                    height="16",
-                    viewBox="0 0 30 16",
-                    aria_hidden="true",
-                ),
-                " ",
-                name,
-            )
-            for name, mark in entries
-        ],
-        class_="legend",
-    )
+def plot_legend(sign: Mapping[str, str]) -> Markup:
+    """Return the legend of shapes and names: one of SERIES for each name."""
+    items = []
+    for name, mark in sign.items():
+        drawn = (el("path", d="M0,8h30", class_=f"line {mark}"), el("g", _shape(mark, 15, 8), class_=f"dots {mark}"))
+        picture = el("svg", *drawn, width="30", height="16", viewBox="0 0 30 16", aria_hidden="true")
+        items.append(el("li", picture, " ", name))
+    return el("ul", items, class_="legend")
 
 
 def marks(names: Sequence[str]) -> dict[str, str]:

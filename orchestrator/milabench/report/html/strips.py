@@ -8,20 +8,14 @@ from dataclasses import dataclass, replace
 
 from milabench.analysis.traces import Curve, DeviceTrace, RankTrace, Trace
 from milabench.report.html.axis import Scale, padded, short, ticks
+from milabench.report.html.axis import coordinate as at
 from milabench.report.html.markup import Child, Markup, el
 from milabench.report.html.plots import SERIES, label, svg
 
 _WIDTH, _LEFT, _RIGHT = 960, 150, 944
-_RATE, _STRIP, _GAP = 84, 40, 12
-_DEVICES = {
-    "power": ("power", "W"),
-    "clock": ("clock", "MHz"),
-    "temperature": ("temperature", "°C"),
-    "load": ("load", "%"),
-    "memory": ("memory", "MiB"),
-}
+_TOP, _RATE, _STRIP, _GAP = 20.0, 84, 40, 12
+_DEVICES = {"power": "W", "clock": "MHz", "temperature": "°C", "load": "%", "memory": "MiB"}
 _THROTTLED_IN = ("power", "clock", "temperature")
-_HOST = {"load": ("host load", "%"), "memory": ("host memory", "MiB")}
 _MOST_LINES = 8
 _MOST_MARKS = 200
 
@@ -47,16 +41,15 @@ def step_timeline(trace: Trace, buckets: int) -> Markup:
     panels = [panel for panel in _panels(trace, buckets) if is_timed or panel.name == "rate"]
     last = max(1e-9, *(time for panel in panels for curve in panel.curves for time in curve.time), 0.0)
     x = Scale(low=0.0, high=last, start=_LEFT, stop=_RIGHT)
-    top, drawn, tops = 20.0, list[Child](), []
+    top, drawn = _TOP, list[Child]()
     for panel in panels:
-        tops.append(top)
         drawn.append(_panel(panel, x, top, trace))
         top += panel.height + _GAP
     bottom = top - _GAP
-    drawn += [_axis(x, bottom, is_timed)]
+    drawn.append(_axis(x, bottom, is_timed))
     if trace.window is not None and is_timed:
         drawn.append(_window(trace.window, x, bottom))
-    drawn += _warmup(trace, x, panels, tops)
+    drawn += _warmup(trace, x, panels)
     return svg(f"course of {trace.step}", "; ".join(_description(trace)), _WIDTH, bottom + 24, *drawn)
 
 
@@ -71,23 +64,19 @@ def timeline_notes(trace: Trace) -> list[str]:
             notes.append(f"{name}: no sample says whether it was throttled")
             continue
         if device.held_back:
-            reasons = sorted({reason for span in device.throttled for reason in span.reasons})
+            reasons = ", ".join(sorted({reason for span in device.throttled for reason in span.reasons}))
             share = device.held_back / device.throttle_samples
-            notes.append(
-                f"{name}: THROTTLED in {share:.1%} of {device.throttle_samples} samples ({', '.join(reasons)})"
-            )
+            notes.append(f"{name}: THROTTLED in {share:.1%} of {device.throttle_samples} samples ({reasons})")
         else:
             notes.append(f"{name}: not throttled in any of {device.throttle_samples} samples")
         if device.capped:
-            notes.append(
-                f"{name}: at its power limit in {device.capped / device.throttle_samples:.0%} of them, which is normal at work"
-            )
+            share = device.capped / device.throttle_samples
+            notes.append(f"{name}: at its power limit in {share:.0%} of them, which is normal at work")
     if not trace.devices:
         notes.append("no accelerator was sampled: neither power nor clock nor temperature nor throttling can be shown")
     if len(trace.ranks) > _MOST_LINES or len(trace.devices) > _MOST_LINES:
-        notes.append(
-            f"the first {_MOST_LINES} ranks and devices are drawn, of {len(trace.ranks)} and {len(trace.devices)}"
-        )
+        numbers = f"{len(trace.ranks)} and {len(trace.devices)}"
+        notes.append(f"the first {_MOST_LINES} ranks and devices are drawn, of {numbers}")
     if not trace.ranks:
         notes.append("no observations: there is no series of rates")
     elif not all(span.rate.is_timed for span in trace.ranks):
@@ -96,22 +85,18 @@ def timeline_notes(trace: Trace) -> list[str]:
 
 
 def _panels(trace: Trace, buckets: int) -> list[_Panel]:
+    ranks, devices = _ranks(trace), _devices(trace)
+    sources = [("rate", ranks[0].units, [rank.rate for rank in ranks], _RATE)] if ranks else []
+    for name, unit in _DEVICES.items():
+        sources.append((name, unit, [device.curves[name] for device in devices if name in device.curves], _STRIP))
+    for name in ("load", "memory"):
+        sources.append((f"host {name}", _DEVICES[name], [trace.host[name]] if name in trace.host else [], _STRIP))
     panels = []
-    ranks = _ranks(trace)
-    if ranks:
-        curves = tuple(thinned(source.rate, buckets) for source in ranks)
-        panels.append(_Panel(name="rate", unit=ranks[0].units, curves=curves, height=_RATE))
-    for key, (name, unit) in _DEVICES.items():
-        curves = tuple(thinned(source.curves[key], buckets) for source in _devices(trace) if key in source.curves)
-        if curves:
-            curves = tuple(map(_percent, curves)) if unit == "%" else curves
-            panels.append(_Panel(name=name, unit=unit, curves=curves, height=_STRIP))
-    for key, (name, unit) in _HOST.items():
-        if key in trace.host:
-            host = thinned(trace.host[key], buckets)
-            panels.append(
-                _Panel(name=name, unit=unit, curves=(_percent(host) if unit == "%" else host,), height=_STRIP)
-            )
+    for name, unit, curves, height in sources:
+        # Sensors record shares from 0 to 1; a rate is drawn in whatever units it was recorded.
+        scaled = map(_percent, curves) if unit == "%" and height == _STRIP else curves
+        drawn = tuple(thinned(curve, buckets) for curve in scaled)
+        panels += [_Panel(name=name, unit=unit, curves=drawn, height=height)] if drawn else []
     return panels
 
 
@@ -138,15 +123,14 @@ def thinned(curve: Curve, buckets: int) -> Curve:
 
 
 def _percent(curve: Curve) -> Curve:
-    return replace(
-        curve, low=tuple(100 * value for value in curve.low), high=tuple(100 * value for value in curve.high)
-    )
+    low, high = (tuple(100 * value for value in values) for values in (curve.low, curve.high))
+    return replace(curve, low=low, high=high)
 
 
 def _panel(panel: _Panel, x: Scale, top: float, trace: Trace) -> Markup:
     low, high = _range(panel, _warm_until(trace))
     y = Scale(low=low, high=high, start=top + panel.height, stop=top)
-    drawn: list[Child] = [el("rect", x=_LEFT, y=_n(top), width=_RIGHT - _LEFT, height=_n(panel.height), class_="panel")]
+    drawn: list[Child] = [el("rect", x=_LEFT, y=at(top), width=_RIGHT - _LEFT, height=at(panel.height), class_="panel")]
     if panel.name in _THROTTLED_IN:
         drawn += _throttling(trace, x, top, panel)
     drawn += [
@@ -180,13 +164,13 @@ def _range(panel: _Panel, warmup: float) -> tuple[float, float]:
 
 def _area(curve: Curve, x: Scale, y: Scale) -> str:
     """Trace the maxima forth and the minima back; a line where each bucket holds one reading."""
-    places = [_n(x(time)) for time in curve.time]
-    upper = [f"{position},{_n(y(value))}" for position, value in zip(places, curve.high, strict=True)]
+    places = [at(x(time)) for time in curve.time]
+    upper = [f"{position},{at(y(value))}" for position, value in zip(places, curve.high, strict=True)]
     if curve.low == curve.high:
         if len(upper) == 1:
             return f"M{upper[0]}h2"
         return "M" + " ".join(upper)
-    lower = [f"{position},{_n(y(value))}" for position, value in zip(places, curve.low, strict=True)]
+    lower = [f"{position},{at(y(value))}" for position, value in zip(places, curve.low, strict=True)]
     return "M" + " ".join([*upper, *reversed(lower)]) + "z"
 
 
@@ -197,23 +181,22 @@ def _throttling(trace: Trace, x: Scale, top: float, panel: _Panel) -> Iterable[M
         yield el(
             "rect",
             el("title", f"throttled: {', '.join(span.reasons)}"),
-            x=_n(start),
-            y=_n(top),
-            width=_n(max(2.0, stop - start)),
-            height=_n(panel.height),
+            x=at(start),
+            y=at(top),
+            width=at(max(2.0, stop - start)),
+            height=at(panel.height),
             class_="throttled",
         )
         if panel.name == "clock":
-            yield label(
-                (start + stop) / 2, top + 12, "▼ throttled" if stop - start > 90 else "▼", "alarm halo", "middle"
-            )
+            text = "▼ throttled" if stop - start > 90 else "▼"
+            yield label((start + stop) / 2, top + 12, text, "alarm halo", "middle")
 
 
 def _window(window: tuple[float, float], x: Scale, bottom: float) -> Markup:
     start, stop = x(window[0]), x(window[1])
     return el(
         "g",
-        el("path", d=f"M{_n(start)},6V{_n(bottom)}M{_n(stop)},6V{_n(bottom)}", class_="window"),
+        el("path", d=f"M{at(start)},6V{at(bottom)}M{at(stop)},6V{at(bottom)}", class_="window"),
         label((start + stop) / 2, 14, "measured", "dim", "middle"),
     )
 
@@ -223,22 +206,22 @@ def _warm_until(trace: Trace) -> float:
     return max((rank.warmup for rank in trace.ranks if rank.warmup is not None), default=-math.inf)
 
 
-def _warmup(trace: Trace, x: Scale, panels: Sequence[_Panel], tops: Sequence[float]) -> Iterable[Markup]:
+def _warmup(trace: Trace, x: Scale, panels: Sequence[_Panel]) -> Iterable[Markup]:
     until = _warm_until(trace)
     if not panels or panels[0].name != "rate" or until == -math.inf:
         return
     stop = x(until)
-    area = {"x": _LEFT, "y": _n(tops[0]), "width": _n(stop - _LEFT), "height": _n(panels[0].height)}
+    area = {"x": _LEFT, "y": at(_TOP), "width": at(stop - _LEFT), "height": at(panels[0].height)}
     yield el("rect", **area, class_="warm")
     if stop - _LEFT > 70:
-        yield label((_LEFT + stop) / 2, tops[0] - 6, "warm-up", "dim", "middle")
+        yield label((_LEFT + stop) / 2, _TOP - 6, "warm-up", "dim", "middle")
 
 
 def _axis(x: Scale, bottom: float, is_timed: bool) -> Markup:
     drawn: list[Child] = []
     for tick in ticks(x.low, x.high, 8):
         position = x(tick)
-        drawn.append(el("path", d=f"M{_n(position)},{_n(bottom)}v5", class_="whisker"))
+        drawn.append(el("path", d=f"M{at(position)},{at(bottom)}v5", class_="whisker"))
         if position < _RIGHT - 60:
             drawn.append(label(position, bottom + 18, short(tick), "dim", "middle"))
     drawn.append(label(_RIGHT, bottom + 18, "seconds" if is_timed else "observations", "dim", "end"))
@@ -251,16 +234,10 @@ def _description(trace: Trace) -> Iterable[str]:
             middle = rank.quantiles[len(rank.quantiles) // 2]
             yield f"rank {rank.rank}: {rank.rate.count} observations, median {short(middle)} {rank.units} in the window"
     for device in trace.devices:
-        for key, (name, unit) in _DEVICES.items():
-            curve = device.curves.get(key)
+        for name, unit in _DEVICES.items():
+            curve = device.curves.get(name)
             if curve is not None:
                 times = 100.0 if unit == "%" else 1.0
                 low, high = min(curve.low) * times, max(curve.high) * times
                 yield f"device {device.key}: {name} from {short(low)} to {short(high)} {unit}"
     yield from timeline_notes(trace)
-
-
-def _n(value: float) -> str:
-    if not math.isfinite(value):
-        return "0"
-    return f"{value:.1f}".removesuffix(".0")

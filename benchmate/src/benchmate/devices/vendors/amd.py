@@ -3,62 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .command import READING_TIMEOUT_S, command_output, number, share
-from .vendor import Inventory, ReadAll, Reading, Vendor
+from .command import READING_TIMEOUT_S, command_output, number, ratio
+from .vendor import DeviceProcess, Inventory, ReadAll, Reading, Sample, Survey, Vendor
 
 MIB = 1 << 20
 STATIC = ("--showuniqueid", "--showproductname", "--showmeminfo", "vram")
-
-
-class Amd(Vendor):
-    """GPUs with ROCm, by amd-smi or, of the versions before it, rocm-smi."""
-
-    arch = "rocm"
-    visible_variables = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
-    assigned_variable = "ROCR_VISIBLE_DEVICES"
-    collective = "rccl"
-    apptainer_options = ("--rocm",)
-
-    @property
-    def torch_device(self) -> str:
-        """What torch for ROCm calls its devices, so that programs for CUDA run as they are."""
-        return "cuda"
-
-    def effective(self, variables: Dict[str, str]) -> Dict[str, str]:
-        """Leave CUDA's variable out beside HIP's: HIP reads it only in the absence of its own."""
-        if "HIP_VISIBLE_DEVICES" in variables:
-            variables.pop("CUDA_VISIBLE_DEVICES", None)
-        return variables
-
-    def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
-        """Bring all of them; the step's variable chooses."""
-        if not ids:
-            return ()
-        groups = "keep-groups" if engine == "podman" else "video"
-        return ("--device=/dev/kfd", "--device=/dev/dri", "--group-add=" + groups)
-
-    def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
-        """Ask rocm-smi, which all versions have."""
-        return (("amd by command", inventory_by_amd_smi),)
-
-    def readers(self) -> Sequence[Callable[[], ReadAll]]:
-        """Ask amd-smi, else rocm-smi."""
-        return (open_amd_smi, open_rocm_smi)
-
-
-VENDOR = Amd()
 
 
 def inventory_by_amd_smi() -> Inventory:
     """Return the devices as rocm-smi tells them."""
     answer = json.loads(command_output("rocm-smi", *STATIC, "--showdriverversion", "--showbus", "--json"))
     driver = (answer.get("system") or {}).get("Driver version")
-    devices = [
+    return [
         {
             "index": index,
-            "arch": "rocm",
             "uuid": card.get("Unique ID"),
             "name": card_name(card),
             "memory_mib": int(card.get("VRAM Total Memory (B)") or 0) >> 20 or None,
@@ -67,7 +27,6 @@ def inventory_by_amd_smi() -> Inventory:
         }
         for index, card in sorted(cards_of(answer).items())
     ]
-    return devices, {"driver": driver}
 
 
 def cards_of(answer: Mapping[str, Any]) -> Dict[int, Mapping[str, Any]]:
@@ -94,27 +53,27 @@ def open_rocm_smi() -> ReadAll:
     return read_all
 
 
-def rocm_smi_processes(system: Mapping[str, Any]) -> Optional[Tuple[Tuple[int, None], ...]]:
+def rocm_smi_processes(system: Mapping[str, Any]) -> Optional[Tuple[DeviceProcess, ...]]:
     """Read `PID123: "python, 1, 4294967296, ..."`: name, number of cards, bytes; None where it lists none."""
     pids = [int(key[3:]) for key in system if key.startswith("PID") and key[3:].isdigit()]
-    return tuple((pid, None) for pid in pids) or None
+    return tuple(map(DeviceProcess, pids)) or None
 
 
 def parse_rocm_smi(
-    index: int, card: Mapping[str, Any], processes: Optional[Tuple[Tuple[int, None], ...]] = None
+    index: int, card: Mapping[str, Any], processes: Optional[Tuple[DeviceProcess, ...]] = None
 ) -> Reading:
     """Read one card of `rocm-smi --json`: bytes, per cent, watts, degrees; the names differ between versions."""
-    used, total = number(card.get("VRAM Total Used Memory (B)")), number(card.get("VRAM Total Memory (B)"))
     return Reading(
         index,
         str(card.get("Unique ID") or "amd-%d" % index),
         str(card_name(card) or "AMD"),
-        memory_used_mib=None if used is None else used / MIB,
-        memory_total_mib=None if total is None else total / MIB,
-        load=share(number(card.get("GPU use (%)"))),
-        power_w=_first(card, "Power (W)"),
-        temperature_c=_first(card, "Temperature (Sensor junction)"),
-        processes=processes,
+        Sample(
+            ratio(card.get("VRAM Total Used Memory (B)"), MIB),
+            ratio(card.get("VRAM Total Memory (B)"), MIB),
+            load=ratio(card.get("GPU use (%)"), 100),
+            power_w=_first(card, "Power (W)"),
+        ),
+        Survey(_first(card, "Temperature (Sensor junction)"), processes=processes),
     )
 
 
@@ -146,18 +105,19 @@ def parse_amd_smi(metrics: Mapping[str, Any], static: Mapping[str, Any]) -> Read
         int(metrics["gpu"]),
         str(static.get("uuid") or "amd-%s" % metrics["gpu"]),
         str(static.get("name") or "AMD"),
-        memory_used_mib=_value(memory.get("used_vram")),
-        memory_total_mib=_value(memory.get("total_vram")),
-        load=share(_value(usage.get("gfx_activity"))),
-        power_w=_value(power.get("socket_power")),
-        sm_clock_mhz=_whole(_value(mapping(clocks.get("gfx_0")).get("clk"))),
-        mem_clock_mhz=_whole(_value(mapping(clocks.get("mem_0")).get("clk"))),
-        throttle=None
-        if throttled in (None, "N/A")
-        else (("hw_slowdown",) if str(throttled).upper() == "THROTTLED" else ()),
-        energy_j=_value(energy.get("total_energy_consumption")),
-        temperature_c=_value(temperature.get("hotspot")),
-        ecc=counts or None,
+        Sample(
+            _value(memory.get("used_vram")),
+            _value(memory.get("total_vram")),
+            load=ratio(_value(usage.get("gfx_activity")), 100),
+            power_w=_value(power.get("socket_power")),
+            sm_clock_mhz=_whole(_value(mapping(clocks.get("gfx_0")).get("clk"))),
+            mem_clock_mhz=_whole(_value(mapping(clocks.get("mem_0")).get("clk"))),
+            throttle=None
+            if throttled in (None, "N/A")
+            else (("hw_slowdown",) if str(throttled).upper() == "THROTTLED" else ()),
+            energy_j=_value(energy.get("total_energy_consumption")),
+        ),
+        Survey(_value(temperature.get("hotspot")), counts or None),
     )
 
 
@@ -177,3 +137,34 @@ def _value(cell: Any) -> Optional[float]:
 
 def _whole(value: Optional[float]) -> Optional[int]:
     return None if value is None else round(value)
+
+
+class Amd(Vendor):
+    """GPUs with ROCm, by amd-smi or, of the versions before it, rocm-smi."""
+
+    arch = "rocm"
+    visible_variables = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    assigned_variable = "ROCR_VISIBLE_DEVICES"
+    collective = "rccl"
+    apptainer_options = ("--rocm",)
+    inventories = (("amd by command", inventory_by_amd_smi),)
+    readers = (open_amd_smi, open_rocm_smi)
+
+    @property
+    def torch_device(self) -> str:
+        """What torch for ROCm calls its devices, so that programs for CUDA run as they are."""
+        return "cuda"
+
+    def effective(self, variables: Dict[str, str]) -> Dict[str, str]:
+        """Leave CUDA's variable out beside HIP's: HIP reads it only in the absence of its own."""
+        if "HIP_VISIBLE_DEVICES" in variables:
+            variables.pop("CUDA_VISIBLE_DEVICES", None)
+        return variables
+
+    def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
+        """Bring all of them; the step's variable chooses."""
+        groups = "keep-groups" if engine == "podman" else "video"
+        return ("--device=/dev/kfd", "--device=/dev/dri", "--group-add=" + groups)
+
+
+VENDOR = Amd()

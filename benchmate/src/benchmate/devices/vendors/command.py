@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Optional
+from typing import Any, Callable, List, Optional
 
 READING_TIMEOUT_S = 10.0
 
@@ -16,6 +16,12 @@ def command_output(*argv: str, timeout_s: float = 20.0) -> str:
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=timeout_s, check=True
     )
     return done.stdout.decode("utf-8", "replace")
+
+
+def table_rows(*argv: str, timeout_s: float = 20.0) -> List[List[str]]:
+    """Return the rows of a table without a heading that a command prints, its cells separated by commas."""
+    text = command_output(*argv, timeout_s=timeout_s)
+    return [[cell.strip() for cell in line.split(",")] for line in text.strip().splitlines()]
 
 
 def parsed(text: str, kind: Callable[[str], Any]) -> Any:
@@ -35,6 +41,7 @@ def number(text: object) -> Optional[float]:
     return value if math.isfinite(value) else None
 
 
-def share(percent: Optional[float]) -> Optional[float]:
-    """Return per cent as a share, 0 to 1."""
-    return None if percent is None else percent / 100
+def ratio(cell: object, divisor: int) -> Optional[float]:
+    """Return the number at the head of a cell by a divisor: 100 makes a share of per cent, 1 << 20 MiB of bytes."""
+    value = number(cell)
+    return None if value is None else value / divisor

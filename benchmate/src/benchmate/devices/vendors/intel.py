@@ -3,47 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .command import READING_TIMEOUT_S, command_output, number, share
-from .vendor import Inventory, ReadAll, Reading, Vendor
+from .command import READING_TIMEOUT_S, command_output, number, ratio
+from .vendor import Inventory, ReadAll, Reading, Sample, Survey, Vendor
 
 MIB = 1 << 20
 # Utilization, power, frequency, core temperature, energy, memory used.
 METRICS = "0,1,2,3,8,18"
-
-
-class Intel(Vendor):
-    """GPUs with Level Zero, by xpu-smi, which asks it."""
-
-    arch = "xpu"
-    visible_variables = ("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR")
-    assigned_variable = "ONEAPI_DEVICE_SELECTOR"
-    collective = "ccl"
-
-    def words(self, value: str) -> Optional[List[str]]:
-        """Read `0.1,2` as devices 0 and 2, for a tile counts as its device; a selector may name its backend first."""
-        words = super().words(value.rpartition(":")[2])
-        return None if words is None else [word.partition(".")[0] for word in words]
-
-    def assigned_environment(self, ids: Sequence[str]) -> Dict[str, str]:
-        """Name the backend, without which a selector is refused."""
-        return {self.assigned_variable: "level_zero:" + ",".join(ids)}
-
-    def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
-        """Bring all of them; the step's variable chooses."""
-        return ("--device=/dev/dri",) if ids else ()
-
-    def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
-        """Ask xpu-smi."""
-        return (("intel by command", inventory_by_xpu_smi),)
-
-    def readers(self) -> Sequence[Callable[[], ReadAll]]:
-        """Ask xpu-smi; names and ids once."""
-        return (open_xpu_smi,)
-
-
-VENDOR = Intel()
 
 
 def discovery(timeout_s: float = 20.0) -> Dict[int, Mapping[str, Any]]:
@@ -58,10 +25,9 @@ def discovery(timeout_s: float = 20.0) -> Dict[int, Mapping[str, Any]]:
 
 def inventory_by_xpu_smi() -> Inventory:
     """Return the devices as xpu-smi tells them."""
-    devices = [
+    return [
         {
             "index": index,
-            "arch": "xpu",
             "uuid": device.get("uuid"),
             "name": device.get("device_name"),
             "memory_mib": int(device.get("memory_physical_size_byte") or 0) >> 20 or None,
@@ -70,7 +36,6 @@ def inventory_by_xpu_smi() -> Inventory:
         }
         for index, device in discovery().items()
     ]
-    return devices, {"driver": devices[0]["driver"] if devices else None}
 
 
 def open_xpu_smi() -> ReadAll:
@@ -90,19 +55,20 @@ def parse_xpu_smi_readings(table: str, static: Mapping[int, Mapping[str, Any]]) 
         index = int(_cell(cells, "DeviceId") or 0)
         device = static.get(index, {})
         clock = _cell(cells, "GPU Frequency")
-        total = number(device.get("memory_physical_size_byte"))
         readings.append(
             Reading(
                 index,
                 str(device.get("uuid") or "intel-%d" % index),
                 str(device.get("device_name") or "Intel"),
-                memory_used_mib=_cell(cells, "GPU Memory Used"),
-                memory_total_mib=None if total is None else total / MIB,
-                load=share(_cell(cells, "GPU Utilization")),
-                power_w=_cell(cells, "GPU Power"),
-                sm_clock_mhz=None if clock is None else round(clock),
-                energy_j=_cell(cells, "GPU Energy Consumed"),
-                temperature_c=_cell(cells, "GPU Core Temperature"),
+                Sample(
+                    _cell(cells, "GPU Memory Used"),
+                    ratio(device.get("memory_physical_size_byte"), MIB),
+                    load=ratio(_cell(cells, "GPU Utilization"), 100),
+                    power_w=_cell(cells, "GPU Power"),
+                    sm_clock_mhz=None if clock is None else round(clock),
+                    energy_j=_cell(cells, "GPU Energy Consumed"),
+                ),
+                Survey(temperature_c=_cell(cells, "GPU Core Temperature")),
             )
         )
     return readings
@@ -110,3 +76,30 @@ def parse_xpu_smi_readings(table: str, static: Mapping[int, Mapping[str, Any]]) 
 
 def _cell(cells: Mapping[str, Any], heading: str) -> Optional[float]:
     return next((number(value) for key, value in cells.items() if key.startswith(heading)), None)
+
+
+class Intel(Vendor):
+    """GPUs with Level Zero, by xpu-smi, which asks it."""
+
+    arch = "xpu"
+    visible_variables = ("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR")
+    assigned_variable = "ONEAPI_DEVICE_SELECTOR"
+    collective = "ccl"
+    inventories = (("intel by command", inventory_by_xpu_smi),)
+    readers = (open_xpu_smi,)
+
+    def words(self, value: str) -> Optional[List[str]]:
+        """Read `0.1,2` as devices 0 and 2, for a tile counts as its device; a selector may name its backend first."""
+        words = super().words(value.rpartition(":")[2])
+        return None if words is None else [word.partition(".")[0] for word in words]
+
+    def assigned_environment(self, ids: Sequence[str]) -> Dict[str, str]:
+        """Name the backend, without which a selector is refused."""
+        return {self.assigned_variable: "level_zero:" + ",".join(ids)}
+
+    def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
+        """Bring all of them; the step's variable chooses."""
+        return ("--device=/dev/dri",)
+
+
+VENDOR = Intel()

@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Mapping, Sequence, Tuple
+from typing import Dict, Mapping, Sequence, Tuple
 
-from .command import command_output, parsed
+from .command import parsed, table_rows
 from .vendor import Inventory, Vendor
+
+
+def by_library() -> Inventory:
+    """Return the devices as NVML numbers them, which is by PCI address."""
+    from .nvml import nvml_inventory
+
+    return nvml_inventory()
+
+
+def inventory_by_nvidia_smi() -> Inventory:
+    """Return the devices as nvidia-smi tells them."""
+    fields = "index,uuid,name,memory.total,driver_version,power.limit,power.default_limit,pci.bus_id,ecc.mode.current"
+    return [
+        {
+            "index": int(index),
+            "uuid": uuid,
+            "name": name,
+            "memory_mib": parsed(memory, int),
+            "driver": driver,
+            "power_limit_w": parsed(limit, float),
+            "power_limit_default_w": parsed(default, float),
+            "pci": pci,
+            "ecc": {"Enabled": True, "Disabled": False}.get(ecc),
+        }
+        for index, uuid, name, memory, driver, limit, default, pci, ecc in table_rows(
+            "nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits"
+        )
+    ]
 
 
 class Nvidia(Vendor):
@@ -16,6 +44,7 @@ class Nvidia(Vendor):
     assigned_variable = "CUDA_VISIBLE_DEVICES"
     collective = "nccl"
     apptainer_options = ("--nv",)
+    inventories = (("nvidia by library", by_library), ("nvidia by command", inventory_by_nvidia_smi))
 
     def assigned_environment(self, ids: Sequence[str]) -> Dict[str, str]:
         # CUDA numbers devices by speed, nvidia-smi and we by PCI address.
@@ -29,46 +58,10 @@ class Nvidia(Vendor):
 
     def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
         """Return the options that name devices: docker's own, or podman's for the container device interface."""
-        if not ids:
-            return ()
         if engine == "docker":
             # The value is a line of comma-separated values itself: without the quotes only the first device counts.
             return ('--gpus="device=%s"' % ",".join(ids),)
         return tuple("--device=nvidia.com/gpu=%s" % one for one in ids)
 
-    def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
-        """Return the ways to ask: the driver's library, else nvidia-smi."""
-        return (("nvidia by library", by_library), ("nvidia by command", inventory_by_nvidia_smi))
-
 
 VENDOR = Nvidia()
-
-
-def by_library() -> Inventory:
-    """Return the devices as NVML numbers them, which is by PCI address."""
-    from .nvml import nvml_inventory
-
-    return nvml_inventory()
-
-
-def inventory_by_nvidia_smi() -> Inventory:
-    """Return the devices as nvidia-smi tells them."""
-    fields = "index,uuid,name,memory.total,driver_version,power.limit,power.default_limit,pci.bus_id,ecc.mode.current"
-    devices = []
-    for line in command_output("nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader,nounits").splitlines():
-        index, uuid, name, memory, driver, limit, default, pci, ecc = (cell.strip() for cell in line.split(","))
-        devices.append(
-            {
-                "index": int(index),
-                "arch": "cuda",
-                "uuid": uuid,
-                "name": name,
-                "memory_mib": parsed(memory, int),
-                "driver": driver,
-                "power_limit_w": parsed(limit, float),
-                "power_limit_default_w": parsed(default, float),
-                "pci": pci,
-                "ecc": {"Enabled": True, "Disabled": False}.get(ecc),
-            }
-        )
-    return devices, {"driver": devices[0]["driver"] if devices else None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from .vendor import Inventory
 
@@ -16,6 +16,7 @@ class Pci(ctypes.Structure):
     _fields_ = [("legacy", ctypes.c_char * 16), ("numbers", ctypes.c_uint * 5), ("bus_id", ctypes.c_char * 32)]
 
 
+# As version 2 and 3 of the question fill it; the first version's has no instances (of MIG), and another size.
 class ComputeProcess(ctypes.Structure):
     _fields_ = [("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong), ("instances", ctypes.c_uint * 2)]
 
@@ -46,12 +47,10 @@ class Nvml:
         value = ctypes.c_uint()
         return value.value if self._call(name, *arguments, ctypes.byref(value)) else None
 
-    def pair(self, name: str, *arguments: Any) -> Optional[Tuple[int, int]]:
-        """Return an answer in two unsigned ints: now, and after the next boot."""
+    def mode(self, name: str, device: Any) -> Optional[bool]:
+        """Return whether a mode is on; what it will be after the next boot is answered too."""
         now, later = ctypes.c_uint(), ctypes.c_uint()
-        return (
-            (now.value, later.value) if self._call(name, *arguments, ctypes.byref(now), ctypes.byref(later)) else None
-        )
+        return bool(now.value) if self._call(name, device, ctypes.byref(now), ctypes.byref(later)) else None
 
     def fill(self, name: str, device: Any, structure: Any) -> Optional[Any]:
         """Return the structure, filled."""
@@ -90,7 +89,7 @@ class Nvml:
 
     def processes(self, device: Any) -> Optional[List[Dict[str, Any]]]:
         """Return who computes on a device; a process whose memory the driver hides has None."""
-        room = 512
+        room = 512  # with more of them, NVML says that the room is too small
         count = ctypes.c_uint(room)
         table = (ComputeProcess * room)()
         if not self._call("nvmlDeviceGetComputeRunningProcesses_v3", device, ctypes.byref(count), table):
@@ -116,7 +115,7 @@ def nvml_inventory() -> Inventory:
             "cuda": "%d.%d" % (cuda // 1000, cuda % 1000 // 10) if cuda else None,
         }
         count = nvml.number("nvmlDeviceGetCount_v2") or 0
-        return [dict(_nvidia_device(nvml, index), **software) for index in range(count)], software
+        return [dict(_nvidia_device(nvml, index), **software) for index in range(count)]
     finally:
         nvml.close()
 
@@ -125,16 +124,14 @@ def _nvidia_device(nvml: Nvml, index: int) -> Dict[str, Any]:
     try:
         device = nvml.handle(index)
     except OSError as error:
-        return {"index": index, "arch": "cuda", "lost": str(error)}
+        return {"index": index, "lost": str(error)}
     memory = nvml.fill("nvmlDeviceGetMemoryInfo", device, Memory())
     pci = nvml.fill("nvmlDeviceGetPciInfo_v3", device, Pci())
     limit = nvml.number("nvmlDeviceGetPowerManagementLimit", device)
     default = nvml.number("nvmlDeviceGetPowerManagementDefaultLimit", device)
-    ecc = nvml.pair("nvmlDeviceGetEccMode", device)
-    mig = nvml.pair("nvmlDeviceGetMigMode", device)
+    mig = nvml.mode("nvmlDeviceGetMigMode", device)
     return {
         "index": index,
-        "arch": "cuda",
         "uuid": nvml.text("nvmlDeviceGetUUID", device),
         "name": nvml.text("nvmlDeviceGetName", device),
         "memory_mib": memory.total >> 20 if memory else None,
@@ -144,8 +141,8 @@ def _nvidia_device(nvml: Nvml, index: int) -> Dict[str, Any]:
         "power_limit_default_w": default / 1000 if default is not None else None,
         "sm_clock_max_mhz": nvml.number("nvmlDeviceGetMaxClockInfo", device, ctypes.c_uint(Nvml.SM)),
         "mem_clock_max_mhz": nvml.number("nvmlDeviceGetMaxClockInfo", device, ctypes.c_uint(Nvml.MEMORY)),
-        "ecc": bool(ecc[0]) if ecc else None,
-        "mig": bool(mig[0]) if mig else None,
+        "ecc": nvml.mode("nvmlDeviceGetEccMode", device),
+        "mig": mig,
         "processes": nvml.processes(device),
-        **({"slices": nvml.slices(device)} if mig and mig[0] else {}),
+        **({"slices": nvml.slices(device)} if mig else {}),
     }

@@ -14,16 +14,8 @@ NAMES = (
     "intel",
     "habana",
 )
-
-
-class Cpu(Vendor):
-    """A machine without accelerators."""
-
-    arch = "cpu"
-
-
 VENDORS: Tuple[Vendor, ...] = tuple(import_module("." + name, __package__).VENDOR for name in NAMES)
-CPU = Cpu()
+CPU = Vendor()
 ARCHS = (*(vendor.arch for vendor in VENDORS), CPU.arch)
 
 

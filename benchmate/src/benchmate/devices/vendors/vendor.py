@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-Inventory = Tuple[List[Dict[str, Any]], Dict[str, Any]]
-"""The devices, as protocol.md describes `facts`, and the versions that belong to all of them."""
+
+class DeviceProcess(NamedTuple):
+    """A process that computes on a device; `memory_mib` None where the driver hides it."""
+
+    pid: int
+    memory_mib: Optional[float] = None
 
 
-class Reading(NamedTuple):
-    """What a vendor's tool tells of one device at one moment. None: it does not tell it.
+class Sample(NamedTuple):
+    """One look at a device, cheap enough for ten a second. None: it could not be read, never zero in its place.
 
-    `device` is its number; memory in MiB, of all processes on the device; `load` a share, 0 to 1; power in W; clocks in MHz;
-    `throttle` the reasons for which clocks are not higher; energy in J since some point in the past; temperature of the die in
-    degrees Celsius; `ecc` counts of corrected and uncorrected memory errors; `processes` those that compute on it, with MiB.
+    `memory_used_mib` and `memory_total_mib` in MiB, of all processes on the device; `load` the share, 0 to 1, of the last
+    sampling period in which something ran; `power_w` in watts; clocks in MHz; `throttle` the reasons (THROTTLE_REASONS) for
+    which clocks are not higher, empty when there is none; `energy_j` joules of the board since some point in the past.
     """
 
-    device: int
-    uuid: str
-    name: str
     memory_used_mib: Optional[float] = None
     memory_total_mib: Optional[float] = None
     load: Optional[float] = None
@@ -27,18 +28,40 @@ class Reading(NamedTuple):
     mem_clock_mhz: Optional[int] = None
     throttle: Optional[Tuple[str, ...]] = None
     energy_j: Optional[float] = None
+
+
+class Survey(NamedTuple):
+    """What changes slowly or costs more to ask, once a second. None: it could not be read.
+
+    `temperature_c` of the die in degrees Celsius; `ecc` counts of corrected and uncorrected memory errors since the
+    driver was loaded; `xid` the driver's error numbers since the last survey; `processes` those that compute on it.
+    """
+
     temperature_c: Optional[float] = None
     ecc: Optional[Mapping[str, int]] = None
-    processes: Optional[Tuple[Tuple[int, Optional[float]], ...]] = None
+    xid: Tuple[int, ...] = ()
+    processes: Optional[Tuple[DeviceProcess, ...]] = None
+
+
+class Reading(NamedTuple):
+    """What a vendor's tool tells of one device at one moment; `device` is its number."""
+
+    device: int
+    uuid: str
+    name: str
+    sample: Sample
+    survey: Survey = Survey()
 
 
 ReadAll = Callable[[], Sequence[Reading]]
+Inventory = List[Dict[str, Any]]
+"""The devices, as protocol.md describes `facts`; each has the versions that belong to all of them."""
 
 
 class Vendor:
-    """A vendor without devices; each vendor's class overrides what is different about it."""
+    """A machine without accelerators; each vendor's class overrides what is different about it."""
 
-    arch = ""
+    arch = "cpu"
     """What records, plans and options call it."""
     visible_variables: Tuple[str, ...] = ()
     """Which variables hide devices from programs. Each counts from what those before it left."""
@@ -47,6 +70,13 @@ class Vendor:
     collective = "gloo"
     """The collective communication library."""
     apptainer_options: Tuple[str, ...] = ()
+    inventories: Tuple[Tuple[str, Callable[[], Inventory]], ...] = ()
+    """The ways to ask what the devices are, the best first, each with its name.
+
+    They raise OSError, ValueError, LookupError, TypeError, AttributeError or SubprocessError where they do not work.
+    """
+    readers: Tuple[Callable[[], ReadAll], ...] = ()
+    """The command lines that tell what the devices do, the best first, as what opens each of them; they raise the same."""
 
     @property
     def torch_device(self) -> str:
@@ -71,19 +101,5 @@ class Vendor:
         return {}
 
     def container_options(self, engine: str, ids: Sequence[str]) -> Tuple[str, ...]:
-        """Return the options with which docker or podman let a container see these devices."""
-        return ()
-
-    def inventories(self) -> Sequence[Tuple[str, Callable[[], Inventory]]]:
-        """Return the ways to ask what the devices are, the best first, each with its name.
-
-        They raise OSError, ValueError, LookupError, TypeError, AttributeError or SubprocessError where they do not work.
-        """
-        return ()
-
-    def readers(self) -> Sequence[Callable[[], ReadAll]]:
-        """Return the command lines that tell what the devices do, the best first, as what opens each of them.
-
-        They raise what `inventories` raise.
-        """
+        """Return the options with which docker or podman let a container see these devices, of which there are some."""
         return ()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milabench.execute.run_lock import hold_run, holder_of, orchestrator_of, this_orchestrator
+from milabench.execute.locks import hold_run, holder_of, orchestrator_of, this_orchestrator
 
 
 @pytest.mark.parametrize("detached", [False, True])

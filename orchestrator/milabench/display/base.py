@@ -1,7 +1,8 @@
-"""Texts and tally shared by both displays."""
+"""The interface of a display, and the texts and the tally that all displays share."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,38 @@ from typing import Any
 from milabench.events.model import Line
 from milabench.events.sanitize import one_line
 from milabench.events.wire import decode
+from milabench.plan.model import Plan
+
+
+class Display:
+    """Shows progress; this one shows nothing. Benchmarks run meanwhile, so it does little, and never polls.
+
+    Called from one thread; all but `close` may raise when the terminal is gone, and are then not called again.
+    """
+
+    def on_plan(self, plan: Plan) -> None:
+        """Show the plan that is about to run."""
+
+    def on_start(self, step: str) -> None:
+        """Show that a step's process was started."""
+
+    def on_progress(self, step: str, last: Mapping[str, Any]) -> None:
+        """Show the latest observation of a step: `{"task", "rate", "units", "progress": [made, wanted]}`, each optional."""
+
+    def on_line(self, step: str, payload: bytes) -> None:
+        """Show output of a step, `line` records that are not decoded yet."""
+
+    def on_end(self, step: str, outcome: str, reason: str) -> None:
+        """Show that a step has ended, started or not; `reason` is empty when it passed."""
+
+    def on_message(self, text: str) -> None:
+        """Show a message between the steps."""
+
+    def tick(self) -> None:
+        """Redraw what came too soon to be shown; called when nothing has happened for a while."""
+
+    def close(self) -> None:
+        """End the display."""
 
 
 @dataclass(slots=True)
@@ -16,26 +49,18 @@ class Tally:
     """How many steps there are, and how many ended how; of a step that was tried several times, its last end."""
 
     planned: int = 0
-    ended: dict[str, int] = field(default_factory=dict)
-    _outcomes: dict[str, str] = field(default_factory=dict)
-
-    def count(self, step: str, outcome: str) -> None:
-        """Count the step's outcome."""
-        before = self._outcomes.get(step)
-        if before is not None:
-            self.ended[before] -= 1
-        self._outcomes[step] = outcome
-        self.ended[outcome] = self.ended.get(outcome, 0) + 1
+    # By step: a step that is retried replaces its own outcome, so that no attempt is counted twice.
+    outcomes: dict[str, str] = field(default_factory=dict)
 
     @property
-    def done(self) -> int:
-        """How many steps are over."""
-        return len(self._outcomes)
+    def done(self) -> str:
+        """Return `3/9`."""
+        return f"{len(self.outcomes)}/{self.planned}"
 
     def __str__(self) -> str:
         """Return `3/9 done: 2 passed, 1 failed`."""
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in self.ended.items() if count)
-        return f"{self.done}/{self.planned} done" + (f": {counts}" if counts else "")
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in Counter(self.outcomes.values()).items())
+        return f"{self.done} done" + (f": {counts}" if counts else "")
 
 
 def rate_text(last: Mapping[str, Any]) -> str:
@@ -73,6 +98,7 @@ def ending_of(outcome: str, reason: str) -> str:
 
 def lines_of(payload: bytes) -> Iterator[str]:
     """Yield the text of `line` records."""
+    # Decoded here, not by who calls: without --verbose nobody pays for it while a benchmark is measured.
     for record in payload.split(b"\n"):
         try:
             event = decode(record, "")

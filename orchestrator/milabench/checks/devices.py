@@ -1,0 +1,244 @@
+"""Were the devices used, by this step alone, and did clocks, power and sensors hold while it measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from milabench.checks.check import Check, StepContext
+from milabench.events.model import Meta, StepEvent, Verdict
+from milabench.events.readings import THROTTLED, energy_of, share_of
+
+
+class UsageCheck(Check):
+    """Fails when a device's mean load, or the share of its memory in use at the peak, stays below the suite's threshold.
+
+    Settings: `gpu_load_threshold` and `gpu_mem_threshold`, 0 to 1 each; what is left out is not looked at. Only what was
+    sampled within the window counts.
+    """
+
+    name = "usage"
+    doc = (
+        "mean load and peak memory in the window against `validation.usage.gpu_load_threshold`, `.gpu_mem_threshold`; "
+        "only where given"
+    )
+    severities = ("fail", "warn")
+    needs_settings = True
+
+    def verdict(self) -> Verdict:
+        """Fail, warn or pass, with each device's load and memory."""
+        readings = self.context.readings
+        thresholds = {
+            "load": _threshold(self.settings.get("gpu_load_threshold")),
+            "memory": _threshold(self.settings.get("gpu_mem_threshold")),
+        }
+        by_device: dict[str, Any] = {}
+        low, unknown = [], []
+        for key, device in readings.devices.items():
+            indices = device.within(readings.window)
+            loads = [device.load[index] for index in indices if not math.isnan(device.load[index])]
+            shares = [device.used[index] / device.total[index] for index in indices if device.total[index] > 0]
+            usage = {
+                "load": math.fsum(loads) / len(loads) if loads else None,
+                "memory": max((share for share in shares if not math.isnan(share)), default=None),
+            }
+            by_device[key] = {**usage, "samples": len(indices)}
+            for name, threshold in thresholds.items():
+                value = usage[name]
+                if threshold is None:
+                    continue
+                if value is None:
+                    unknown.append(f"{name} of device {key}")
+                elif value < threshold:
+                    low.append(f"{name} of device {key} is {value:.1%}, below {threshold:.1%}")
+        numbers = {
+            "thresholds": {name: threshold for name, threshold in thresholds.items() if threshold is not None},
+            "devices": by_device,
+        }
+        if low:
+            return self.failure("; ".join(low), numbers)
+        if unknown:
+            return self.warning(f"not read in the window: {', '.join(unknown)}", numbers)
+        if not by_device and self.context.devices:
+            return self.warning("no monitor read the devices", numbers)
+        return self.passed(numbers)
+
+
+def _threshold(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+# methodology.md, 1.1: any of THROTTLED in more than one sample of a hundred is throttling; a power cap in software is not.
+MAX_SHARE = 0.01
+
+
+class ThrottleCheck(Check):
+    """Fails when a device was slowed down in more than 1 % of the samples within the window."""
+
+    name = "throttle"
+    doc = "`hw_slowdown sw_thermal hw_thermal power_brake` in more than 1 % of the window's samples"
+    severities = ("fail",)
+    reason = "throttled"
+
+    def verdict(self) -> Verdict:
+        """Fail or pass, with the share of the samples by device and which reasons there were."""
+        readings = self.context.readings
+        by_device: dict[str, Any] = {}
+        slowed = []
+        for key, device in readings.devices.items():
+            sampled = [device.throttle[index] for index in device.within(readings.window)]
+            share, samples = share_of(sampled, THROTTLED)
+            if share is None:
+                continue
+            reasons = sorted({reason for sample in sampled for reason in sample or ()} & THROTTLED)
+            by_device[key] = {"share": share, "samples": samples, **({"reasons": reasons} if reasons else {})}
+            if share > MAX_SHARE:
+                slowed.append(f"device {key} in {share:.1%} of the samples ({', '.join(reasons)})")
+        if slowed:
+            return self.failure(f"slowed down: {'; '.join(slowed)}", {"devices": by_device})
+        return self.passed({"devices": by_device})
+
+
+POWER_CAP = frozenset({"sw_power_cap"})
+
+
+class PowerCheck(Check):
+    """Warns when a board's power limit is set below its default; reports how often the limit was reached, which is normal."""
+
+    name = "power"
+    doc = "a power limit below the default; the share of samples at the limit, which is normal"
+    severities = ("warn",)
+    reason = "power-limited"
+
+    def __init__(self, context: StepContext, settings: Mapping[str, Any] | None = None) -> None:
+        super().__init__(context, settings)
+        self._limited: dict[str, dict[str, float]] = {}
+
+    def observe(self, event: StepEvent) -> None:
+        """Take the limits from the description of the machine."""
+        super().observe(event)
+        accelerators = event.data.get("accelerators") if isinstance(event, Meta) else None
+        for device in accelerators if isinstance(accelerators, list) else ():
+            if not isinstance(device, dict) or device.get("index") not in self.context.devices:
+                continue
+            limit, default = device.get("power_limit_w"), device.get("power_limit_default_w")
+            if isinstance(limit, int | float) and isinstance(default, int | float) and limit < default:
+                self._limited[str(device["index"])] = {"limit_W": limit, "default_W": default}
+
+    def verdict(self) -> Verdict:
+        """Warn or pass, with the share of the samples at the limit by device."""
+        readings = self.context.readings
+        shares = {
+            key: share_of([device.throttle[index] for index in device.within(readings.window)], POWER_CAP)[0]
+            for key, device in readings.devices.items()
+        }
+        numbers: dict[str, Any] = {"at_limit": {key: share for key, share in shares.items() if share is not None}}
+        if self._limited:
+            numbers["limited"] = self._limited
+            limits = (f"device {key} to {w['limit_W']:g} of {w['default_W']:g} W" for key, w in self._limited.items())
+            return self.warning(f"power limit below its default: {', '.join(limits)}", numbers)
+        return self.passed(numbers)
+
+
+class ForeignCheck(Check):
+    """Fails when a process that is not of the step's group was seen on one of its devices within the window."""
+
+    name = "foreign"
+    doc = "processes of others on the step's devices in the window"
+    severities = ("fail",)
+    reason = "foreign-process"
+
+    def verdict(self) -> Verdict:
+        """Fail or pass, with the foreign processes and their memory in MiB by device."""
+        readings = self.context.readings
+        window = readings.window
+        memory_of: dict[str, dict[str, float]] = {}
+        for key, device in readings.devices.items():
+            for time, pid, memory_mib in device.foreign:
+                # A list of processes is read once a second: what was there just before the window was there in it.
+                if window is None or window[0] - 1 <= time <= window[1] + 1:
+                    known = memory_of.setdefault(key, {})
+                    known[str(pid)] = max(known.get(str(pid), memory_mib), memory_mib)
+        numbers: dict[str, Any] = {
+            "devices": {
+                key: {pid: None if math.isnan(memory_mib) else memory_mib for pid, memory_mib in processes.items()}
+                for key, processes in memory_of.items()
+            }
+        }
+        if memory_of:
+            seen = "; ".join(f"{', '.join(processes)} on device {key}" for key, processes in memory_of.items())
+            return self.failure(f"foreign processes: {seen}", numbers)
+        return self.passed(numbers)
+
+
+MAX_SILENCE_S = 3.0
+
+
+class SensorCheck(Check):
+    """Warns when a device stopped answering before the window was over, or reported a fatal error (Xid, ECC).
+
+    So does a window in which none of the step's accelerators was read at all.
+    """
+
+    name = "sensor"
+    doc = "devices that stopped answering; Xid; new uncorrected ECC errors"
+    severities = ("warn",)
+    reason = "sensor-lost"
+
+    def verdict(self) -> Verdict:
+        """Warn or pass, with what was lost and which errors there were by device."""
+        readings = self.context.readings
+        window = readings.window
+        by_device: dict[str, Any] = {}
+        problems = []
+        if window is not None and self.context.devices and not readings.devices:
+            problems.append("no accelerator was read: whether it was throttled, shared or capped is not known")
+        for key, device in readings.devices.items():
+            numbers: dict[str, Any] = {"samples": len(device.within(window))}
+            if device.lost and not (window is not None and device.lost_at > window[1]):
+                numbers["lost"] = device.lost
+                problems.append(f"device {key} stopped answering: {device.lost}")
+            elif window is not None and device.time and device.time[-1] < window[1] - MAX_SILENCE_S:
+                numbers["silent_s"] = round(window[1] - device.time[-1], 3)
+                problems.append(f"device {key} was not read in the last {numbers['silent_s']:g} s of the window")
+            if device.xid:
+                numbers["xid"] = device.xid
+                problems.append(f"device {key} reported Xid {', '.join(map(str, device.xid))}")
+            if device.ecc_uncorrected is not None and device.ecc_uncorrected[1] > device.ecc_uncorrected[0]:
+                numbers["ecc_uncorrected"] = device.ecc_uncorrected[1] - device.ecc_uncorrected[0]
+                problems.append(f"device {key} has {numbers['ecc_uncorrected']} new uncorrected memory errors")
+            by_device[key] = numbers
+        if problems:
+            return self.warning("; ".join(problems), {"devices": by_device})
+        return self.passed({"devices": by_device})
+
+
+MAX_DISAGREEMENT = 0.05
+
+
+class EnergyCheck(Check):
+    """Warns when the energy counter and the integral of power differ by more than 5 % over the window."""
+
+    name = "energy"
+    doc = "counter against power integrated over the window, more than 5 % apart"
+    severities = ("warn",)
+    reason = "energy"
+
+    def verdict(self) -> Verdict:
+        """Warn or pass, with both in joules by device."""
+        by_device: dict[str, Any] = {}
+        problems = []
+        for key, device in self.context.readings.devices.items():
+            energy = energy_of(device, self.context.readings.window)
+            if energy.counter_j is None and energy.integral_j is None:
+                continue
+            by_device[key] = {"counter_J": energy.counter_j, "integral_J": energy.integral_j}
+            disagreement = energy.disagreement
+            if disagreement is not None and math.isfinite(disagreement) and disagreement > MAX_DISAGREEMENT:
+                problems.append(
+                    f"device {key}: counter {energy.counter_j:.4g} J, power over time {energy.integral_j:.4g} J"
+                )
+        if problems:
+            return self.warning(f"they disagree: {'; '.join(problems)}", {"devices": by_device})
+        return self.passed({"devices": by_device})

@@ -1,0 +1,236 @@
+"""Locks of run directories and base folders, with the name of their holder; tells a living orchestrator from a dead one.
+
+A lock is flock's: it falls with the process that holds it, however that ends, and holds between the machines of a shared
+file system (NFS turns it into a lock of the server, for which the file must be open for writing).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from milabench.errors import EnvironmentFailed, MilabenchError, RecordError, Unreachable
+from milabench.execute.agent.procfs import read_process, read_text, user_name
+
+BASE_LOCK = ".milabench.lock"
+RUN_LOCK = "orchestrator.lock"
+# A reader that asks whether the lock is held takes it for an instant.
+TRIES, PAUSE_S = 20, 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orchestrator:
+    """A control plane process that executes, or executed, a run.
+
+    `pid_start` (ticks since boot) and `boot` tell it from a later process with its pid; `marker` is what every process
+    that it started carries; `since` is in unix seconds. One that is `detached` has left its terminal, and goes on
+    unobserved.
+    """
+
+    pid: int
+    pid_start: int
+    boot: str
+    host: str
+    user: str
+    marker: str
+    since: float
+    detached: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry for the lock file and the journal."""
+        return asdict(self)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it ran on this host."""
+        return self.host == socket.gethostname()
+
+    @property
+    def is_of_this_boot(self) -> bool:
+        """Whether something that it started may still run: not after a restart of its machine."""
+        return self.boot == this_boot()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs; on another host only the lock can tell, so this is False."""
+        process = read_process(self.pid) if self.is_local and self.is_of_this_boot else None
+        return process is not None and process.start == self.pid_start
+
+    def __str__(self) -> str:
+        return (
+            f"{self.user}@{self.host} (pid {self.pid}{', detached' if self.detached else ''}) since {_time(self.since)}"
+        )
+
+
+def this_orchestrator(marker: str, *, detached: bool = False) -> Orchestrator:
+    """Return this process, about to execute a run whose processes carry `marker`."""
+    process = read_process(os.getpid())
+    return Orchestrator(
+        pid=os.getpid(),
+        pid_start=process.start if process else 0,
+        boot=this_boot(),
+        host=socket.gethostname(),
+        user=user_name(),
+        marker=marker,
+        since=time.time(),
+        detached=detached,
+    )
+
+
+def orchestrator_of(entry: Mapping[str, Any]) -> Orchestrator | None:
+    """Return the orchestrator that a journal entry or a lock file names; None when it names none."""
+    kinds = {"pid": int, "pid_start": int, "boot": str, "host": str, "user": str, "marker": str, "since": float}
+    try:
+        fields = {name: kind(entry[name]) for name, kind in kinds.items()}
+        return Orchestrator(**fields, detached=entry.get("detached") is True)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+@contextlib.contextmanager
+def hold_run(path: Path, who: Orchestrator) -> Iterator[None]:
+    """Hold a run directory for one orchestrator.
+
+    Raises Unreachable, with the holder, when it is held, RecordError when the directory cannot be locked.
+    """
+
+    def take(fd: int) -> None:
+        if not _lock_run(fd):
+            raise Unreachable(
+                f"{path}: this run is still active, run by {_orchestrator_in(fd) or 'an unknown process'};"
+                " see `milabench status`, end it with `milabench cancel`"
+            )
+
+    try:
+        fd = os.open(path / RUN_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be written: {error.strerror}") from None
+    with _hold(fd, path, take, who.to_json(), RecordError):
+        yield
+
+
+@contextlib.contextmanager
+def hold_base(base: Path, purpose: str, *, say: Callable[[str], object]) -> Iterator[None]:
+    """Hold `base` for `purpose` (install, prepare), so that no two commands build the same thing at once.
+
+    A holder is reported and waited for. Raises EnvironmentFailed when the folder cannot be locked.
+    """
+
+    def take(fd: int) -> None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"{base} is held by {_base_holder(fd)}; waiting for it to end")
+            fcntl.flock(fd, fcntl.LOCK_EX)
+
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        fd = os.open(base / BASE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise EnvironmentFailed(f"{base}: cannot be written: {error.strerror}; choose another --base") from None
+    holder = {"purpose": purpose, "pid": os.getpid(), "host": socket.gethostname(), "user": user_name()}
+    with _hold(fd, base / BASE_LOCK, take, {**holder, "since": time.time()}, EnvironmentFailed):
+        yield
+
+
+@contextlib.contextmanager
+def _hold(
+    fd: int, path: Path, take: Callable[[int], None], holder: Mapping[str, Any], failure: type[MilabenchError]
+) -> Iterator[None]:
+    """Hold a lock file that is open, taken by `take`, with the holder's name in it; close it at the end."""
+    try:
+        take(fd)
+        with contextlib.suppress(OSError):  # on a full disk the lock still holds, only the name is missing
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, json.dumps(holder).encode() + b"\n", 0)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # the name in a free lock would mislead: a former holder may live on
+                os.ftruncate(fd, 0)
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        raise failure(
+            f"{path}: this file system has no locks: {error.strerror}; choose a --base on another one"
+        ) from None
+    finally:
+        os.close(fd)
+
+
+def holder_of(path: Path) -> Orchestrator | None:
+    """Return the orchestrator that executes the run in a directory now; None without one."""
+    try:
+        fd = os.open(path / RUN_LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        holder = _orchestrator_in(fd)
+        if holder is not None and holder.is_local:
+            return holder if holder.is_alive else None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return holder
+        return None
+    finally:
+        os.close(fd)
+
+
+def wait_for_release(path: Path) -> None:
+    """Block until the run directory is no longer held; nothing polls."""
+    with contextlib.suppress(OSError):
+        fd = os.open(path / RUN_LOCK, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH)
+        finally:
+            os.close(fd)
+
+
+def _lock_run(fd: int) -> bool:
+    for tries in range(TRIES, 0, -1):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _orchestrator_in(fd)
+            if tries == 1 or (holder is not None and (holder.is_alive or not holder.is_local)):
+                return False
+            time.sleep(PAUSE_S)
+        else:
+            return True
+    return False
+
+
+def _orchestrator_in(fd: int) -> Orchestrator | None:
+    try:
+        entry = json.loads(os.pread(fd, 4096, 0))
+    except (OSError, ValueError):
+        return None
+    return orchestrator_of(entry) if isinstance(entry, dict) else None
+
+
+def _base_holder(fd: int) -> str:
+    try:
+        holder = json.loads(os.pread(fd, 4096, 0))
+        return f"`{holder['purpose']}` of {holder['user']}@{holder['host']} (pid {holder['pid']}) since {_time(holder['since'])}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "an unknown process"
+
+
+def _time(since: float) -> str:
+    return datetime.fromtimestamp(since).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def this_boot() -> str:
+    """Return what tells this start of the machine from others; empty where the kernel does not say."""
+    return read_text("/proc/sys/kernel/random/boot_id").strip()
